@@ -67,7 +67,7 @@ __all__ = [*_PUBLIC_NAMES]  # noqa: PLE0604  the names above, which no analysis 
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
+    """Return a public name, imported from its module at its first use."""
     if name not in _PUBLIC_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,6 +1,6 @@
 """Start the command `evalgate`, and turn each way in which it can end into an exit code.
 
-Python and click both end in 1 for an uncaught error; here 1 has one meaning: the gate is closed.
+Python and click both exit with 1 after an uncaught error. Here 1 only means that the gate is closed.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 
 def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None = None) -> int:
-    """Run the command with `argv`, or the arguments of the process, and return the exit code.
+    """Run the command with `argv`, or with the arguments of the process, and return the exit code.
 
     Errors and interruptions of the command become an exit code.
 
     Raises:
-        KeyboardInterrupt: the user interrupts while an error or an earlier interruption is being reported.
+        KeyboardInterrupt: the user interrupts the report of an error or of an earlier interruption.
     """
     interrupts = interrupts or InterruptHandler()
     _tune_interpreter()
@@ -79,7 +79,7 @@ def _set_outputs_without_verdict(code: int) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Print an error on stderr and return its exit code; if memory runs out meanwhile, report that."""
+    """Print an error on stderr and return its exit code; 3 if memory runs out while it is printed."""
     try:
         return _set_outputs_without_verdict(_explain_error(error))
     except MemoryError:
@@ -124,7 +124,7 @@ def _explain_error(error: BaseException) -> int:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Return True if the error says that there is no memory left for data, a module or a new thread."""
+    """Return True if the error means that memory for data, a module or a new thread is lacking."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
@@ -169,7 +169,7 @@ def entry_point() -> None:
 
 
 def _prepare_process() -> None:
-    """Ignore broken pipes, and request isolation, which begins before an agent's process starts."""
+    """Ignore broken pipes, and ask for isolation, which is set up before an agent's process starts."""
     from evalgate.system.isolation import request_isolation
     from evalgate.system.stdio import ignore_broken_pipes
 

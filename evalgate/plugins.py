@@ -1,6 +1,6 @@
-"""Names that a plugin imports. These names stay in this module when evalgate's own modules move.
+"""Names for plugins to import. They stay in this module even if evalgate's own modules move.
 
-The protocols say what each kind of plugin implements; the types say what a plugin is given and returns.
+The protocols define the methods of each kind of plugin; the types are the arguments and results.
 """
 
 from evalgate.core.errors import InvalidInputError, Problem

@@ -1,4 +1,4 @@
-"""Check eval sets that a program built from objects, so that no reader of a format has checked them."""
+"""Check eval sets that a program or plugin built from Python objects instead of reading them from a file."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,10 @@ from evalgate.core.types import (
 
 
 def find_wrong_cases(eval_set_id: object, cases: object) -> Iterator[str]:
-    """Yield a sentence for each wrong id, turn, tag or session of an eval set; skip other fields."""
+    """Yield a sentence for each wrong id, turn, tag or session of an eval set, and for each id used twice.
+
+    Other fields of a case are not checked.
+    """
     where = f"eval set {eval_set_id!r}"
     if not isinstance(eval_set_id, str):
         yield f"{where}: `eval_set_id` must be a text"

@@ -1,4 +1,4 @@
-"""Suggest what was probably meant by a name that is unknown."""
+"""Suggest a known name that is similar to an unknown one."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,10 @@ NEARLY_EQUAL = 0.8
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, cutoff: float = SIMILAR) -> str:
-    """Return " Did you mean `x`?" for the most similar candidate, with a blank in front; "" if none is."""
+    """Return " Did you mean `x`?", with a leading space, for the most similar candidate.
+
+    Return "" if no candidate reaches the similarity `cutoff`.
+    """
     near = find_similar(name, candidates, cutoff=cutoff)
     return f" Did you mean `{near[0]}`?" if near else ""
 

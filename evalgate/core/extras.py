@@ -2,8 +2,8 @@
 
 The name `evalgate` on the Python index belongs to another project, so `pip install "evalgate[judge]"` would
 install that project. The command therefore names the source of this installation (PEP 610), and calls the
-installer that made the environment. In a container nothing that is installed stays, so another image is named
-instead.
+installer that made the environment. Installed packages are lost when a container ends. In a container, the
+message therefore names an image to use or to build.
 """
 
 import json
@@ -28,9 +28,9 @@ _IMAGE_MARK = "evalgate-image"
 
 
 def describe_install(extra: str) -> str:
-    """Return how to install an extra, as a part of a sentence: "install … its extra `judge`: `COMMAND`".
+    """Return a part of a sentence that tells the user to install `extra`, with the command.
 
-    In evalgate's container image, the sentence is about the image to use or to build instead.
+    In evalgate's container image, the text names an image to use, or a line for a Dockerfile.
     """
     if _is_in_image() and extra in ONLY_IN_FULL:
         return (
@@ -46,7 +46,7 @@ def describe_install(extra: str) -> str:
 
 
 def build_install_command(extra: str) -> str:
-    """Return the command line that installs the extra, quoted for a shell."""
+    """Return the shell command that installs `extra` from the source of this evalgate."""
     return " ".join(
         (*_find_installer(), *_build_requirement(extra, {} if _is_in_image() else _read_origin()))
     )

@@ -1,4 +1,7 @@
-"""Plugins of other packages: calls that report their exceptions as errors of the plugin, and their source."""
+"""Call plugins of other packages, and turn their exceptions into errors that name the plugin.
+
+This module also finds the source folders of packages with plugins.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -25,11 +28,13 @@ def describe_error(error: BaseException) -> str:
 
 
 def build_plugin(build: Callable[[], _Built], plugin: str) -> _Built:
-    """Return the plugin that another package's class or function creates; `plugin` is its name in errors.
+    """Call `build`, a plugin's class or function, and return the plugin.
+
+    `plugin` is the name of the plugin in error messages.
 
     Raises:
-        EvalgateError: the class or function raised this error.
-        InvalidInputError: the class or function raised any other exception.
+        EvalgateError: `build` raised this error.
+        InvalidInputError: `build` raised any other exception.
     """
     with _blame(plugin, ""):
         return build()
@@ -47,7 +52,7 @@ def _blame(plugin: str, path: str) -> Iterator[None]:
 
 
 class ForeignFormat:
-    """Eval-set format of another package; its exceptions become InvalidInputError."""
+    """Wrapper of another package's eval-set format that turns its exceptions into InvalidInputError."""
 
     def __init__(self, found: EvalFormat, plugin: str) -> None:
         self._format = found
@@ -103,9 +108,9 @@ def check_file_name(reporter: AnyReporter, taken: set[str], plugin: str) -> AnyR
 
 
 def find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return name and source folder of each package with plugins that was installed from within `folder`.
+    """Return the source folder of each plugin package that was installed from `folder` or a folder below.
 
-    `folder` is absolute. A package counts if its source is `folder` itself or a folder below.
+    The keys are package names. `folder` must be absolute.
     """
     found = {}
     for family in get_args(plugin_registry.Family):
@@ -116,7 +121,7 @@ def find_local_packages(folder: Path) -> Mapping[str, Path]:
 
 
 def _find_install_folder(package: Distribution) -> Path:
-    """Return the folder that a package was installed from (PEP 610); `/` if it came from elsewhere."""
+    """Return the local folder from which a package was installed (PEP 610); `/` if it came from elsewhere."""
     try:
         address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
         return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")

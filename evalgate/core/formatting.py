@@ -1,4 +1,4 @@
-"""Format numbers and short texts; a formatted number never contradicts a decision made on the exact one."""
+"""Format numbers and short texts. Two different numbers that are compared never look equal."""
 
 import functools
 import math
@@ -37,8 +37,8 @@ def compute_mean(values: Collection[float]) -> float:
 def compute_sequential_mean(values: Sequence[float]) -> float:
     """Return the mean of at least one value, summed from left to right.
 
-    Some frameworks that evalgate follows in their scores sum like this, and the last bit of the mean can
-    decide at a threshold. The built-in `sum` rounds differently from Python 3.12 on.
+    Use this function to reproduce, to the last bit, the scores of frameworks that sum like this. From Python
+    3.12 on, the built-in `sum` rounds differently.
     """
     return functools.reduce(operator.add, values, 0.0) / len(values)
 
@@ -46,8 +46,7 @@ def compute_sequential_mean(values: Sequence[float]) -> float:
 def compute_exact_mean(values: Iterable[float]) -> float:
     """Return the mean of at least one finite value, summed exactly and rounded once.
 
-    Some frameworks that evalgate follows in their scores use `statistics.mean`, and so does this function.
-    Another way to sum may differ in the last bit, which can decide at a threshold.
+    Use this function to reproduce, to the last bit, the scores of frameworks that use `statistics.mean`.
     """
     import statistics
 
@@ -60,7 +59,10 @@ def to_sentence(text: str) -> str:
 
 
 def compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """Return the mean of finite values by weights above 0; `compute_mean` if the weights are equal."""
+    """Return the mean of finite `values`, weighted by `weights` above 0.
+
+    If all weights are equal, the result is that of `compute_mean`.
+    """
     if len(set(weights)) == 1:
         return compute_mean(values)
     average = math.fsum(map(operator.mul, values, weights)) / math.fsum(weights)
@@ -92,29 +94,30 @@ def _list_others(value: float, beside: Neighbours) -> list[float]:
 
 
 def format_scores(values: Sequence[float], limit: float) -> tuple[str, ...]:
-    """Return the texts of scores, followed by that of their limit; different numbers get different texts.
+    """Return the texts of `values`, then the text of `limit`; different numbers get different texts.
 
-    The limit, and a score that is equal to it, have all their decimals: 0.333 is never "0.33".
+    `limit`, and each score equal to `limit`, keeps all its decimals: 0.333 is never "0.33".
     """
     numbers = (*values, limit)
     return tuple((format_limit if each == limit else format_score)(each, beside=numbers) for each in numbers)
 
 
 def format_score_pair(value: float, limit: float) -> tuple[str, str]:
-    """Return the texts of a score and its limit, which are equal only if the numbers are."""
+    """Return the texts of a score and its limit, which are equal only if the numbers are equal."""
     text, least = format_scores((value,), limit)
     return text, least
 
 
 def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
-    """Return the texts of a difference of means and its limit; equal if they differ by less than 1e-9."""
+    """Return the texts of a drop of a mean and its limit, equal if the numbers differ by less than 1e-9."""
     return format_score_pair(limit if abs(drop - limit) < _NOISE else drop, limit)
 
 
 def format_limit(limit: float, *, beside: Neighbours = None) -> str:
-    """Return the limit of a score with all its decimals, two or more, as people wrote it.
+    """Return the limit of a score with all its decimals, at least two.
 
-    Rounding errors in the last bits are left out, unless only these tell it from a number in `beside`.
+    Rounding errors after the 12th decimal are left out, unless `limit` would then look equal to a number in
+    `beside`.
     """
     known, others = round(limit, _LAST_BITS), _list_others(limit, beside)
     if any(round(other, _LAST_BITS) == known for other in others):
@@ -123,16 +126,16 @@ def format_limit(limit: float, *, beside: Neighbours = None) -> str:
 
 
 def _rounded(value: float, digits: int) -> str:
-    """Return `value` with `digits` decimals, ignoring the last bits of a mean; zero has no sign.
+    """Return `value` with `digits` decimals, without a mean's rounding errors. Zero has no minus sign.
 
-    0.975 and 0.9750000000000001 are the same sum, added in another order: both are shown as 0.98.
+    0.975 and 0.9750000000000001 are both "0.98", because they are sums of the same numbers in another order.
     """
     text = f"{round(value, _LAST_BITS):.{digits}f}"
     return text[1:] if text.startswith("-") and float(text) == 0 else text
 
 
 def _cut_decimals(value: float, digits: int) -> str:
-    """Return `value` with seven decimals or fewer, and "…" for those that are left out."""
+    """Return `value` with at most seven decimals. If further decimals are cut off, the text ends with "…"."""
     if round(value, _MOST_DIGITS) == value or not math.isfinite(value):
         return _trim_zeros(_rounded(value, _MOST_DIGITS), digits)
     whole, _, decimals = f"{value:.20f}".partition(".")
@@ -148,8 +151,8 @@ def _trim_zeros(text: str, digits: int) -> str:
 def format_delta(delta: float | None, *, beside: Neighbours = None, digits: int = 2) -> str:
     """Return a difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" for rounding errors.
 
-    `beside` is the limit that the difference is compared with, as in `format_score`. A difference that
-    would be shown as 0 gets more decimals. None is "–".
+    `beside` is the limit of the difference, as in `format_score`. A difference that would be shown as 0 gets
+    more decimals. None is "–".
     """
     if delta is None:
         return "–"
@@ -165,11 +168,11 @@ LARGEST_FIGURE = 1e15
 
 
 def format_figure(value: float | None, *, beside: Neighbours = None) -> str:
-    """Return a figure such as a number of tokens as text: "5,432", "5", "12.5", "0.00420".
+    """Return a measured figure, such as a number of tokens, as text: "5,432", "5", "12.5", "0.00420".
 
-    Whole numbers, and numbers from 100 on, have no decimals; others have three significant digits. More
-    digits are shown if needed to differ from `beside`, at most all. None, and `LARGEST_FIGURE` or more, are
-    "–".
+    Whole numbers, and numbers from 100 on, have no decimals. Other numbers have three significant digits.
+    Decimals are added if the text would be equal to that of another number in `beside`. None, and
+    `LARGEST_FIGURE` or more, are "–".
     """
     if value is None or value >= LARGEST_FIGURE:
         return "–"
@@ -188,7 +191,7 @@ def format_figure(value: float | None, *, beside: Neighbours = None) -> str:
 
 
 def format_figure_pair(value: float, limit: float) -> tuple[str, str]:
-    """Return the texts of a figure and its limit, which are equal only if the numbers are."""
+    """Return the texts of a figure and its limit, which are equal only if the numbers are equal."""
     return format_figure(value, beside=limit), format_figure(limit, beside=value)
 
 
@@ -197,7 +200,7 @@ _SMALLEST_SPAN = 0.1
 
 
 def format_sparkline(values: Sequence[float]) -> str:
-    """Return a text with one bar (`▁` to `█`) for each of at least one value.
+    """Return one bar (`▁` to `█`) for each of `values`, which must not be empty.
 
     The largest value has the highest bar. The bars cover a range of at least 0.1, so that small differences
     look small.
@@ -215,7 +218,7 @@ def pluralize(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def join_first(names: Sequence[str], most: int) -> str:
-    """Return the first `most` names and the number of the others: `a, b, c and 4 more`."""
+    """Return the first `most` names and the number of the remaining names: `a, b, c and 4 more`."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -227,10 +230,9 @@ def join_quoted(names: Sequence[str]) -> str:
 
 
 def build_case_quote(keys: Iterable[tuple[str, str]]) -> Callable[[tuple[str, str]], str]:
-    """Return a function that turns the key of a case into the name of the case in sentences.
+    """Return a function that turns a case key (eval set id, case id) into the name of the case in sentences.
 
-    A key has the ids of eval set and case. The name is `case`, or `eval set/case` if the eval sets of
-    `keys` differ.
+    The name is the case id. If `keys` have several eval sets, it is `eval set/case`.
     """
     several = len({eval_set_id for eval_set_id, _ in keys}) > 1
 

@@ -5,17 +5,17 @@ from typing import Any, AnyStr, Generic, cast
 
 
 def compile_lazily(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return the pattern as `re.compile` does, but compile it when one of its attributes is first read.
+    """Return a stand-in for a pattern that is compiled when one of its attributes is first read.
 
-    A wrong pattern therefore raises `re.error` at its first use. Call the methods of the result: functions
-    of `re`, such as `re.sub`, do not take it as an argument.
+    A wrong pattern therefore raises `re.error` at its first use. Call the methods of the result. Functions of
+    `re`, such as `re.sub`, do not accept it as an argument.
     """
     # Compiling takes 50 to 1,000 µs; a run uses a third of the patterns of the modules that it loads.
     return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
 
 
 class _LazyPattern(Generic[AnyStr]):
-    """Stand-in for a pattern, with the same methods."""
+    """Stand-in for a pattern that compiles the pattern at the first use of a method."""
 
     def __init__(self, pattern: AnyStr, flags: int) -> None:
         self._source: tuple[AnyStr, int] = (pattern, flags)

@@ -1,8 +1,8 @@
 """Registry of plugins: evalgate's own by module path, other packages' by entry point.
 
-Installed packages are searched at most once per family, and only if a name is unknown to evalgate itself or
-all plugins of a family are needed, as all reporters are. A plugin is imported when it is used, so that a run
-loads only what it needs.
+Installed packages are searched only for a name that evalgate does not have, or to list all plugins of a
+family, and at most once per family. A plugin is imported when it is used, so that a run loads only what it
+needs.
 """
 
 import os
@@ -80,13 +80,13 @@ def load_entry_point(point: "EntryPoint") -> Any:
 def translate_plugin_errors(
     family: Family, own: Collection[str], name: str, where: Problem
 ) -> Iterator[None]:
-    """Report an error that the block raises as an error of the package that has the plugin `name`.
+    """Report an exception of the block as an error of the package that brings the plugin `name`.
 
-    `where` names the user's setting that asks for the plugin, and `own` evalgate's own plugins. Errors of
-    evalgate's own plugins, and every `EvalgateError`, are raised unchanged.
+    `where` is the place and the text of the user's setting. `own` lists evalgate's own plugins. An
+    `EvalgateError`, and any exception of evalgate's own plugins, is raised unchanged.
 
     Raises:
-        InvalidInputError: the block raised any other error, and the plugin is of another package.
+        InvalidInputError: the block raised any other exception, and the plugin is of another package.
     """
     try:
         yield
@@ -104,7 +104,7 @@ def translate_plugin_errors(
 
 @cache
 def list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
-    """Return the entry points of installed packages for a family, sorted by name."""
+    """Return all entry points of installed packages for `family`, sorted by name."""
     if not _may_have_plugins():
         return ()
     from importlib.metadata import entry_points
@@ -116,7 +116,7 @@ def list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
 
 @cache
 def _may_have_plugins() -> bool:
-    """Return False if certainly no installed package has plugins; `importlib.metadata` takes long to tell."""
+    """Return False only if no installed package has plugins; faster than `importlib.metadata`."""
     others = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in others):
         return True  # it may find packages that are in no folder
@@ -292,7 +292,7 @@ class _Formats(Mapping[str, EvalFormat]):
 
 
 def get_formats() -> Mapping[str, EvalFormat]:
-    """Return every eval-set format by name, in the order in which a file is tried.
+    """Return every eval-set format by name. A file belongs to the first format that matches it.
 
     Reading the mapping raises InvalidInputError for a format of another package that cannot be loaded, and
     KeyError for an unknown name.
@@ -316,13 +316,13 @@ def get_writer(name: str) -> EvalSetWriter:
 
 
 def get_editor(name: str) -> EvalSetEditor | None:
-    """Return the editor of files in the format `name`; None if such files cannot be edited in place."""
+    """Return the editor of files in the format `name`; None if evalgate cannot edit such files."""
     found: EvalSetEditor | None = load_object(EDITORS[name])() if name in EDITORS else None
     return found
 
 
 def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | None:
-    """Return the store that `KIND:WHAT` or a URL refers to, or None for a path.
+    """Return the baseline store that `text` names as `KIND:WHAT` or as a URL; None if `text` is a path.
 
     Raises:
         InvalidInputError: the kind is misspelt, or its store cannot be made.
@@ -340,7 +340,7 @@ def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | 
 
 
 def _check_path(text: str, kind: str, context: StoreContext) -> None:
-    """Raise an error for a misspelt store, which would otherwise be taken for the path of a new file."""
+    """Raise InvalidInputError if `text` looks like a misspelt store, unless a file has this path."""
     from evalgate.core.did_you_mean import did_you_mean
 
     hint = did_you_mean(kind, BASELINES) if kind else ""
@@ -349,7 +349,7 @@ def _check_path(text: str, kind: str, context: StoreContext) -> None:
 
 
 def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
-    """Return the plugin of that name, evalgate's or another package's, or None."""
+    """Return the plugin `name` of evalgate or another package; None if there is none."""
     if name in own:
         return load_object(own[name])
     point = find_third_party_plugins(family, own).get(name)
@@ -357,7 +357,7 @@ def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
 
 
 def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
-    """Return the reporters: the standard ones, those in `requested`, and last those of other packages.
+    """Return the standard reporters, the optional ones in `requested`, and the ones of other packages.
 
     Raises:
         InvalidInputError: a reporter of another package cannot be loaded or created, has no file name, or
@@ -379,12 +379,12 @@ def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
 
 
 def list_report_files() -> list[str]:
-    """Return the names of the files and folders of all reporters; raise the errors of `get_reporters`."""
+    """Return the file or folder name of every reporter; raise the errors of `get_reporters`."""
     return [*(each.file_name for each in get_reporters()), *ON_REQUEST.values()]
 
 
 def get_reporter(name: str) -> AnyReporter:
-    """Return evalgate's own reporter of that name.
+    """Return evalgate's own reporter `name`.
 
     Raises:
         KeyError: evalgate has no such reporter.
@@ -394,7 +394,7 @@ def get_reporter(name: str) -> AnyReporter:
 
 
 def find_reporter(name: str) -> AnyReporter | None:
-    """Return the reporter of that name, evalgate's or another package's; None if there is none.
+    """Return the reporter `name` of evalgate or another package; None if there is none.
 
     Raises:
         InvalidInputError: a package's reporter cannot be loaded or created, or has no file name.
@@ -406,7 +406,7 @@ def find_reporter(name: str) -> AnyReporter | None:
 
 
 def get_agent_type(kind: str) -> AgentType:
-    """Return the options model of that kind of agent.
+    """Return the class that validates the options of agents of a kind, such as `python` or `http`.
 
     Raises:
         InvalidInputError: there is no such kind, or its package cannot be loaded.
@@ -422,7 +422,7 @@ def get_agent_type(kind: str) -> AgentType:
 
 
 def find_metric_type(name: str) -> MetricType | None:
-    """Return the class of that metric, evalgate's or another package's; None if there is none.
+    """Return the class of the metric `name`, of evalgate or another package; None if there is none.
 
     Raises:
         InvalidInputError: the metric's package cannot be loaded.
@@ -442,7 +442,7 @@ def get_own_metric_type(name: str) -> MetricType:
 
 
 def load_object(path: str) -> Any:
-    """Import and return the object that a registry entry (`module:name`) names.
+    """Import and return the object at `path`, which is `module:name`.
 
     No type checker can find its type, so callers annotate the variable.
     """

@@ -1,10 +1,10 @@
-"""Sanitizing of text from agents, tools and judges for each place where it is shown.
+"""Sanitizing of text from agents, tools and judges for each place that shows it.
 
-Such a place is called a sink: Markdown, XML, HTML, a log. Every report passes such text through the function
-that is named after the sink, and never builds Markdown, XML or a log line from it directly. The functions
-named `to_…` for a sink remove invisible characters (`strip_invisible`) or escape them, so that no escape
-sequence, direction override or lone surrogate reaches the sink. `disable_commands`, `shorten_text`,
-`to_file_name` and `truncate_start` do not.
+A place that shows text is called a sink: Markdown, XML, HTML, a log. Every report passes the text through the
+function named after the sink, and never puts the text into Markdown, XML or a log line directly. The
+functions named `to_…` for a sink remove or escape invisible characters, so that no escape sequence, direction
+override or lone surrogate reaches the sink. `disable_commands`, `shorten_text`, `to_file_name` and
+`truncate_start` do not.
 """
 
 import html
@@ -75,7 +75,7 @@ _GITLAB_ATTACHMENT = compile_lazily(r"(?i)\[\[(?=ATTACHMENT)")
 
 
 def strip_invisible(text: str) -> str:
-    """Remove terminal sequences and invisible characters; make every line end a newline; keep tabs.
+    """Remove terminal sequences and invisible characters. Tabs stay, and every line end becomes a newline.
 
     Lone surrogates and noncharacters become U+FFFD, so the result is valid in UTF-8 and in XML 1.0.
     """
@@ -89,13 +89,13 @@ def strip_invisible(text: str) -> str:
 def replace_lone_surrogates(text: str) -> str:
     """Return `text` with U+FFFD for each lone surrogate, so that it can be encoded as UTF-8.
 
-    Two surrogates that make a pair become the character for which they stand.
+    A pair of surrogates becomes the character for which it stands.
     """
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _is_visible(text: str) -> bool:
-    """Return True if a text certainly holds no invisible character but spaces and newlines."""
+    """Return True if `text` certainly holds no invisible character except spaces and newlines."""
     # To Python, invisible characters are not printable, except for some marks that few texts have. Asking it,
     # and then for the bytes of such marks, takes a fraction of the time of a search for each of them.
     line = text.replace("\n", "")
@@ -117,9 +117,9 @@ def escape_invisible(text: str) -> str:
 
 
 def to_file_name(text: str, limit: int = 100) -> str:
-    """Return the text as a part of a file name: at most `limit` bytes, without separators, not hidden.
+    """Return `text` as a safe part of a file name: at most `limit` bytes, no separators, no leading dot.
 
-    A text that is cut ends with a digest of the whole text, so long texts with the same beginning differ.
+    Longer text is cut and ends with a digest of the whole text, so that different texts get different names.
     """
     name = re.sub(r"[\x00-\x1f/\\:\ud800-\udfff]", "_", text).encode()
     if len(name) > limit:
@@ -130,9 +130,9 @@ def to_file_name(text: str, limit: int = 100) -> str:
 
 
 def to_one_line(text: str, limit: int = 200) -> str:
-    """Return the visible text on one line of at most `limit` characters, with blanks collapsed.
+    """Return the visible text on one line of at most `limit` characters, with runs of blanks collapsed.
 
-    Only the first 8 × `limit` + 100 characters are read.
+    Longer text ends with "…". Only the first 8 × `limit` + 100 characters are read.
     """
     if len(text) <= limit and _PLAIN.fullmatch(text):
         return text
@@ -140,15 +140,15 @@ def to_one_line(text: str, limit: int = 200) -> str:
 
 
 def shorten_text(text: str, limit: int) -> str:
-    """Cut the text to at most `limit` characters (at least 1), the last of which is then "…"."""
+    """Return `text`, cut to at most `limit` (at least 1) characters; a cut text ends with "…"."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def truncate_start(text: str, limit: int) -> str:
-    """Return "…" and the end of a text of more than `limit` characters; return a shorter text unchanged.
+    """Return the end of a text of more than `limit` characters, after "…"; a shorter text stays unchanged.
 
-    The end is the last `limit` characters without their first word, which the cut may have split: it may be
-    half a secret. At most 512 characters of that word are left out.
+    The end is the last `limit` characters without their first word: the cut may have split this word, which
+    may be a secret. At most 512 characters of the word are left out.
     """
     if len(text) <= limit:
         return text
@@ -160,9 +160,9 @@ def truncate_start(text: str, limit: int) -> str:
 
 
 def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
-    """Return the first `lines` lines of the visible text, at most `limit` characters of them.
+    """Return the first `lines` lines of the visible text, but at most its first `limit` characters.
 
-    Newlines at both ends are removed. If more is cut, a further line says how many characters.
+    Newlines at both ends are removed. If text is left out, a last line gives the number of its characters.
     """
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[:limit].split("\n")[:lines])
@@ -171,10 +171,10 @@ def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
 
 
 def keep_last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
-    """Return the last `lines` lines of the visible text, at most `limit` characters of them.
+    """Return the last `lines` lines of the visible text, but at most its last `limit` characters.
 
-    Newlines at both ends are removed. If more is cut, a further line at the beginning says how many
-    characters. Use this function for tracebacks, which end with the error.
+    Newlines at both ends are removed. If text is left out, a first line gives the number of its characters.
+    Use this function for tracebacks, which end with the error.
     """
     seen = strip_invisible(text).strip("\n")
     kept = "\n".join(seen[-limit:].split("\n")[-lines:])
@@ -190,16 +190,16 @@ def _pluralize_character(number: int) -> str:
 
 
 def to_log_line(text: str, limit: int = 300) -> str:
-    """Return one line for a terminal or a CI log that no runner takes for a command."""
+    """Return `text` as one line for a terminal or CI log, in which a CI runner finds no command."""
     return disable_commands(to_one_line(text, limit))
 
 
 def disable_commands(text: str) -> str:
-    """Rewrite text for a CI log so that no runner takes any line of it for a command.
+    """Rewrite text for a CI log so that a CI runner finds no command in it.
 
-    GitHub's runner obeys `::command::` at the start of a line, leading blanks ignored, and `##[command]`
-    anywhere in a line (Azure Pipelines: `##vso[`, TeamCity: `##teamcity[`). Report files are no log, but
-    people print them into logs.
+    GitHub's runner obeys `::command::` at the start of a line, after blanks, too, and `##[command]` anywhere
+    in a line. Azure Pipelines obeys `##vso[`, TeamCity `##teamcity[`. Use this function for report files as
+    well, because people print them into logs.
     """
     if "::" in text:
         text = _COMMAND_AT_START.sub(r"\1: :", text)
@@ -207,7 +207,7 @@ def disable_commands(text: str) -> str:
 
 
 def to_log_json(text: str) -> str:
-    """Escape in JSON everything that a CI runner or a terminal obeys; the values stay the same.
+    """Escape everything in a JSON text that a CI runner or a terminal obeys; the values stay the same.
 
     Commands and invisible characters occur only in strings of JSON, where escapes are allowed.
     """
@@ -215,12 +215,12 @@ def to_log_json(text: str) -> str:
 
 
 def _escape_json(character: str) -> str:
-    r"""Return the character as `\u003a`; json.dumps does not escape ASCII."""
+    r"""Return the character as an escape such as `\u003a`; json.dumps would not escape ASCII."""
     return f"\\u{ord(character):04x}" if character.isascii() else json.dumps(character)[1:-1]
 
 
 def to_xml_text(text: str) -> str:
-    """Return text with only characters that XML 1.0 allows, without attachments that GitLab would publish.
+    """Return text that XML 1.0 allows, without CI commands and without attachments that GitLab would publish.
 
     The writer of the XML still has to escape `<`, `>`, `&` and quotes.
     """
@@ -233,8 +233,7 @@ def to_xml_text(text: str) -> str:
 def to_md_code(text: str, limit: int = 200) -> str:
     """Return a Markdown code span in which nothing is a link, a mention, a reference or HTML.
 
-    It is safe inside a table cell as well: a code span does not protect the pipe there, so "|" becomes the
-    similar "❘".
+    A table cell may contain the result: "|", which would end the cell, becomes the similar "❘".
     """
     line = _disable_markup(to_one_line(text, limit)).replace("|", "\N{LIGHT VERTICAL BAR}") or "(empty)"
     ticks = "`" * (_count_longest_run(line) + 1)
@@ -243,7 +242,7 @@ def to_md_code(text: str, limit: int = 200) -> str:
 
 
 def to_md_text(text: str, limit: int = 500) -> str:
-    """Return one line of Markdown prose from a sentence that quotes an agent.
+    """Return text, such as a sentence that quotes an agent, as one line of Markdown prose.
 
     Formatting, HTML, tables and formulas are escaped. Mentions, references and bare links are broken by a
     zero-width space, because GitHub and GitLab look for them after Markdown is rendered.
@@ -256,16 +255,15 @@ def to_md_text(text: str, limit: int = 500) -> str:
 
 
 def to_html_code(text: str, limit: int = 200) -> str:
-    """Return a `<code>` element for a line of raw HTML (`<summary>`), in which Markdown is not parsed."""
+    """Return `text` as a `<code>` element for raw HTML such as `<summary>`, where Markdown is not parsed."""
     return f"<code>{html.escape(to_log_line(text, limit)) or '(empty)'}</code>"
 
 
 def to_html_text(text: str) -> str:
-    r"""Return text of an HTML element in which every character is visible; newlines and tabs are kept.
+    r"""Return the text for an HTML element, escaped, with all characters visible; newlines and tabs are kept.
 
     Other line ends, invisible characters, direction overrides, lone surrogates and noncharacters become
-    their escape (`\u202e`) in an `<i>` element. No runner takes a line for a command; the page looks the
-    same.
+    escapes such as `\u202e` in an `<i>` element. A CI runner finds no command in the result.
     """
     if (
         _PLAIN_IN_HTML.fullmatch(text) and "::" not in text
@@ -280,10 +278,10 @@ def to_html_text(text: str) -> str:
 
 
 def to_md_fence(text: str, language: str = "") -> str:
-    """Return a fenced code block that `text` cannot close. `language` must be trusted.
+    """Return a fenced code block that `text` cannot close. `language` is not escaped.
 
-    GitLab looks for quick actions (`/merge`), and bots for commands (`@bot rebase`), in the Markdown
-    source, even inside fences. So no line begins with a quick action or a command.
+    GitLab looks for quick actions (`/merge`), and bots for commands (`@bot rebase`), in the Markdown source,
+    even inside fences. So no line begins with a quick action or a command.
     """
     body = _ORDER.sub(_append_zero_width, _disable_markup(strip_invisible(text))).strip("\n")
     fence = "`" * max(3, _count_longest_run(body) + 1)

@@ -22,7 +22,7 @@ _ROUNDING = 1e-9  # a mean of ten scores of 1.0 can be 1.0000000000000002
 
 
 class Range(NamedTuple):
-    """The worst and the best score; JSON has it as a list of two numbers.
+    """The worst and the best score of a metric; in JSON, a list of two numbers.
 
     `low` is the worst score, so it is above `high` if smaller scores are better, as for a budget.
     """
@@ -41,7 +41,7 @@ class Range(NamedTuple):
 
     @property
     def width(self) -> float:
-        """Return the distance between the worst and the best score."""
+        """Return the distance between the worst and the best score, at least 0."""
         return abs(self.high - self.low)
 
     def rank(self, score: float) -> float:
@@ -49,9 +49,9 @@ class Range(NamedTuple):
         return -score if self.lower_is_better else score
 
     def clamp(self, score: float) -> float:
-        """Return the score; if it is outside of the range by at most 1e-9, return the end of the range.
+        """Return the score, or the nearest end of the range if the score is outside of it by at most 1e-9.
 
-        For a budget, return 0 for a figure of at most 1e-9, and any other figure unchanged.
+        For a budget, a figure above 0 and up to 1e-9 becomes 0, and any other figure stays unchanged.
         """
         if self.low <= score <= self.high:
             return score  # as nearly always
@@ -68,22 +68,22 @@ class Range(NamedTuple):
         return share if self == UNIT_RANGE else self.low + share * (self.high - self.low)
 
     def format(self, score: float | None, *, beside: Neighbours = None) -> str:
-        """Format a score of this range with enough digits to differ from `beside`.
+        """Return `score` as text with enough digits to differ from the numbers in `beside`.
 
-        None, and a figure of a budget that stands for no limit, are "–".
+        None is "–", and so is a figure of a budget that means "no limit" (1e15 or more).
         """
         if self.lower_is_better:
             return format_figure(score, beside=beside)
         return format_score(score, beside=beside)
 
     def format_limit(self, limit: float, *, beside: Neighbours = None) -> str:
-        """Format the threshold of a score or the limit of a figure, so that it differs from `beside`."""
+        """Return a threshold or limit as text with enough digits to differ from the numbers in `beside`."""
         if self.lower_is_better:
             return format_figure(limit, beside=beside)
         return format_limit(limit, beside=beside)
 
     def format_pair(self, score: float | None, limit: float | None) -> tuple[str, str]:
-        """Format a score and its limit; the texts are equal only if the numbers are. None is "–"."""
+        """Return the texts of a score and its limit, equal only if the numbers are equal; None is "–"."""
         if score is None or limit is None:
             return self.format(score), self.format(None) if limit is None else self.format_limit(limit)
         if self.lower_is_better:
@@ -91,7 +91,7 @@ class Range(NamedTuple):
         return format_score_pair(score, limit)
 
     def format_delta(self, delta: float | None) -> str:
-        """Format the difference of two scores of this range, with its sign; None is "–"."""
+        """Return the difference of two scores as text with its sign; None is "–"."""
         if not self.lower_is_better or delta is None or abs(delta) < _ROUNDING:
             return format_delta(delta)
         return f"{'+' if delta > 0 else '−'}{format_figure(abs(delta))}"
@@ -136,8 +136,8 @@ SCORE_RANGES: Mapping[str, Range] = {
 
 
 def get_score_range(metric: str) -> Range:
-    """Return the range of a metric's scores; 0 to 1 for a metric that evalgate does not know.
+    """Return the range of a metric's scores; 0 to 1 for a name that evalgate does not know.
 
-    A custom metric may declare another range, which only `Config.get_score_range` returns.
+    Use `Config.get_score_range` for custom metrics, which may declare another range.
     """
     return SCORE_RANGES.get(metric, UNIT_RANGE)

@@ -18,7 +18,7 @@ _LEAST_SECONDS = 0.1
 
 @frozen
 class BaselineLine:
-    """The baseline that the run is compared with."""
+    """Texts about the baseline of a run, for one line of a report."""
 
     source: str
     version: str
@@ -36,7 +36,7 @@ class BaselineLine:
 
 
 def build_baseline_line(record: Record) -> BaselineLine | None:
-    """Return the line about the baseline, or None if there is no baseline."""
+    """Return the texts about the baseline; None if there is no baseline."""
     comparison = record.comparison
     if comparison is None:
         return None
@@ -75,7 +75,10 @@ def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[C
 
 
 def format_change_counts(record: Record, comparison: Comparison) -> str:
-    """Return `1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`."""
+    """Return `1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`.
+
+    Quarantined and observed cases are counted under these words, and all other cases by their change.
+    """
     groups = group_changes(record, comparison)
     counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
     exempt = [case for case in record.cases if not case.gates]
@@ -95,7 +98,7 @@ def format_change_counts(record: Record, comparison: Comparison) -> str:
 
 
 def find_still_failing(record: Record) -> list[CaseResult]:
-    """Return the gating cases that fail and failed in the baseline; none if there is no baseline."""
+    """Return the gating cases that failed in the baseline and fail now; none if there is no baseline."""
     if record.comparison is None:
         return []
     other = {change.key for change in record.comparison.changes}
@@ -105,9 +108,9 @@ def find_still_failing(record: Record) -> list[CaseResult]:
 
 
 def list_changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
-    """Yield the cases that changed since the baseline or still fail, with at most `most` names of a kind.
+    """Yield names of cases, at most `most` for each kind of change, and for the cases that still fail.
 
-    Newly failing cases come first, then those that still fail.
+    Newly failing cases come first, then the cases that still fail.
     """
     if record.comparison is None:
         return
@@ -134,17 +137,17 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the number of cases that can be compared with the baseline; 0 if that is all cases or none.
+    """Return the number of cases that Δ covers, if it covers only some of a metric's cases; else 0.
 
-    If metrics have different numbers, the largest that is not all cases is returned. Budgets are left out:
-    other sentences describe them.
+    If metrics have different numbers, return the largest one. Budgets do not count: other sentences describe
+    them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
 
 
 def explain_delta(record: Record) -> Iterator[str]:
-    """Yield the reasons why Δ is not simply the score minus the baseline."""
+    """Yield a sentence for each reason why Δ may differ from the score minus the baseline."""
     if compared := count_compared_cases(record):
         yield f"Δ is over the {pluralize(compared, 'case')} that can be compared."
     scores = [metric for metric in record.metrics if not metric.range.lower_is_better]
@@ -156,8 +159,8 @@ def explain_delta(record: Record) -> Iterator[str]:
 def describe_run_costs(comparison: Comparison) -> str:
     """Return `a run takes 1.20 s (+0.40 s), 350 tokens (−112), on average over 12 cases`.
 
-    The brackets hold the change since the baseline. Only figures that changed by a fifth or more are named,
-    and the time only if it also changed by 0.1 seconds or more. Return "" if there is no such figure.
+    The brackets hold the change since the baseline. A figure is named only if it changed by a fifth or more,
+    and the time only if it also changed by 0.1 seconds or more. Return "" if there is no figure to name.
     """
     then, now = comparison.then, comparison.now
     if then is None or now is None:

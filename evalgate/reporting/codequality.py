@@ -29,7 +29,7 @@ _LONGEST_PATH = 1000
 
 @frozen
 class CodeQualityReport:
-    """GitLab's Code Quality report: a list of issues, empty if there are none."""
+    """GitLab's Code Quality report: a JSON list of issues, empty if no case failed."""
 
     folder: str = ""
     """Path from the repository's root to the folder that the paths of the record start from."""
@@ -37,14 +37,14 @@ class CodeQualityReport:
     file_name = "gl-code-quality-report.json"
 
     def with_context(self, context: ReportContext) -> "CodeQualityReport":
-        """Return a report with paths as seen from the repository's root."""
+        """Return a copy of the report with paths that start from the repository's root."""
         return replace(self, folder=context.folder)
 
     def render(self, record: Record) -> str:
-        """Return a JSON list with the issues of the gating cases that failed or errored.
+        """Return a JSON list of issues about the gating cases that failed or errored.
 
-        A case with a run without an answer has one issue. Other cases have one for each gating metric that
-        failed or errored.
+        A case has one issue for each gating metric that failed or errored. If a run of the case has no
+        answer, the case has only one issue, about this run.
         """
         issues = [
             json.dumps(issue) for finding in list_findings(record) for issue in self._build_issues(finding)
@@ -72,9 +72,9 @@ class CodeQualityReport:
 
 @lru_cache(maxsize=256)
 def _normalize_path(folder: str, path: str) -> str:
-    """Return the path from the repository's root, without `.` and `..`; "unknown" if nothing is left.
+    """Return `path`, relative to `folder`, as a path from the repository's root without `.` and `..`.
 
-    `folder` is the folder that `path` starts from.
+    Return "unknown" if nothing is left.
     """
     inside = resolve_from_root(folder, path)
     parts = [part for part in to_log_line(inside, _LONGEST_PATH).split("/") if part not in {"", ".", ".."}]
@@ -82,10 +82,10 @@ def _normalize_path(folder: str, path: str) -> str:
 
 
 def _list_named_faults(case: CaseResult) -> Iterator[tuple[str, str]]:
-    """Yield the faults of a case as (name, sentence).
+    """Yield (name, sentence) for each reason why a case failed.
 
-    The name is the metric's name, or the outcome of the first run without an answer. A case without a known
-    fault has one fault, named after the case's status.
+    The name is that of a failed metric, or the outcome of the first run without an answer. Without a known
+    reason, the name is the status of the case.
     """
     unanswered = [run.outcome for run in case.runs if run.outcome != "answered"][:1]
     metrics = [metric.name for metric in case.metrics if metric.gating_status in {"failed", "errored"}]

@@ -28,7 +28,7 @@ HEADER = (
 def list_detailed_results(record: Record) -> Iterator[str]:
     """Yield the lines about each eval set: its counts, its cases, and tables of failed or errored metrics.
 
-    Each row of a table is an invocation: one turn of one run. Commands for a CI runner are disabled.
+    Each row of a table is an invocation: one turn of one run. No line is a command for a CI runner.
     """
     sets: dict[str, list[CaseResult]] = {}
     for case in record.cases:
@@ -71,7 +71,7 @@ def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
 
 
 def build_invocation_cells(turn: TurnResult) -> tuple[str, ...]:
-    """Return the prompt, the expected and the actual response, and the expected and the actual calls."""
+    """Return five texts: the prompt, the expected and actual response, the expected and actual tool calls."""
     return (
         turn.user,
         _get_response(turn.expected),
@@ -95,9 +95,9 @@ def _to_words(status: str) -> str:
 
 
 def format_grid(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as a grid of visible text; the first row is the header.
+    """Return `rows` as a text grid with a frame; the first row is the header.
 
-    Columns have at most 25 characters: longer texts wrap, and are cut after 4,000 characters.
+    Columns have at most 25 characters. Longer texts wrap, and are cut after 4,000 characters.
     """
     cells = [[_wrap_cell(cell) for cell in row] for row in rows]
     widths = [max(_count_columns(line) for row in cells for line in row[at]) for at in range(len(rows[0]))]

@@ -13,7 +13,7 @@ from evalgate.reporting.findings import Finding
 
 @frozen
 class DifferenceLine:
-    """A line of a difference, with all its characters visible."""
+    """One line of a difference, in which invisible characters are escaped."""
 
     sign: Sign
     text: str
@@ -23,7 +23,7 @@ class DifferenceLine:
 
 @frozen
 class Difference:
-    """The tool calls, or the response, of a turn next to those of the baseline or the expectation."""
+    """Differing lines of a turn's tool calls or response, compared with the baseline or the expectation."""
 
     part: Literal["Tool calls", "Response"]
     is_since: bool
@@ -34,7 +34,7 @@ class Difference:
     def hunks(self) -> list[tuple[DifferenceLine, ...]]:
         """Return the lines in groups: equal lines, or removed lines and the added lines that replace them.
 
-        The line at which the sides diverge begins a new group.
+        The first line in which the tool calls differ begins a new group.
         """
         groups: list[list[DifferenceLine]] = []
         for line in self.lines:
@@ -47,13 +47,13 @@ class Difference:
 
     @property
     def sides(self) -> str:
-        """Return the meaning of the signs − and + as text."""
+        """Return the meaning of the signs, such as `baseline (−) and now (+)`."""
         return "baseline (−) and now (+)" if self.is_since else "expected (−) and actual (+)"
 
 
 @frozen
 class DiffLimits:
-    """Limits of the size of a shown difference."""
+    """Size limits of a shown difference."""
 
     calls: int
     """About the most lines of tool calls."""
@@ -66,16 +66,16 @@ class DiffLimits:
 
 
 def get_baseline_reply(finding: Finding, number: int) -> Reply | None:
-    """Return the agent's reply in a turn (1-based) of the baseline; None if the reply is unknown."""
+    """Return the agent's reply of the baseline in turn `number` (1-based); None if it is not known."""
     return finding.baseline_replies[number - 1] if 0 < number <= len(finding.baseline_replies) else None
 
 
 def find_differences(turn: TurnResult, before: Reply | None, limits: DiffLimits) -> Iterator[Difference]:
-    """Yield the differences in tool calls and in the response, at most one of each.
+    """Yield at most one difference in the tool calls, and at most one in the response.
 
-    The tool calls are compared with those of the baseline's reply `before`. If `before` is None or has the
-    same calls, they are compared with the expected calls. The same is done for the response. A turn without
-    an answer has no differences.
+    Tool calls are compared with the baseline's reply `before`. If `before` is None or has the same calls,
+    they are compared with the expected calls. The same holds for the response. A turn without an answer has
+    no differences.
     """
     if turn.actual is None:
         return
@@ -104,9 +104,9 @@ def _build_difference(
 
 
 def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:
-    """Yield a sentence if a turn (1-based; 0 for no turn) has no answer or was not expected.
+    """Yield a sentence if turn `number` (1-based; 0 for no turn) has no answer or was not expected.
 
-    A case without expected turns has a simulated user, so no turn is unexpected.
+    If no turn has an expected reply, a simulated user made up the messages, and no turn is unexpected.
     """
     if not number:
         return
@@ -126,7 +126,7 @@ def _diff_tool_calls(
 
 
 def _diff_response(one: Reply | None, other: Reply | None, limits: DiffLimits) -> Iterator[DifferenceLine]:
-    """Yield the lines of both responses; none if they are equal."""
+    """Yield the lines of both responses with their signs; nothing if the responses are equal."""
     before, after = _split_response(one, limits), _split_response(other, limits)
     if before == after:
         return

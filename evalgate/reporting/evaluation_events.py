@@ -22,11 +22,11 @@ _Attribute: TypeAlias = str | bool | int | float | None
 
 
 def iter_requests(record: Record, resource: Mapping[str, str]) -> Iterator[JsonObject]:
-    """Yield the bodies of OTLP requests with an event for each score of each run, and one for the verdict.
+    """Yield the bodies of OTLP requests: an event for each score of each run, and an event for the verdict.
 
-    Metrics that were not evaluated and have no score have no event. In a run that failed before it was
-    scored, each metric of the case has an event without a score. `resource` holds the attributes of the
-    events' resource.
+    A metric that was not evaluated and has no score has no event. In a run without an answer, each metric of
+    the case has an event without a score. `resource` are OpenTelemetry's resource attributes, such as
+    `service.name`.
     """
     scope: JsonObject = {"name": "evalgate", "version": record.evalgate_version}
     shared: JsonObject = {"attributes": _build_attributes(resource)}
@@ -57,7 +57,7 @@ def _iter_case_events(record: Record, case: CaseResult) -> Iterator[JsonObject]:
 
 
 def _list_missing_scores(case: CaseResult, run: RunResult) -> Iterator[RunMetric]:
-    """Yield each metric of the case without a score, for a run in which the agent gave no answer."""
+    """Yield a result without a score for each metric of the case, if the run has no answer."""
     if run.failure is not None:
         for metric in case.metrics:
             yield RunMetric(metric.name, None, "errored", run.failure.message, gates=metric.gates)
@@ -113,7 +113,7 @@ def _build_attributes(values: Mapping[str, _Attribute]) -> list[JsonObject]:
 
 
 def _convert_values(items: Iterable[tuple[str, _Attribute]]) -> Iterator[tuple[str, JsonObject]]:
-    """Yield the attributes that have a value, each as the `AnyValue` of OTLP."""
+    """Yield each attribute that is not None, with its value as an `AnyValue` of OTLP."""
     for key, value in items:
         match value:
             case None:

@@ -18,7 +18,7 @@ UNPRECEDENTED = "new: no stored run failed so"
 
 @frozen
 class FailureLine:
-    """A group of failing cases in words."""
+    """Texts about one group of failing cases, for one line of a report."""
 
     share: str
     """The group's part of the failing cases: `9 of 12 newly failing cases, and 2 others`."""
@@ -32,13 +32,13 @@ class FailureLine:
 
     @property
     def sentence(self) -> str:
-        """Return the whole line: `9 of 12 newly failing cases: no call of …` with the mark in brackets."""
+        """Return `9 of 12 newly failing cases: no call of …`, followed by the mark in brackets, if any."""
         return f"{self.share}: {self.label}{f' ({self.mark})' if self.mark else ''}"
 
 
 @frozen
 class FailureOverview:
-    """The largest groups of failing cases, one line each; no lines if each group has a single case."""
+    """One line for each of the largest groups of failing cases; no lines if each group has a single case."""
 
     lines: tuple[FailureLine, ...] = ()
     rest: str = ""
@@ -46,10 +46,10 @@ class FailureOverview:
 
 
 def summarize_failure_groups(record: Record, *, lines: int = MOST_LINES, names: int = 30) -> FailureOverview:
-    """Return at most `lines` lines about the groups, with at most `names` names each.
+    """Return lines about at most `lines` groups of failing cases, with at most `names` names each.
 
-    There are none unless two failing cases have the same first divergence. A group of one case has a line
-    only if it is the only newly failing case.
+    Cases with the same first divergence are a group. If each group is a single case, there are no lines. A
+    group of one case has a line only if it is the only newly failing case.
     """
     groups = list_failure_groups(record)
     if all(len(group.cases) == 1 for group in groups):

@@ -1,4 +1,4 @@
-"""The facts of a run that every report shows: its failing cases, their faults, its counts and its cost.
+"""Facts that every report shows: the failing cases, the reasons of failures, counts and cost.
 
 All reports for people use these functions, so that they show the same facts in the same order.
 """
@@ -38,15 +38,18 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """Return `eval_set/eval_id`. It comes from the eval set, so it may hold any characters."""
+        """Return `eval_set/eval_id`. The ids may hold any characters, so reports have to escape the name."""
         return format_case_name(self.case)
 
     @property
     def run(self) -> RunResult | None:
-        """Return the run to look at; None if the case was not run.
+        """Return the run that explains the failure best; None if the case was not run.
 
-        It is the first run without an answer, else the first with a failed or errored gating metric, else the
-        first run.
+        The first of these that exists:
+
+        - a run without an answer,
+        - a run with a failed or errored gating metric,
+        - any run.
         """
         from evalgate.datasets.divergences import find_failing_run  # a green run has no use for it
 
@@ -54,10 +57,10 @@ class Finding:
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Return (number, result) of the turn to look at in `run`, counted from 1; None if there is none.
+        """Return (1-based number, result) of the turn in `run` that explains the failure best, or None.
 
-        The only turn of a run is always returned. Of several turns, it is the first that has no reply, failed
-        or errored in a gating metric, or was not expected although other turns were.
+        The only turn of a run is always returned. Of several turns, return the first one that has no reply,
+        failed or errored in a gating metric, or was not expected although other turns were.
         """
         run = self.run
         if run is None or len(run.turns) <= 1:
@@ -74,7 +77,7 @@ class Finding:
 
 
 def list_findings(record: Record) -> list[Finding]:
-    """Return the gating cases that failed or errored, newly failing ones first, each group in file order."""
+    """Return the gating cases that failed or errored, newly failing cases first, otherwise in file order."""
     newly = {
         change.key: change.then
         for change in (record.comparison.changes if record.comparison else ())
@@ -91,7 +94,7 @@ def list_findings(record: Record) -> list[Finding]:
 
 @frozen
 class FindingGroup:
-    """Cases that failed for the same reason, as far as their outcomes, scores and messages show."""
+    """Cases that failed for the same reason, judged by their outcomes, scores and messages."""
 
     first: Finding
     """The case that is shown in full."""
@@ -104,7 +107,7 @@ class FindingGroup:
 
     @property
     def cases(self) -> tuple[CaseResult, ...]:
-        """Return all cases of the group."""
+        """Return the results of all cases in the group."""
         return tuple(finding.case for finding in (self.first, *self.others))
 
 
@@ -112,11 +115,11 @@ _NUMBER = re.compile(r"\d+")
 
 
 def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
-    """Group findings by cause, in the order of each group's first finding.
+    """Group findings by the reason of the failure, in the order of each group's first finding.
 
-    If a run has no answer, the cause is the first such run's outcome and message. Otherwise it is the failed
-    and errored gating metrics with their scores and reasons. Numbers in messages and reasons are ignored.
-    Newly failing cases and other failing cases are never in the same group. A case without a message or a
+    If a run has no answer, the reason is the outcome and the message of the first of these runs. Otherwise it
+    is the failed and errored gating metrics with their scores and reasons. Numbers in messages and reasons
+    are ignored. Newly failing cases are never in a group with other cases. A case without a message or a
     reason is a group by itself.
     """
     groups: dict[object, list[Finding]] = {}
@@ -127,7 +130,7 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
 
 
 def _build_cause_key(finding: Finding) -> tuple[object, ...]:
-    """Return the key of a finding's cause, by which findings are grouped; empty if no reason is known."""
+    """Return the key by which `group_findings` groups the finding; () if no reason is known."""
     case = finding.case
     run = next((run for run in case.runs if run.outcome != "answered"), None)
     if run is not None:
@@ -149,7 +152,7 @@ def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
 def count_passed_runs(case: CaseResult) -> tuple[int, int]:
     """Return the number of passed runs and the number of conclusive runs.
 
-    A run is not conclusive if a broken metric, judge or service spoiled it.
+    A run is not conclusive if a metric, a judge or a service failed.
     """
     conclusive = [run for run in case.runs if _is_conclusive(run)]
     passed = sum(
@@ -161,7 +164,7 @@ def count_passed_runs(case: CaseResult) -> tuple[int, int]:
 
 
 def _is_conclusive(run: RunResult) -> bool:
-    """Return True if the result of a run is due to the agent, not to a broken metric, judge or service."""
+    """Return True if the result of a run is due to the agent, not to a failed metric, judge or service."""
     if run.outcome in NON_AGENT_OUTCOMES:
         return False
     return run.outcome in AGENT_FAULT_OUTCOMES or all(each.gating_status != "errored" for each in run.metrics)
@@ -174,7 +177,7 @@ def format_case_name(case: CaseResult) -> str:
 
 @frozen
 class NamedCases:
-    """Names of cases with a common description."""
+    """Names of cases with a description that holds for all of them, such as `still failing`."""
 
     what: str
     """The description: a kind of change, or the reason why the cases could not be evaluated."""
@@ -184,15 +187,15 @@ class NamedCases:
 
 
 def resolve_from_root(folder: str, path: str) -> str:
-    """Return a record's path, relative to `folder`, as a path relative to the repository's root."""
+    """Return `path`, relative to `folder`, as a path relative to the repository's root."""
     return posixpath.normpath(posixpath.join(folder, path))
 
 
 def describe_faults(case: CaseResult) -> Iterator[str]:
-    """Yield the reasons why a case did not pass, one sentence each.
+    """Yield the reasons why a case did not pass, one sentence each; none for a passed case.
 
-    If a run has no answer, the first such run is the only reason. Otherwise each gating metric that failed
-    or errored is a reason, so a case that passed has none.
+    If a run has no answer, the first of these runs is the only reason. Otherwise each gating metric that
+    failed or errored is a reason.
     """
     if fault := _describe_unanswered_run(case):
         yield fault
@@ -221,10 +224,10 @@ def format_score_and_threshold(metric: CaseMetric) -> str:
 
 
 def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield (label, sentence) for each sentence of the statistics that reports show apart from the verdict.
+    """Yield (name to print first, sentence) for the statistics' sentences that the verdict does not repeat.
 
-    Sentences among the first 10 reasons of the verdict are left out, because reports show those reasons. So
-    are metrics without a baseline if there is none at all.
+    Reports show the first 10 reasons of the verdict, so these sentences are left out. If the run has no
+    baseline, metrics that lack one are left out, too.
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
@@ -243,7 +246,7 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
 def format_run_counts(record: Record) -> str:
     """Return the number of runs: `3 runs each, 2 follow-up runs`; "" if each case was run once.
 
-    With `runs: auto`, return the number of all runs, and the runs saved in comparison with a fixed number.
+    With `runs: auto`, return the number of all runs, and the number saved against a fixed number of runs.
     """
     further = sum(run.confirms for case in record.cases for run in case.runs)
     followed = pluralize(further, "follow-up run") if further else ""
@@ -257,7 +260,7 @@ def format_run_counts(record: Record) -> str:
 
 
 def describe_missing_baseline(record: Record) -> str:
-    """Return the sentence that reports show if there is no comparison with a baseline."""
+    """Return the sentence that reports show instead of a comparison with a baseline."""
     if record.shard is not None:
         return "One shard alone is compared with no baseline: that is done when all are merged."
     unchecked = [each.metric for each in record.criteria if each.options.get("max_increase") is not None]
@@ -268,7 +271,7 @@ def describe_missing_baseline(record: Record) -> str:
 
 
 def format_case_counts(totals: Totals) -> str:
-    """Return `3 cases: 2 passed, 1 failed`."""
+    """Return the number of cases by status: `3 cases: 2 passed, 1 failed`."""
     counts = {
         "passed": totals.passed,
         "failed": totals.failed,

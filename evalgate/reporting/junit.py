@@ -2,11 +2,11 @@
 
 There is one `testsuite` for each eval set and one `testcase` for each case. A last suite `evalgate` has a
 single test `gate` with the verdict: a failure or an error exactly if the gate is not open. A failing case is
-a failure also if the gate is open, but skipped if it is quarantined or observed.
+a failure even if the gate is open, but it is skipped if it is quarantined or observed.
 
 The package junit-xml builds the XML elements. This module corrects the faults of that package: characters
-that XML forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals
-instead of three.
+that XML forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals instead
+of three.
 """
 
 from array import array
@@ -38,7 +38,7 @@ _DETAILED = 1000  # failing cases: GitLab refuses a report of more than 30 MB
 
 
 class JUnitReport:
-    """A JUnit report that is valid XML even if the agent wrote characters that XML forbids."""
+    """The reporter of `junit.xml`. The XML is valid even if the agent wrote characters that XML forbids."""
 
     file_name = "junit.xml"
 
@@ -47,7 +47,7 @@ class JUnitReport:
         return "".join(self.iter_chunks(record))
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
-        """Yield the document in pieces, so that a large one need not be in memory at once."""
+        """Yield the document in pieces, so that a large document is never in memory as a whole."""
         yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n'
         for suite in (*_build_suites(record), _build_gate_suite(record)):
             yield from suite.iter_lines()
@@ -71,7 +71,7 @@ class _TestSuite:
     file: str | None = None
 
     def iter_lines(self) -> Iterator[str]:
-        """Yield the lines of the suite, several at a time. Call this only once: it uses up `tests`."""
+        """Yield the XML of the suite in pieces. Call this method only once, because it uses up `tests`."""
         counts = {name: str(count) for name, count in self.counts.items()}
         # junit-xml would count 0 tests, because this element has none yet: `counts` replaces its numbers.
         attributes = {**self._build_element([]).attrib, **counts, "time": _format_seconds(self.seconds)}
@@ -96,13 +96,13 @@ class _TestSuite:
 
 
 def _format_test(element: ET.Element) -> str:
-    """Return a test as indented XML. Line ends within attributes are escaped already."""
+    """Return a test as indented XML that ends in a newline."""
     ET.indent(element, " ", level=2)
     return f"  {ET.tostring(element, encoding='unicode')}\n"
 
 
 def _format_passed_test(name: str, suite: str, duration: float) -> str:
-    """Return a passed test as indented XML, ten times as fast as `_format_test`."""
+    """Return a passed test as one line of XML, ten times as fast as `_format_test`."""
     seconds, suite = f'time="{_format_seconds(duration)}"', f'classname="{_escape_attribute(suite)}"'
     # junit-xml writes no time of 0, so that `_build_element` adds it as the last attribute.
     attributes = f"{seconds} {suite}" if duration else f"{suite} {seconds}"
@@ -161,7 +161,7 @@ def _build_tests(
     labels: Mapping[CaseKey, str],
     answers: Mapping[CaseKey, str],
 ) -> "Iterator[TestCase | str]":
-    """Yield the tests of a suite; a passed test is its line of XML.
+    """Yield the tests of a suite: a line of XML for a passed case, else a `TestCase`.
 
     `detailed` has `id(case)` of each case to describe in detail. `labels` are the first divergences of
     failing cases, and `answers` the sentences about their control runs.
@@ -192,7 +192,7 @@ def _build_tests(
 
 
 def _list_labels(record: Record) -> dict[CaseKey, str]:
-    """Return the first divergence of each failing case, as the type of a failure in JUnit."""
+    """Return the first divergence of each failing case, which becomes the failure's `type` in JUnit."""
     from evalgate.gating.failure_groups import list_failure_groups
 
     return {
@@ -268,7 +268,7 @@ def _to_attribute(text: str) -> str:
 
 
 def _name_tests(cases: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a unique name for each test.
+    """Yield a unique name for each test; later tests of the same name get a number.
 
     The names of a large set are kept in memory only if some of them seem to be equal.
     """
@@ -285,7 +285,7 @@ def _format_name(text: str) -> str:
 
 
 class _UniqueNames:
-    """Names made unique by a number, because consumers drop the second test of the same name."""
+    """Source of unique names. Equal names get a number: readers of JUnit drop the second test of a name."""
 
     def __init__(self, *taken: str) -> None:
         self._seen = Counter(taken)

@@ -1,4 +1,4 @@
-"""Name likely causes of a bad result that are hard to find and are not the agent's fault."""
+"""Sentences about likely causes of a bad result that lie outside of the agent's code."""
 
 import re
 from collections import Counter
@@ -32,7 +32,7 @@ _KEYS = {
 def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each variable that a failed agent lacks and that only the gate has.
+    """Yield a sentence for each variable that the gate has, and the agent seems to have failed without.
 
     Args:
         cases: All cases of the run.
@@ -50,10 +50,10 @@ def describe_missing_variables(
 
 
 def _find_variables(failure: Failure) -> Iterator[str]:
-    """Yield the environment variables that a failure names.
+    """Yield the environment variables that the message of a failure names.
 
-    If a failure about a missing or refused API key names no variable, yield the variables of each package
-    that its message or traceback mentions.
+    If the message names none and is about a missing or refused API key, yield the variables of each package
+    that the message or the traceback mentions.
     """
     named = _VARIABLE.findall(failure.message)
     yield from named
@@ -67,7 +67,7 @@ def _find_variables(failure: Failure) -> Iterator[str]:
 def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
     """Return advice if cases expect tool calls and no run made one; "" otherwise.
 
-    Return "" also if no run of these cases has an answer.
+    Return "" if none of these cases has a run with an answer.
 
     Args:
         cases: All cases of the run.
@@ -134,7 +134,7 @@ def _suggest_remedy(kind: str, options: object) -> str:
 def describe_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> str:
     """Return a sentence about the tool calls that evalgate answered with `answer`; "" if there are none.
 
-    evalgate gives this answer to a call for which the case has no recorded result.
+    evalgate gives this answer if the case has no recorded result for the call.
     """
     tools = Counter(
         event.name

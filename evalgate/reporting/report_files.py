@@ -1,4 +1,4 @@
-"""Write the report of every reporter into the report folder, including `results.json`."""
+"""Write the reports of all reporters, such as `results.json`, into the report folder."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ from evalgate.system.gc import pause_gc
 
 
 class ResultsJsonReport:
-    """The record itself, with every fact of the run. All other reports can be rendered from it again."""
+    """The reporter of `results.json`: the whole record, from which other reports can be rendered again."""
 
     file_name = "results.json"
 
@@ -41,9 +41,9 @@ class ResultsJsonReport:
 
 
 class ReportWriteError(EvalgateError):
-    """Failure to write some reports, because of a full disk or a broken plugin, for example.
+    """Failure to write some reports, for example because of a full disk or a broken plugin.
 
-    The folder was writable at the start, and the verdict stands. `written` are the files that were written.
+    The verdict stands. `written` are the paths of the written reports.
     """
 
     exit_code = ExitCode.INVALID_INPUT
@@ -93,8 +93,8 @@ PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
 def keep_previous_record(out: AnchoredFolder) -> None:
     """Rename the record of the last run to `results.json.previous`, replacing an older file of that name.
 
-    So no reader takes the old record for that of the new run, and the old record survives if the new run
-    fails. An error of the file system is ignored.
+    No reader can then take the old record for the record of the new run. The old record also survives if the
+    new run fails. An error of the file system is ignored.
     """
     # By descriptor: an agent may have replaced the folder by a link to another one.
     with contextlib.suppress(OSError), out.open_folder() as folder:
@@ -102,7 +102,7 @@ def keep_previous_record(out: AnchoredFolder) -> None:
 
 
 def remove_reports(out: AnchoredFolder, names: Iterable[str], *, but: Collection[Path] = ()) -> None:
-    """Remove earlier reports from the folder `out`, so that none is taken for a report of this run.
+    """Remove earlier reports from the folder `out`, so that they are not taken for reports of this run.
 
     `names` are the names of the files to remove. Files in `but` (resolved paths) stay, and so do files that
     cannot be removed.
@@ -115,7 +115,7 @@ def remove_reports(out: AnchoredFolder, names: Iterable[str], *, but: Collection
 
 
 def remove_leftovers(out: AnchoredFolder, names: Iterable[str]) -> None:
-    """Remove incomplete reports that a killed run left in `out`. No other process may write to `out`."""
+    """Remove incomplete reports of a killed run from `out`. No other process may write to `out`."""
     beginnings = tuple(f".{name}." for name in (*names, _PROBE))
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in os.listdir(folder):  # noqa: PTH208  of a descriptor
@@ -132,11 +132,11 @@ def write_reports(
     path_from_root: str = "",
     owner: Owner | None = None,
 ) -> tuple[Path, ...]:
-    """Render and write every report, and return the paths in the order of the reporters.
+    """Render and write every report, and return the paths in the order of `reporters`.
 
-    Each file is replaced atomically, so a reader sees either the old or the new file. A failure to write
-    one report, or of a plugin, does not stop the other reports. `path_from_root` is the path from the
-    repository's root to the folder that the paths of the record start from.
+    Each file is replaced atomically, so a reader sees either the old or the new file. If a report or a plugin
+    fails, the other reports are still written. `path_from_root` leads from the repository's root to the
+    folder that the paths of the record start from.
 
     Raises:
         ReportWriteError: Some files could not be written. The message names each of them.
@@ -168,7 +168,7 @@ def write_reports(
 
 
 def _describe_fault(reporter: AnyReporter, error: BaseException, out: AnchoredFolder) -> str:
-    """Return why a report could not be written; raise `error` again if it is a bug of evalgate."""
+    """Return the reason why a report could not be written. Raise `error` again if it is a bug of evalgate."""
     if isinstance(error, OSError):
         return f"{out.path / reporter.file_name}: {_describe_error(error)}"
     from evalgate.core.foreign_plugins import describe_error
@@ -195,7 +195,7 @@ def _write_report(
 
 
 def render_files(record: Record, reporter: AnyReporter) -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield (path, text in pieces) of each file of a report; paths are relative to the report folder."""
+    """Yield (path in the report folder, text in pieces) of each file of a report."""
     if isinstance(reporter, FolderReporter):
         for path, text in reporter.render_files(record):
             yield f"{reporter.file_name}/{path}", (text,)

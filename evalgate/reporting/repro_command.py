@@ -27,18 +27,18 @@ _WITHOUT_COMMAND = "in_process"
 
 
 def build_repro_command(record: Record, case: CaseResult) -> str:
-    """Return the command that runs one case, on one line; "" if it cannot name the case or the agent."""
+    """Return the command, on one line, that runs one case; "" if no command can name the case or agent."""
     if record.agent.kind == _WITHOUT_COMMAND:
         return ""
     return _build_command(case, f"{record.agent.kind}:{record.agent.what}", record.options)
 
 
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
-    """Return the command that runs all of the cases, on one line, and words such as `all 3 cases`.
+    """Return the command, on one line, that runs all of `cases`, and words such as `all 3 cases`.
 
-    Cases with names that no command line can hold are left out, and cases beyond the first 100 or beyond
-    2,000 characters; then the words are, for example, `3 of the 5 cases`. Both texts are "" if fewer than
-    two cases stay, or if no command line can name the agent.
+    Left out are names that no command line can hold, cases beyond the first 100, and cases that would make
+    the command longer than 2,000 characters. The words are then, for example, `3 of the 5 cases`. Both texts
+    are "" if fewer than two cases are left, or if no command line can name the agent.
     """
     rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
     named: list[str] = []
@@ -58,7 +58,7 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
 
 
 def build_replay_command(record: Record, case: CaseResult) -> str:
-    """Return the command that scores the recorded runs again without an agent, from `results.json`.
+    """Return the command that scores the recorded runs of a case again, without running the agent.
 
     Return "" if no command line can hold the names, if no run has an answer, or if the agent was a recording
     or an object of a Python program.
@@ -71,7 +71,7 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
 
 
 def build_accept_command(record: Record, case: CaseResult) -> str:
-    """Return the command that accepts the agent's behaviour as the expectation; `…` stands for the reason.
+    """Return the command that makes the agent's behaviour the expectation; the user writes the reason at `…`.
 
     Return "" if no command line can hold the names, if the case is protected, or if its failure cannot be
     accepted.
@@ -89,9 +89,9 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 
 
 def resolve_record_path(record: Record) -> str:
-    """Return the path of the run's record, relative to the folder in which the commands are run.
+    """Return the path of `results.json`, relative to the folder in which the commands are run.
 
-    `--out` in the options of a record is a folder within the report folder, so its parent has the record.
+    The option `--out` in a record names a folder within the report folder, so its parent has `results.json`.
     """
     return _resolve_record_path(record.options)
 
@@ -103,7 +103,7 @@ def _resolve_record_path(options: tuple[str, ...]) -> str:
 
 
 def iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of each option of a record; a last option without a value is left out."""
+    """Yield (name, value) of each option in a record; a last option without a value is left out."""
     return zip(options[::2], options[1::2], strict=False)
 
 

@@ -36,7 +36,7 @@ class KeptResult:
 
 
 def open_history(project: Path) -> AnchoredFolder | None:
-    """Open the history before an agent starts; return None if it cannot be opened, as for a broken link."""
+    """Open the history before an agent starts; None if it cannot be opened, for example for a broken link."""
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of links, up to Python 3.12
         return AnchoredFolder.open_anchor(project, project / FOLDER)
     return None
@@ -47,8 +47,8 @@ def keep_result(
 ) -> None:
     """Copy the `results.json` in `out` to the history, and remove the oldest results beyond `most`.
 
-    Results are also removed if the history exceeds `MOST_BYTES`. An empty history gets a `.gitignore`. A
-    shard has no verdict of its own and is not added. If `most` is 0, nothing is added or removed.
+    Results are also removed if the history exceeds `MOST_BYTES`. An empty history gets a `.gitignore`. The
+    record of a shard is not added, because it has no verdict. If `most` is 0, nothing is added or removed.
 
     Raises:
         OSError: `results.json` cannot be read, `history` is None, the history cannot be written, or an old
@@ -69,13 +69,13 @@ def keep_result(
 
 
 def describe_failure(project: Path, error: OSError) -> str:
-    """Return a sentence about an error of `keep_result`."""
+    """Return a sentence for the user about an error of `keep_result`."""
     reason = _find_obstacle(project) or error.strerror or str(error)
     return f"The history of results in {FOLDER} could not be written: {reason}"
 
 
 def _find_obstacle(project: Path) -> str:
-    """Return a sentence about a file in the place of the history's folder; "" if there is none."""
+    """Return a sentence about a file or broken link that is in the place of a folder; "" if there is none."""
     for path in (Path(FOLDER).parent, Path(FOLDER)):
         found = project / path
         if os.path.lexists(found) and not found.is_dir():
@@ -127,7 +127,7 @@ def _remove_oldest(results: int, most: int) -> None:
 def _remove_leftovers(results: int) -> None:
     """Remove incomplete copies older than an hour from the folder with the descriptor `results`.
 
-    A killed run left them. Another run may be writing newer copies.
+    Killed runs left these copies. Newer copies stay, because another run may be writing them.
     """
     for name in filter(_LEFTOVER.fullmatch, os.listdir(results)):
         with contextlib.suppress(OSError):
@@ -136,7 +136,7 @@ def _remove_leftovers(results: int) -> None:
 
 
 def _measure_kept(results: int, name: str) -> int | None:
-    """Return the size in bytes of a kept result; None for any other file with such a name.
+    """Return the size of a kept result in bytes; None if the file is no kept result, in spite of its name.
 
     `results` is the descriptor of the history's folder.
     """
@@ -166,7 +166,7 @@ def _sort_key(name: str) -> tuple[str, int]:
 def list_results(folder: Path) -> Sequence[KeptResult]:
     """Return the kept results of a project, newest first; () if there is no history.
 
-    Files that `read_result` refuses are listed, too.
+    Broken files are listed, too: `read_result` raises an error for them.
 
     Raises:
         InvalidInputError: the history is no folder, or cannot be read.
@@ -186,7 +186,7 @@ def read_result(kept: KeptResult) -> Record:
     """Return the record of a kept result.
 
     Raises:
-        InvalidInputError: the file is broken or is no result. The message says how to go on.
+        InvalidInputError: the file is broken or is no result; the message advises to delete it.
     """
     name = str(kept.path)
     try:
@@ -201,10 +201,10 @@ def read_result(kept: KeptResult) -> Record:
 
 
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
-    """Return two results to compare, by default the newest two.
+    """Return two results to compare, by default the newest two with the older one first.
 
-    If both are named, return (`before`, `after`), also if `before` is newer. If only one is named, pair it
-    with the newest other result. In this case and by default, the older result comes first.
+    If both are named, return (`before`, `after`), also if `before` is newer. If only one is named, return it
+    and the newest other result, the older one first.
 
     Raises:
         InvalidInputError: a name means no result or several, both names mean the same result, there are
@@ -227,9 +227,9 @@ def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[Kept
 
 
 def find_result(folder: Path, which: str) -> KeptResult:
-    """Return the result that `which` names: its id, the start of its id, or a number, 1 for the newest.
+    """Return the result with the id `which`, or with an id that starts so; a number counts from the newest.
 
-    One to three digits are a number.
+    One to three digits are a number; 1 is the newest result.
 
     Raises:
         InvalidInputError: there is no such result, there are several, or the history cannot be read.

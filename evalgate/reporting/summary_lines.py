@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def describe_agreements(record: Record) -> Iterator[str]:
-    """Yield a sentence for each metric with repeated answers of a judge: how far these answers agree."""
+    """Yield a sentence for each metric with repeated judge answers, with the share of answers that agree."""
     for metric in record.metrics:
         if agreement := describe_agreement(metric.agreement):
             yield f"{metric.label}: {agreement}"
@@ -51,7 +51,7 @@ def describe_agreement(value: float | None) -> str:
 
 
 def format_judge_usage(totals: ModelUsage) -> str:
-    """Return `12 judge calls (3,400 tokens, $0.02), 8 spared by the cache`."""
+    """Return the calls of judges as text: `12 judge calls (3,400 tokens, $0.02), 8 spared by the cache`."""
     return (
         f"{pluralize(totals.calls, 'judge call')}{_format_usage(totals)}, {totals.spared:,} spared by "
         f"the cache"
@@ -104,7 +104,7 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def describe_verdict(verdict: Verdict) -> tuple[str, str]:
-    """Return the symbol and the words of a verdict."""
+    """Return a verdict as (symbol, words), such as `Gate closed`."""
     return (HEADLINES if verdict.gating_exit_code is None else _REPORT_ONLY_HEADLINES)[verdict.status]
 
 
@@ -114,7 +114,7 @@ def format_start_time(record: Record) -> str:
 
 
 def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
-    """Return a line with the verdict and as much of its first reason as fits, and the remaining reasons."""
+    """Return (headline, other reasons). The headline has the verdict and the start of its first reason."""
     words, reasons = describe_verdict(record.verdict)[1], record.verdict.reasons
     why, rest = _split_first_sentences(reasons[0]) if reasons else ("", "")
     if not why:
@@ -126,10 +126,10 @@ def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
 
 
 def _join_reason(words: str, why: str) -> str:
-    """Join the verdict and its reason with a colon; a reason that has a colon becomes a second sentence.
+    """Join the verdict and its reason with a colon; a reason with a colon becomes a second sentence.
 
-    The word "Regression" is left out, as a closed gate implies it. If the reason has two colons, the first
-    becomes a comma.
+    The word "Regression" is left out, because a closed gate implies it. If the reason has two colons, the
+    first becomes a comma.
     """
     why = why.replace(": Regression: ", ": ", 1)
     if ": " not in why:
@@ -138,26 +138,26 @@ def _join_reason(words: str, why: str) -> str:
 
 
 def _split_first_sentences(text: str) -> tuple[str, str]:
-    """Return the first sentences that fit in a headline ("" if none fits), and the rest."""
+    """Return as many first sentences as fit in a headline ("" if none fits), and the rest of the text."""
     ends = [len(text), *(match.start() for match in _SENTENCE_END.finditer(text))]
     end = max((end for end in ends if end <= _LONGEST_HEADLINE), default=0)
     return text[:end].rstrip(), text[end:].lstrip()
 
 
 def get_effective_status(metric: MetricSummary) -> Status:
-    """Return the status for the metric table: `failed` for a metric that passed but regressed."""
+    """Return the status to show in the metric table: `failed` for a metric that passed but regressed."""
     return "failed" if metric.regressed and metric.status == "passed" else metric.status
 
 
 def format_mean(metric: MetricSummary) -> str:
-    """Format the mean with enough digits to compare it with the minimum and with the baseline."""
+    """Return the mean as text, with enough digits to compare it with the minimum and with the baseline."""
     return _format_beside_others(metric, metric.score)
 
 
 def format_baseline(metric: MetricSummary) -> str:
-    """Format the mean in the baseline with enough digits to compare it with the mean and the minimum.
+    """Return the baseline's mean as text, with enough digits to compare it with the mean and the minimum.
 
-    Means that differ without a change are over different cases. Then the usual two decimals are enough.
+    If the means differ although Δ is 0, they are of different cases. Then the usual two decimals are enough.
     """
     if metric.delta or metric.baseline == metric.score:
         return _format_beside_others(metric, metric.baseline)
@@ -165,7 +165,7 @@ def format_baseline(metric: MetricSummary) -> str:
 
 
 def format_minimum(metric: MetricSummary) -> str:
-    """Format the minimum of the mean, of each case (`0.50 a case`) or of both, or the limits of a budget."""
+    """Return the minimum of the mean, of each case (`0.50 a case`), or both; the limits for a budget."""
     own = _format_beside_others(metric, metric.threshold)
     if metric.range.lower_is_better:
         return _format_limits(metric, own)
@@ -176,7 +176,7 @@ def format_minimum(metric: MetricSummary) -> str:
 
 
 def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
-    """Format a number of a metric's row with enough digits to tell it from the other numbers of the row."""
+    """Return a number of the metric's row, with enough digits to differ from the row's other numbers."""
     limits = (metric.minimum, metric.threshold)
     printed = (metric.score, metric.baseline if metric.delta else None, *limits)
     if number is not None and number in limits:
@@ -185,7 +185,10 @@ def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
 
 
 def _format_limits(metric: MetricSummary, own: str) -> str:
-    """Return the limits of a budget, as `6,000, × 1.15, p95 9,000`; `own` is the text of `max`, or "–"."""
+    """Return the limits of a budget, such as `6,000, × 1.15, p95 9,000`.
+
+    `own` is the text of `max`, or "–". Return `own` if the budget has no limit.
+    """
     ratio = metric.judgement.ratio if metric.judgement else None
     percentile = metric.judgement.percentile if metric.judgement else None
     limits = (
@@ -198,7 +201,7 @@ def _format_limits(metric: MetricSummary, own: str) -> str:
 
 @frozen
 class MetricLine:
-    """A row of the metric table."""
+    """Texts of one metric's row in the metric table."""
 
     status: Status
     name: str
@@ -219,12 +222,12 @@ class MetricLine:
 
     @property
     def has_noise(self) -> bool:
-        """Return True if `delta` includes the noise."""
+        """Return True if `delta` includes the noise, the change that luck alone causes."""
         return f"±{_NO_BREAK}" in self.delta
 
 
 def build_metric_line(metric: MetricSummary) -> MetricLine:
-    """Return the row of a metric, the same for every table."""
+    """Return the row of a metric for the metric table, the same in every report."""
     errors = f" ({pluralize(metric.errors, 'error')})" if metric.errors else ""
     scores = [] if metric.score is None else [*metric.trend, metric.score]
     scale = Range(0.0, max(scores, default=1.0) or 1.0) if metric.range.lower_is_better else metric.range
@@ -272,7 +275,7 @@ def list_flaky_cases(record: Record) -> list[tuple[str, str]]:
 
 
 def describe_run_totals(record: Record) -> Iterator[str]:
-    """Yield the cases, runs, time, tokens and cost of the whole run."""
+    """Yield counts of cases and runs, then the time, the tokens and the cost of the whole run."""
     totals = record.totals
     yield format_case_counts(totals)
     if runs := format_run_counts(record):
@@ -286,7 +289,7 @@ def describe_run_totals(record: Record) -> Iterator[str]:
 
 @frozen
 class ExemptCase:
-    """A case that does not gate. Its name and reason are the user's, and may hold any characters."""
+    """A case that does not gate. Its name and reason may hold any characters, so reports escape them."""
 
     name: str
     status: str
@@ -313,7 +316,7 @@ def build_exempt_title(record: Record) -> str:
 
 
 def _format_status(case: CaseResult) -> str:
-    """Return the status in words, such as `failed (2 of 3 runs passed)`."""
+    """Return the status of a case in words, such as `failed (2 of 3 runs passed)`."""
     passed, runs = count_passed_runs(case)
     how_often = f" ({passed} of {runs} runs passed)" if 0 < passed < runs else ""
     return f"{STATUSES[case.status]}{how_often}"
@@ -333,7 +336,7 @@ def explain_exemption(case: CaseResult) -> str:
 
 @frozen
 class RecordSummary:
-    """The lines above the cases of a report, and how many lines of each kind are left out."""
+    """Everything that a report shows above the cases, with the number of lines that are left out."""
 
     headline: str
     reasons: tuple[str, ...]
@@ -359,7 +362,7 @@ class RecordSummary:
 
     @property
     def has_noise(self) -> bool:
-        """Return True if the noise of a score is known."""
+        """Return True if a row of the metric table has noise, the change that luck alone causes."""
         return any(line.has_noise for line in self.metrics)
 
     @property
@@ -398,7 +401,7 @@ def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -
 
 
 def _summarize_baseline(record: Record, names: int) -> "tuple[BaselineLine | None, list[NamedCases]]":
-    """Return the line about the baseline and the changed cases; None and no cases without a baseline."""
+    """Return the texts about the baseline and the changed cases; (None, []) without a baseline."""
     if record.comparison is None:
         return None, []
     from evalgate.reporting.baseline_lines import build_baseline_line, list_changed_cases

@@ -1,6 +1,7 @@
-"""Progress and the report for a terminal or a CI log.
+"""Progress and report for a terminal or a CI log.
 
-Progress only counts failures. The report that follows explains them, so that each appears in a log once.
+The progress only counts failures. The report, which follows, explains them, so that each failure appears in a
+log once.
 """
 
 from collections.abc import Callable, Iterator
@@ -55,7 +56,7 @@ _ERASE = "\r\x1b[2K"
 
 @dataclass
 class LiveProgress:
-    """Progress of a run, written to `stream` as case-runs (runs of one case) finish.
+    """Progress of a run, written to `stream` whenever a case-run (one run of one case) finishes.
 
     Call `close` before other code writes to the stream.
     """
@@ -101,7 +102,7 @@ class LiveProgress:
             self._log_step()
 
     def close(self) -> None:
-        """Clear the terminal's line for the output that follows."""
+        """Erase the progress line, so that other output can follow."""
         if self.tty:
             self._write_text(_ERASE)
 
@@ -127,7 +128,7 @@ class LiveProgress:
         return self.passed + self.failed + self.not_evaluated
 
     def _format_figures(self) -> str:
-        """Return `412/1000  passed 400 failed 12 (last: trip/late_train)  23/s  eta 25s`."""
+        """Return the progress as `412/1000  passed 400 failed 12 (last: trip/late_train)  23/s  eta 25s`."""
         text = f"{self._done}/{self.total}  passed {self.passed} failed {self.failed}"
         name, result = self._last_failure
         text += f" (last: {self.redact(to_log_line(name, _LONGEST_NAME), result)})" if name else ""
@@ -141,17 +142,14 @@ class LiveProgress:
         return f"{text}  {speed}" + (f"  eta {_format_duration(left)}" if self._done < self.total else "")
 
     def _write_text(self, text: str) -> None:
-        """Write a text.
-
-        Characters that the terminal cannot show are replaced, as an error would end the run.
-        """
+        """Write `text`, with "?" for characters that the terminal cannot show: an error would end the run."""
         encoding = self.stream.encoding or "utf-8"
         self.stream.write(text.encode(encoding, "replace").decode(encoding))
         self.stream.flush()
 
 
 def _is_inconclusive(outcome: Outcome, statuses: set[Status]) -> bool:
-    """Return True if a run neither passed nor failed, as with a broken metric or no applicable metric."""
+    """Return True if a run neither passed nor failed, for example because a metric broke."""
     if outcome != "answered":
         return outcome in NON_AGENT_OUTCOMES
     return statuses == {"not_evaluated"} or ("errored" in statuses and "failed" not in statuses)
@@ -188,7 +186,7 @@ _WITH_DIFF = 5
 
 @frozen
 class TerminalReport:
-    """A report of plain text in aligned columns.
+    """The report for a terminal: plain text in aligned columns.
 
     The verdict comes last, where readers look when the run ends.
     """
@@ -344,7 +342,7 @@ def _describe_verdict(verdict: Verdict) -> tuple[str, _Color]:
 
 
 def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:
-    """Yield (words, command) for the commands that run a group's first case and all its cases.
+    """Yield (words, command) for two commands: to run the group's first case, and to run all its cases.
 
     Commands with characters that a log cannot show are left out.
     """

@@ -1,4 +1,4 @@
-"""The agents and tools of a run as a graph: which called which, how often, and in what order."""
+"""A graph of the agents and tools of a run: their calls of one another, with number and order."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -17,7 +17,7 @@ _MOST_REQUESTS = 20
 
 @frozen
 class GraphNode:
-    """An agent or a tool."""
+    """A node of the graph: an agent or a tool, with its calls."""
 
     kind: Literal["agent", "tool"]
     name: str
@@ -90,9 +90,9 @@ def build_trace_graph(
 ) -> TraceGraph:
     """Return the graph of a trace.
 
-    `parents` has the index of each span's parent, without circles, and `seconds` each span's duration. The
-    caller of a tool is the author of the tool's span, else the agent around the span. Tools that a request to
-    a model offers are nodes, too, even if they were not called.
+    `parents` has the index of each span's parent, without cycles, and `seconds` each span's duration. The
+    caller of a tool is the author of the tool's span, or else the agent of the nearest enclosing agent span.
+    A tool that a request to a model offers is a node even if it was not called.
     """
     builder = _Builder()
     agents = _find_agents(spans, parents)
@@ -118,7 +118,7 @@ def build_trace_graph(
 
 
 def find_offered_tools(request: object) -> Iterator[str]:
-    """Yield the names of the tools in a request to a model of Google, OpenAI or Anthropic."""
+    """Yield the names of the tools that a request to a model of Google, OpenAI or Anthropic offers."""
     if not isinstance(request, Mapping):
         return
     config = request.get("config")
@@ -138,7 +138,7 @@ def _name_tools(tool: Mapping[str, object]) -> Iterator[str]:
 
 
 def _find_agents(spans: Sequence[TraceSpan], parents: Sequence[int | None]) -> list[str]:
-    """Return the name of the nearest agent around each span; "" if there is none."""
+    """Return, for each span, the name of the nearest agent span that encloses it; "" if there is none."""
     found: list[str | None] = [None] * len(spans)
     for at in range(len(spans)):
         path: list[int] = []
@@ -174,7 +174,7 @@ def _is_above(node: _Node, other: _Node | None) -> bool:
 
 
 def _arrange(nodes: list[_Node]) -> TraceGraph:
-    """Return the nodes in the order of an indented list, at most `MOST_NODES` of them."""
+    """Return the graph with at most `MOST_NODES` nodes, in the order of an indented list."""
     ranked = sorted(nodes, key=lambda node: (not node.order, node.order))
     below: dict[_Node | None, list[_Node]] = {}
     for node in reversed(ranked):

@@ -1,4 +1,4 @@
-"""The trace of a run as the rows of a waterfall, with totals: plain data for pages."""
+"""The trace of a run as rows of a waterfall (a list of steps on a time axis), with totals."""
 
 import math
 from collections import defaultdict, deque
@@ -20,7 +20,7 @@ _MOST_ALIKE = 50  # calls of one tool in one turn whose arguments are compared
 
 @frozen
 class TraceRow:
-    """A step of a run in the waterfall."""
+    """A row of the waterfall: one step of a run."""
 
     span: TraceSpan
     index: int
@@ -51,7 +51,10 @@ class TraceRow:
 
 @frozen
 class TraceTotals:
-    """The time of a run by kind of step. Each moment counts once: as model, else tool, else other time."""
+    """The time of a run by kind of step.
+
+    A moment of a model call and a tool call counts only for the model.
+    """
 
     model_s: float
     model_calls: int
@@ -74,7 +77,7 @@ class TraceTotals:
 
 @frozen
 class TraceView:
-    """The trace of one run."""
+    """The trace of one run: rows, totals and graph."""
 
     rows: tuple[TraceRow, ...]
     """Each step before the steps within it; steps of one parent in the order of their start."""
@@ -102,10 +105,11 @@ def build_trace_view(
 ) -> TraceView:
     """Return the rows, totals and graph of a trace.
 
-    Broken spans are accepted: invalid or negative times count as 0, a parent that is unknown or part of a
-    circle counts as no parent, and of several spans with the same id the first is the parent. `replies` are
-    the agent's replies, turn by turn, with the events of the steps. Of more than `limit` spans, the failed
-    and the longest become rows.
+    `replies` are the agent's replies, turn by turn, to which the steps belong. Of more than `limit` spans,
+    the failed and the longest become rows.
+
+    Broken spans are accepted. Invalid or negative times count as 0. An unknown parent, or a parent in a
+    cycle, counts as no parent. If several spans have the same id, the first is the parent.
     """
     times = [_clean_times(span) for span in spans]
     total = max((start + duration for start, duration in times), default=0.0)
@@ -143,7 +147,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_usage(usage: Usage) -> str:
-    """Return `120 + 30 tokens, 0.0021 USD`."""
+    """Return a usage as text: `120 + 30 tokens, 0.0021 USD`."""
     cost = ""
     if usage.min_cost_usd:
         is_tiny = usage.min_cost_usd < _CHEAPEST
@@ -154,7 +158,7 @@ def format_usage(usage: Usage) -> str:
 
 
 def find_parents(spans: Sequence[TraceSpan]) -> list[int | None]:
-    """Return the index of each span's parent, without circles; None for a root."""
+    """Return the index of each span's parent, with cycles cut open; None for a span without a parent."""
     first: dict[str, int] = {}
     for at, span in enumerate(spans):
         first.setdefault(span.id, at)
@@ -182,7 +186,7 @@ def _clean_times(span: TraceSpan) -> tuple[float, float]:
 
 
 def _walk(times: Sequence[tuple[float, float]], parents: Sequence[int | None]) -> Iterator[tuple[int, int]]:
-    """Yield index and depth of each span, parents before children, siblings by start."""
+    """Yield (index, depth) of each span, parents before children, and siblings by their start."""
     children: dict[int | None, list[int]] = defaultdict(list)
     for at in sorted(range(len(times)), key=lambda at: times[at][0], reverse=True):
         children[parents[at]].append(at)
@@ -202,7 +206,7 @@ def _sum_times(spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]],
 
 
 def _measure_union(times: Iterable[tuple[float, float]]) -> float:
-    """Return the seconds that at least one of the intervals (start, duration) covers."""
+    """Return the number of seconds that at least one interval (start, duration) covers."""
     covered, end = 0.0, 0.0
     for start, duration in sorted(times):
         covered += max(0.0, start + duration - max(start, end))
@@ -213,11 +217,12 @@ def _measure_union(times: Iterable[tuple[float, float]]) -> float:
 def _match_events(
     spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
 ) -> dict[int, int]:
-    """Return the index of the event in its reply, by index of the step, for steps with a known event.
+    """Return the indices of steps, each with the index of its event in the reply; other steps are left out.
 
-    A tool's step belongs to the first unused call of the tool with equal arguments, else to the first
-    unused call of the tool. A model's step belongs to the call of the tool's step after it, unless another
-    model's step comes first. Without such a call, the last model's step of a turn belongs to the response.
+    - A tool's step belongs to the first unused call of the tool with equal arguments. Without one, it belongs
+      to the first unused call of the tool.
+    - A model's step belongs to the call of the tool's step after it, unless another model's step comes first.
+    - Without such a call, the last model's step of a turn belongs to the response.
     """
     found: dict[int, int] = {}
     steps: dict[int, list[int]] = defaultdict(list)
@@ -250,7 +255,10 @@ def _match_turn(spans: Sequence[TraceSpan], steps: Sequence[int], reply: Reply) 
 
 
 def _take_call(calls: deque[tuple[int, ToolCall]], args: object) -> int:
-    """Remove the first call with these arguments, else the first call; return the index of its event."""
+    """Remove one call from `calls`, and return the index of its event.
+
+    It is the first call with the arguments `args`, or else the first call.
+    """
     for at in range(min(len(calls), _MOST_ALIKE)):
         number, call = calls[at]
         if args is not None and args in (call.args, call.other_args):

@@ -1,4 +1,4 @@
-"""A finished run as the body of a webhook: documented JSON, or a message of Slack or Microsoft Teams."""
+"""The body of a webhook about a finished run: documented JSON, or a message for Slack or Teams."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _CUT_ESCAPE = re.compile(r"&[a-z]*…\Z")
 
 
 def build_payload(record: Record, form: WebhookFormat, *, commit: str, branch: str, url: str) -> JsonObject:
-    """Return the body for a record in the format `form`.
+    """Return the body of a webhook in the format `form`.
 
     `url` is the page of the CI job. `commit`, `branch` and `url` are "" if they are not known.
     """
@@ -73,7 +73,10 @@ def _list_newly_failing(record: Record) -> list[str]:
 
 
 def _iter_lines(record: Record, commit: str, branch: str) -> Iterator[str]:
-    """Yield the lines of a message, each without invisible characters."""
+    """Yield the lines of a message: reasons, metrics, newly failing cases, commit and branch.
+
+    No line has invisible characters.
+    """
     lines = [*record.verdict.reasons]
     for metric in record.metrics:
         then = f" (baseline {format_score(metric.baseline)})" if metric.baseline is not None else ""

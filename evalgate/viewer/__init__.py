@@ -1,1 +1,1 @@
-"""Pages that show records in a browser and edit eval sets."""
+"""Web pages of `evalgate view`, which show records in a browser and edit eval sets."""

@@ -6,7 +6,7 @@ A page is a module in `evalgate/viewer/pages` that is listed in `PAGES` and has:
   returns `rendering.render(request, "template.html.j2", …)`, with a template in `evalgate/viewer/templates`
   that extends `base.html.j2`. GET changes nothing; POST reads `forms.read_form(request)` and answers with a
   redirect (303).
-- `navigation` (may be empty): its entries in the navigation.
+- `navigation` (may be empty): the module's links at the top of every page.
 
 Each form begins with `{{ csrf_field }}`. A script of a page is a file in `evalgate/viewer/static`; it sends
 the value of `<meta name="csrf">` as the header `X-Evalgate-Csrf`. An `EvalgateError` becomes a page with its
@@ -47,7 +47,7 @@ from evalgate.viewer.state import NavigationLink, Viewer
 
 
 class PageModule(Protocol):
-    """A module with pages."""
+    """A module that defines pages, with their routes and navigation links."""
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
@@ -55,7 +55,7 @@ class PageModule(Protocol):
 
     @property
     def navigation(self) -> Sequence[NavigationLink]:
-        """Return the links to the module's pages in the navigation."""
+        """Return links to the module's pages, which are shown at the top of every page."""
 
 
 PAGES: tuple[PageModule, ...] = (
@@ -69,7 +69,7 @@ _STATIC = Path(__file__).parent / "static"
 def create_app(viewer: Viewer) -> Starlette:
     """Return the application that shows a project; its shutdown closes the viewer's resources.
 
-    This sets `viewer.navigation` to the entries of all pages.
+    This function also sets `viewer.navigation` to the links of all pages.
     """
 
     @asynccontextmanager

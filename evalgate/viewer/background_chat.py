@@ -1,4 +1,4 @@
-"""The conversation that the chat page shows; the agent runs in the event loop of a thread of its own."""
+"""The conversation of the chat page. The agent runs in a thread with its own event loop."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ _AGENT_FILES = ("agent.py", "__init__.py", "root_agent.yaml")
 
 @frozen
 class ChatState:
-    """State of a conversation for its page."""
+    """Everything that the chat page shows about the conversation."""
 
     agent: str
     turns: tuple[ChatTurn, ...]
@@ -57,9 +57,8 @@ class ChatState:
 def list_adk_agents(folder: Path) -> tuple[str, ...]:
     """Return the folders with an agent of Google ADK one or two levels below `folder`, at most 100.
 
-    The paths are relative to `folder` and sorted. As for `adk web`, a folder has an agent if
-    `root_agent.yaml` is in it, or if `agent.py` or `__init__.py` mentions `root_agent`. Links and hidden
-    folders are left out.
+    The paths are relative to `folder` and sorted. The rule is that of `adk web`: `root_agent.yaml` is in the
+    folder, or `agent.py` or `__init__.py` mentions `root_agent`. Links and hidden folders are left out.
     """
     found = []
     for path in sorted((*folder.glob("*/"), *folder.glob("*/*/"))):
@@ -97,7 +96,7 @@ class BackgroundChat:
         self._task: asyncio.Task[None] | None = None
 
     def get_state(self) -> ChatState:
-        """Return the present state, without secrets."""
+        """Return the current state, with secrets replaced."""
         chat = self._chat
         turns: Sequence[ChatTurn] = tuple(chat.turns) if chat is not None else ()
         return self._redactor.redact_tree(
@@ -114,22 +113,22 @@ class BackgroundChat:
         )
 
     def begin(self, choice: str) -> None:
-        """Begin another conversation with the agent `choice`: a folder, or `PROJECT_AGENT`.
+        """Stop the current agent, and begin a new conversation with the agent `choice`.
 
-        The present conversation is lost, and its agent is stopped.
+        `choice` is a folder or `PROJECT_AGENT`. The current conversation is lost.
 
         Raises:
-            InvalidInputError: there is no such agent, or the present agent does not stop within 20 seconds.
+            InvalidInputError: there is no such agent, or the current agent does not stop within 20 seconds.
         """
         if choice != PROJECT_AGENT and choice not in list_adk_agents(self._folder):
             raise InvalidInputError(f"there is no agent `{choice}` in the project")
         self._call(self._begin(choice))
 
     def send(self, text: str) -> None:
-        """Send a message and return at once; the turn goes on in the background.
+        """Send a message to the agent and return at once; the turn continues in the background.
 
         Raises:
-            InvalidInputError: the message is blank, a turn is in progress, or the agent cannot be resolved.
+            InvalidInputError: the message is blank, a turn is in progress, or the agent's settings are wrong.
         """
         if not text.strip():
             raise InvalidInputError("the message is empty")
@@ -148,7 +147,7 @@ class BackgroundChat:
         self._call(self._start_turn(text))
 
     def stop(self) -> None:
-        """Stop the turn in progress, if any.
+        """Stop the turn in progress; do nothing if there is none.
 
         Raises:
             InvalidInputError: the turn does not stop within 20 seconds.
@@ -185,7 +184,7 @@ class BackgroundChat:
         return save_cases([case], out, to, workspace, self._redactor)
 
     def close(self) -> None:
-        """Stop the turn, the agent and the thread. Nothing else may be called after this."""
+        """Stop the turn, the agent and the thread. No method may be called afterwards."""
         with suppress(InvalidInputError):
             self._call(self._begin(PROJECT_AGENT))
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,4 +1,4 @@
-"""Runs that are started from a page: one at a time, in a thread, with the agent of the thresholds file."""
+"""Runs that a user starts from a page: one at a time, in a thread, with the project's agent."""
 
 import asyncio
 import io
@@ -31,7 +31,7 @@ _END_S = 30.0
 
 @frozen
 class FinishedRun:
-    """One run of one case, for the list of a run in progress."""
+    """One finished run of one case, as a line of the progress page."""
 
     eval_set_id: str
     eval_id: str
@@ -40,13 +40,13 @@ class FinishedRun:
 
     @property
     def colour(self) -> str:
-        """Return the status as the style sheet names it."""
+        """Return the class in the style sheet that colours the status; "" for no colour."""
         return _COLOURS.get(self.status, "")
 
 
 @frozen
 class Progress:
-    """State of a run that was started from a page."""
+    """Everything that the progress page shows about one run."""
 
     number: int
     planned: int
@@ -69,23 +69,23 @@ class Progress:
 
     @property
     def colour(self) -> str:
-        """Return the verdict as the style sheet names it."""
+        """Return the class in the style sheet that colours the verdict; "" for no colour."""
         return _COLOURS.get(self.decision.status, "") if self.decision else ""
 
 
 def build_project_plan(folder: Path, thresholds_file: str | None) -> Plan:
-    """Return the plan of the thresholds file, with its agent and all of its eval sets.
+    """Return the plan (agent, eval sets and metrics) of the project's thresholds file.
 
     Raises:
-        InvalidInputError: with every problem of the files.
+        InvalidInputError: the files are wrong; the error has every problem.
     """
     return build_plan(Overrides(), thresholds_file=thresholds_file, folder=folder, environ=os.environ)
 
 
 def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float | None]) -> Plan:
-    """Return the plan with only `cases` and with only the metrics that `thresholds` names.
+    """Return `plan` with only the cases in `cases`, and only the metrics in `thresholds`.
 
-    Each of these metrics gets its threshold there; None keeps the threshold of each eval set. Thresholds of
+    `thresholds` has a threshold for each metric; None keeps the threshold of each eval set. Thresholds of
     single cases stay.
 
     Raises:
@@ -113,7 +113,7 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
 
 
 class BackgroundRun:
-    """One run in its own thread; this object is the `ProgressListener` of the run."""
+    """One run in its own thread. It is the listener to its own progress (`ProgressListener`)."""
 
     def __init__(self, number: int, plan: Plan, options: tuple[str, ...]) -> None:
         self._number = number
@@ -137,11 +137,11 @@ class BackgroundRun:
         return not self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the run."""
+        """Start the thread, which makes the run and writes its record."""
         self._thread.start()
 
     def cancel(self) -> None:
-        """Ask the run to stop, and return at once; the report contains the results until now."""
+        """Ask the run to stop, and return at once. The report contains the results so far."""
         with self._lock:
             loop, task, already = self._loop, self._task, self._cancelled
             self._cancelled = True
@@ -153,7 +153,7 @@ class BackgroundRun:
         self._thread.join(_END_S)
 
     def get_progress(self) -> Progress:
-        """Return the present state."""
+        """Return the current state, for the progress page."""
         is_over = self.is_over
         with self._lock:
             return Progress(
@@ -171,18 +171,18 @@ class BackgroundRun:
     # --- called by the run ----------------------------------------------------------------------------------
 
     def on_runs_planned(self, runs: int) -> None:
-        """Add planned runs."""
+        """Add `runs` to the number of planned runs."""
         with self._lock:
             self._planned += runs
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Add the result of a run."""
+        """Add the result of a finished run to the list."""
         found = FinishedRun(eval_set_id, eval_id, *self._describe_result(eval_set_id, result))
         with self._lock:
             self._finished.append(found)
 
     def close(self) -> None:
-        """Do nothing, as this listener holds nothing open."""
+        """Do nothing: this listener has nothing to close."""
 
     def _describe_result(self, eval_set_id: str, result: RunResult) -> tuple[str, str]:
         if result.outcome != "answered":
@@ -251,7 +251,7 @@ class BackgroundRun:
 
 
 class BackgroundRuns:
-    """The runs of one viewer."""
+    """All runs that were started from pages of one viewer."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -274,7 +274,7 @@ class BackgroundRuns:
             return len(self._runs)
 
     def find_run(self, number: int) -> BackgroundRun:
-        """Return the run with this number, counted from 1.
+        """Return the run `number` (1-based).
 
         Raises:
             InvalidInputError: there is no such run.
@@ -290,7 +290,7 @@ class BackgroundRuns:
             return [each.get_progress() for each in reversed(self._runs)]
 
     def close(self) -> None:
-        """Stop a run that is in progress, and wait at most 30 seconds until its agent has ended."""
+        """Stop the run in progress, and wait at most 30 seconds until its agent has ended."""
         with self._lock:
             running = [each for each in self._runs if not each.is_over]
         for each in running:

@@ -1,8 +1,8 @@
 """A case as the texts of a form: read from a case or a form, and changed by buttons.
 
-The form holds everything that was typed, so that the server keeps nothing between two requests, and a page
-with a mistake or a conflict loses nothing. `source` is the 0-based position of a part in the file: data of
-the part for which the form has no field is kept. It is None for a new part.
+The form holds everything that the user typed. The server keeps nothing between two requests, and a page with
+a mistake or a conflict loses nothing. `source` is the 0-based position of a part in the file, or None for a
+new part. If the form has no field for some data of a part, saving keeps this data.
 """
 
 import json
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\d{1,6}")
 
 @dataclass(slots=True)
 class DraftCall:
-    """An expected call."""
+    """An expected tool call, as texts of a form."""
 
     source: int | None = None
     name: str = ""
@@ -41,7 +41,7 @@ class DraftCall:
 
 @dataclass(slots=True)
 class DraftRubric:
-    """A statement that a judge must affirm."""
+    """A rubric, a statement that a judge must affirm, as texts of a form."""
 
     source: int | None = None
     rubric_id: str = ""
@@ -51,7 +51,7 @@ class DraftRubric:
 
 @dataclass(slots=True)
 class DraftTurn:
-    """A turn of a case: its message, and the expected reply.
+    """A turn of a case, its message and expected reply, as texts of a form.
 
     `calls` are the expected calls. `kept` are the 0-based positions of the other expected events to keep,
     such as tool results.
@@ -67,7 +67,7 @@ class DraftTurn:
 
 @dataclass(slots=True)
 class DraftGoal:
-    """A goal of the whole conversation."""
+    """A goal of the whole conversation, as texts of a form."""
 
     source: int | None = None
     type: str = "tool_call"
@@ -84,7 +84,7 @@ class DraftGoal:
 
 @dataclass(slots=True)
 class CaseDraft:
-    """A case in a form."""
+    """A case and its checks, as texts of a form."""
 
     eval_id: str = ""
     turns: list[DraftTurn] = field(default_factory=list)
@@ -103,7 +103,7 @@ class CaseDraft:
 
 
 def draft_case(case: EvalCase) -> CaseDraft:
-    """Return the draft of a case without its checks, which are in the case notes."""
+    """Return the form texts of a case, without its checks: these are in the case notes."""
     return CaseDraft(
         case.eval_id,
         [_draft_turn(at, turn) for at, turn in enumerate(case.turns)],
@@ -129,7 +129,7 @@ def _draft_turn(at: int, turn: CaseTurn) -> DraftTurn:
 
 
 def draft_call(source: int | None, call: ToolCall) -> DraftCall:
-    """Return the draft of a call; `source` is its index among the turn's expected calls, None if new."""
+    """Return the form texts of a call; `source` is its index in the turn's expected calls, None if new."""
     return DraftCall(source, call.name, format_json(call.arguments))
 
 
@@ -151,7 +151,7 @@ def _draft_goal(at: int, journey: Journey) -> DraftGoal:
 
 
 def format_later_goals(journey: Journey, name: str) -> str:
-    """Return the names that `journey.order` lists after the goal `name`, one per line; "" for none."""
+    """Return the names of the goals that must come after the goal `name`, one per line; "" for none."""
     return "\n".join(journey.order.get(name, ()))
 
 
@@ -166,8 +166,8 @@ def format_json(value: object) -> str:
 def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] = ()) -> None:
     """Change a draft as a button of the form asks.
 
-    `action` is `VERB-PART` and 0-based positions: `delete-call.0.2` deletes the third call of the first turn.
-    `actual` has the agent's reply to each turn of the file, for buttons that copy parts of a reply.
+    `action` is `VERB-PART` with 0-based positions: `delete-call.0.2` deletes the third call of the first
+    turn. `actual` has the agent's reply to each turn of the file, for buttons that copy parts of a reply.
 
     Raises:
         InvalidInputError: there is no such button or part.
@@ -187,7 +187,7 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
 
 
 def _find_list(draft: CaseDraft, part: str, numbers: list[int]) -> tuple[list[Any], int, Any]:
-    """Return the list that a button changes, the position of the item in it, and an empty item."""
+    """Return (list that the button changes, position of the item in the list, empty item)."""
     at = numbers[-1]
     whole: dict[str, tuple[list[Any], type]] = {
         "turn": (draft.turns, DraftTurn),
@@ -224,7 +224,7 @@ def _change_list(verb: str, items: list[Any], at: int, empty: Any) -> None:
 def _add_check(draft: CaseDraft, verb: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
     """Add a check that forbids or requires one of the agent's calls.
 
-    `numbers` are the 0-based indices of the turn in the file and of the call in this turn.
+    `numbers` are two 0-based indices: of the turn in the file, and of the call in the turn.
     """
     turn, number = numbers
     reply = actual[turn]
@@ -258,7 +258,7 @@ def _take(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Repl
 
 
 def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
-    """Return the agent's calls as drafts; a call gets the `source` of the expected call that it equals."""
+    """Return the agent's calls as drafts. A call that equals an expected call gets its `source`."""
     free = list(old)
     taken = [draft_call(None, call) for call in calls]
     for each in taken:
@@ -288,9 +288,9 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 
 
 def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
-    """Return the names of the arguments that differ in the agent's call.
+    """Return the names of the arguments that differ between the expected and the agent's call.
 
-    There are none if the tools differ, or if the arguments of the agent's call are no object.
+    Return [] if the tools differ, or if the arguments of the agent's call are no object.
     """
     if draft.name != call.name or call.other_args is not None:
         return []
@@ -307,7 +307,7 @@ def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
 
 
 def read_draft(form: Form) -> CaseDraft:
-    """Return the draft in a form; a missing field counts as empty, a position that is no number as absent."""
+    """Return the draft in a form. A missing field counts as empty, and an invalid position as None."""
     fields = _CaseFields(form)
     return CaseDraft(
         fields.get("eval_id"),

@@ -1,4 +1,4 @@
-"""Search, filters and order of a list of cases, as the query of its address."""
+"""Search, filters and order of a list of cases, as the query of a page address."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ class CaseQuery:
 
     @classmethod
     def from_params(cls, params: Mapping[str, str]) -> "CaseQuery":
-        """Read the query of an address; unknown kinds and pages count as absent."""
+        """Return the query in the parameters of an address; an unknown kind or page counts as absent."""
         page = params.get("page", "")
         kind = params.get("kind", "")
         return cls(
@@ -61,11 +61,11 @@ class CaseQuery:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Return the fields that are not empty, except the page, as the query of an address."""
+        """Return the parameters of an address for this query, without empty fields and the page number."""
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
     def change_fields(self, **fields: Any) -> dict[str, Any]:
-        """Return the query of an address after a change of some fields, without the page."""
+        """Return the parameters for this query with other values of `fields`, without the page number."""
         return replace(self, **fields).params
 
     @property
@@ -117,7 +117,10 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
 
 
 def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | None:
-    """Return a function from a position in `opened.entries` to its sort key; None to sort by importance."""
+    """Return a function from a position in `opened.entries` to its sort key.
+
+    Return None for the order by importance, which the entries already have.
+    """
     entries = opened.entries
     if sort == "name":
         return lambda at: entries[at].finding.name.casefold()
@@ -139,16 +142,16 @@ def _rank_score(metric: CaseMetric | None) -> tuple[bool, float]:
 
 
 def find_metric(entry: CaseEntry, name: str) -> CaseMetric | None:
-    """Return a metric of a case by its name; None if the case does not have it."""
+    """Return the metric `name` of a case; None if the case does not have it."""
     return next((each for each in entry.case.metrics if each.name == name), None)
 
 
 def measure_duration(entry: CaseEntry) -> float:
-    """Return the mean seconds of a run of a case; 0 if it was not run."""
+    """Return the mean duration in seconds of the runs of a case; 0 if it was not run."""
     runs = entry.case.runs
     return sum(run.duration_s for run in runs) / len(runs) if runs else 0.0
 
 
 def measure_cost(entry: CaseEntry) -> float:
-    """Return the known cost of all runs of a case, in US dollars."""
+    """Return the known cost of the agent in all runs of a case, in US dollars."""
     return sum(run.usage.min_cost_usd for run in entry.case.runs if run.usage)

@@ -1,4 +1,4 @@
-"""The parts of a case's page: its turns, expected and actual side by side, and its runs."""
+"""The parts of a case's page: expected and actual turns side by side, and the runs."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ _LONGEST_REASON = 240
 
 
 def create_budget() -> SizeBudget:
-    """Return the size limit, in characters, of a page about one case."""
+    """Return the limit on the number of characters that a page about one case shows."""
     return SizeBudget(3_000_000, _LONGEST_TEXT)
 
 
@@ -76,7 +76,7 @@ class TurnComparison:
 
 
 def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
-    """Return the comparison of one turn (1-based) of a run."""
+    """Return the expected and actual turn `number` (1-based) of a run, side by side."""
     turn = run.turns[number - 1]
     view = build_turn_view(run, number, get_baseline_reply(finding, number), budget)
     expected, actual = turn.expected, turn.actual
@@ -148,7 +148,7 @@ def _wrap_text(text: str | None) -> tuple[Segment, ...] | None:
 
 @frozen
 class AttemptView:
-    """A failed attempt, after which the run was tried again."""
+    """A failed attempt at a run that was tried again."""
 
     words: str
     left: ClippedText | None
@@ -156,7 +156,7 @@ class AttemptView:
 
 @frozen
 class RunComparison:
-    """One run of a case."""
+    """One run of a case, with expected and actual turns side by side."""
 
     number: int
     status: Status
@@ -172,7 +172,7 @@ class RunComparison:
 
 
 def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComparison:
-    """Return a run with as many of its turns as fit into the budget."""
+    """Return a run with as many of its turns as `budget` allows."""
     turns: list[TurnComparison] = []
     for number in range(1, len(run.turns) + 1):
         if budget.is_full:
@@ -209,7 +209,7 @@ def _describe_score(metric: RunMetric | TurnMetric) -> tuple[str, str]:
 
 
 def list_run_facts(run: RunResult) -> Iterator[str]:
-    """Yield time, consumption, models and session id of a run, as far as they are known."""
+    """Yield the time, consumption, models and session id of a run, if known."""
     yield from describe_run(run)
     if run.usage and run.usage.models:
         yield ", ".join(run.usage.models)
@@ -222,7 +222,7 @@ def list_run_facts(run: RunResult) -> Iterator[str]:
 
 @frozen
 class CaseLine:
-    """A case on one line."""
+    """Texts of the line about a case."""
 
     name: str
     status: str
@@ -235,7 +235,7 @@ class CaseLine:
 
 
 def build_case_line(entry: CaseEntry) -> CaseLine:
-    """Return a case with the first reason why it did not pass."""
+    """Return the texts of the line about a case, with the first reason why it did not pass."""
     case = entry.case
     outcome = next((run.outcome for run in case.runs if run.outcome != "answered"), None)
     is_evaluated = case.status != "not_evaluated"
@@ -263,7 +263,7 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
 
 
 def list_case_facts(case: CaseResult) -> Iterator[str]:
-    """Yield the place, weight and exemption of a case."""
+    """Yield facts that apply to a case: its place, weight, protection, and quarantine or observation."""
     if case.path:
         yield f"{case.path}:{case.line}" if case.line else case.path
     if case.weight != 1:
@@ -276,7 +276,7 @@ def list_case_facts(case: CaseResult) -> Iterator[str]:
 
 @frozen
 class RunColumn:
-    """A run next to the other runs of its case."""
+    """A run in brief, for the table of all runs of a case."""
 
     number: int
     status: Status
@@ -290,7 +290,7 @@ class RunColumn:
 
 
 def build_run_column(run: RunResult) -> RunColumn:
-    """Return a run in brief."""
+    """Return the column about a run for the table of all runs of its case."""
     status = classify_run(run)
     return RunColumn(
         run.run,

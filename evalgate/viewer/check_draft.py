@@ -1,7 +1,7 @@
 """The checks of a case as the texts of a form: common conditions have fields, all others are YAML.
 
-Some conditions do not fit into their field, such as a text with a line break into a list of lines. They stay
-in the YAML, so that saving an untouched form changes nothing.
+A condition stays in the YAML if it does not fit into its field: for example, a list of lines cannot hold a
+text with a line break. Saving an untouched form therefore changes nothing.
 """
 
 import re
@@ -39,7 +39,7 @@ _NO_GLOB = re.compile(r"([*?\[])")
 
 @dataclass(slots=True)
 class DraftValue:
-    """A condition on an argument, or on a key of the state if `tool` is empty."""
+    """A condition on an argument of `tool`, or on a key of the state if `tool` is ""."""
 
     tool: str = ""
     path: str = ""
@@ -71,7 +71,7 @@ class DraftCheck:
 
 
 def draft_checks(checks: Mapping[str, Mapping[str, Any]]) -> list[DraftCheck]:
-    """Return the drafts of a case's checks."""
+    """Return the form texts of a case's checks; `checks` are by name."""
     return [_draft_check(name, section) for name, section in checks.items()]
 
 
@@ -97,7 +97,7 @@ def _list_fields() -> list[tuple[tuple[str, str], Any]]:
 
 
 def _is_line(value: object) -> bool:
-    """Return True if a value is a text that one line of a text area can hold unchanged."""
+    """Return True if a text area can hold the value, unchanged, as one of its lines."""
     return isinstance(value, str) and value == value.strip() != "" and len(value.splitlines()) == 1
 
 
@@ -114,7 +114,7 @@ def _format_counts(value: object) -> str | None:
 
 
 def _take_values(rest: dict[str, Any]) -> list[DraftValue]:
-    """Take from `rest` the conditions on single values that fit into form fields, and return them."""
+    """Remove from `rest` the conditions on single values that fit into form fields, and return them."""
     found: list[DraftValue] = []
     args, state = rest.get("args"), rest.get("state")
     groups = (
@@ -136,7 +136,7 @@ def _take_values(rest: dict[str, Any]) -> list[DraftValue]:
 
 
 def _draft_value(tool: str, path: str, rule: object) -> DraftValue | None:
-    """Return the fields of a condition; None if no field can hold the condition as it is written."""
+    """Return the form texts of a condition; None if no field can hold it unchanged."""
     if not isinstance(rule, dict):
         return DraftValue(tool, path, "equals", dump_inline(rule))
     test, value = next(iter(rule.items())) if len(rule) == 1 else ("", None)
@@ -148,7 +148,7 @@ def _draft_value(tool: str, path: str, rule: object) -> DraftValue | None:
 
 
 def format_yaml(value: Mapping[str, Any]) -> str:
-    """Return an object as YAML for a text area; "" for an empty one."""
+    """Return an object as YAML for a text area; "" for an empty object."""
     if not value:
         return ""
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)).rstrip("\n")
@@ -158,9 +158,9 @@ def format_yaml(value: Mapping[str, Any]) -> str:
 
 
 def read_checks(form: Form) -> list[DraftCheck]:
-    """Return the checks in a form.
+    """Return the drafts of the checks in a form.
 
-    `k0.a1.path` is the form field for the path of the second value condition of the first check.
+    For example, the field `k0.a1.path` has the path of the second value condition of the first check.
     """
     texts = FormFields(form)
     paths = [".".join(path) for path in (*LINES, *COUNTS, *SINGLE)]
@@ -182,9 +182,9 @@ def read_checks(form: Form) -> list[DraftCheck]:
 def build_checks(
     drafts: Sequence[DraftCheck], held: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the checks of a form, and the problems by the names of their fields.
+    """Return the checks of a form by name, and a message for each wrong field.
 
-    `held` are the checks in the case notes. Unchanged checks are returned as the notes have them.
+    `held` are the checks in the case notes. A check that the user did not change is returned as in the notes.
     """
     errors: dict[str, str] = {}
     checks: dict[str, dict[str, Any]] = {}
@@ -267,7 +267,7 @@ def _parse_yaml(name: str, text: str, errors: dict[str, str]) -> Any:
 
 
 def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[str, str]) -> dict[str, Any]:
-    """Return both objects merged at every depth; a value that both have is a problem of the field `name`."""
+    """Return both objects merged at every depth; a value that both have is an error of the field `name`."""
     merged = dict(one)
     for key, value in other.items():
         if key not in merged:
@@ -283,15 +283,15 @@ def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[s
 
 
 def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that forbids the tool of a call, with a name that no check in `taken` has."""
+    """Return a check that forbids the tool of `call`, under a name that no check in `taken` has."""
     return _draft_new(f"no_{call.name}", {"tools": {"forbid": [_escape(call.name)]}}, taken)
 
 
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
     """Return a check that requires a call with the arguments of `call`.
 
-    If the arguments are empty or no object, any call of the tool suffices. The returned check gets a name
-    that no check in `taken` has.
+    If the arguments are empty or no object, the check requires any call of the tool. No check in `taken` has
+    the name of the new check.
     """
     tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:
@@ -310,7 +310,7 @@ def _draft_new(name: str, section: Mapping[str, Any], taken: Sequence[DraftCheck
 
 
 def _escape(name: str) -> str:
-    """Return a glob that matches only this name."""
+    """Return a glob pattern that matches only `name`."""
     return _NO_GLOB.sub(r"[\1]", name)
 
 

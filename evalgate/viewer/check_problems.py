@@ -1,4 +1,4 @@
-"""Validate the checks of a form with the schema of the thresholds file, and find the field of a problem."""
+"""Validate the checks of a form with the schema of the thresholds file, and assign problems to fields."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def find_check_problems(
     read_schema: Callable[[str], object],
     named_elsewhere: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the problems of the checks by the names of their fields.
+    """Return a message for each wrong field of the checks in a form.
 
     Args:
         drafts: The checks in the form.
@@ -87,7 +87,7 @@ def _check_name(name: str, named_elsewhere: Mapping[str, str]) -> str:
 def _find_problems(
     prefix: str, draft: DraftCheck, section: Mapping[str, Any], read_schema: Callable[[str], object]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the field and the message of each problem of a check."""
+    """Yield (form field, message) for each problem of a check."""
     locations: list[Location] = []
     problems: list[Problem] = []
 
@@ -110,10 +110,9 @@ def _find_problems(
 
 
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
-    """Return the name of the form field to show a problem at, and its message.
+    """Return (form field, message) for a problem at the place `location` of a check.
 
-    `location` is the place of the problem in the check. At the field with YAML, the message begins with the
-    line.
+    For the field with YAML, the message begins with the line number.
     """
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:

@@ -1,4 +1,4 @@
-"""Two records, or a record and the baseline, compared case by case."""
+"""A record compared with another record or with the baseline, case by case."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ BASELINE = "baseline"
 
 @frozen
 class ComparedRecord:
-    """A record compared with an earlier one."""
+    """A record compared with an earlier record or the baseline."""
 
     opened: OpenedRecord
     """The later record, judged against the earlier one."""
@@ -34,7 +34,7 @@ class ComparedRecord:
     before_title: str
 
     def get_earlier_replies(self, key: CaseKey) -> Sequence[Reply | None]:
-        """Return the earlier replies of a case, turn by turn; () if no reply is stored."""
+        """Return the replies to a case in the earlier record, turn by turn; () if no reply is stored."""
         case = self.before.get(key)
         if case is not None:
             run = choose_run(case)
@@ -44,7 +44,7 @@ class ComparedRecord:
 
 
 def choose_run(case: CaseResult) -> RunResult | None:
-    """Return the first answered run of a case, else its first run; None if the case was not run."""
+    """Return the first answered run of a case, or else its first run; None if the case was not run."""
     answered = (run for run in case.runs if run.outcome == "answered")
     return next(answered, case.runs[0] if case.runs else None)
 
@@ -62,8 +62,8 @@ class _FetchedBaseline:
 def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
     """Return the stored baseline; None if there is none.
 
-    For a baseline in a branch, an artifact or a bucket, return None unless `remote` is True. Such a baseline
-    is kept for five minutes before it is fetched again.
+    For a baseline in a branch, an artifact or a bucket, return None unless `remote` is True. A remote
+    baseline is fetched again after five minutes.
 
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.
@@ -121,7 +121,9 @@ _lock = threading.Lock()
 
 
 def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
-    """Return the record with the id `after` compared with `before`, a record's id or `BASELINE`.
+    """Return the record `after` compared with the record `before`. Both are ids of records.
+
+    `before` may also be `BASELINE`, the stored baseline.
 
     Raises:
         InvalidInputError: there is no such record or baseline, or the thresholds file, a record or the
@@ -160,7 +162,7 @@ def _compare(
 
 
 def join_sides(run: RunResult, replies: Sequence[Reply | None]) -> RunResult:
-    """Return a run with the replies of an earlier run as expectations, so that a page shows both."""
+    """Return a run with the replies of an earlier run as its expected replies, so that a page shows both."""
     turns = tuple(
         replace(turn, expected=replies[at] if at < len(replies) else None)
         for at, turn in enumerate(run.turns)

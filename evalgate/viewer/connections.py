@@ -1,4 +1,4 @@
-"""Connections of the viewer's server, with a time limit for the head of a request."""
+"""Connections of the viewer's server, with a time limit for the headers of a request."""
 
 import asyncio
 
@@ -11,9 +11,9 @@ HEAD_S = 10.0
 
 
 class LimitedConnection(H11Protocol):
-    """Connection that is closed if a request's head does not come within `HEAD_S`.
+    """Connection that is closed if the headers of a request do not arrive within `HEAD_S` seconds.
 
-    Any process on the machine can connect, and each open connection takes a file descriptor.
+    Any process on the machine can connect, and each open connection uses a file descriptor.
     """
 
     _waits_since = 0.0

@@ -1,4 +1,4 @@
-"""Build a case from its draft; unchanged parts stay the same objects as in the case of the file."""
+"""Build a case from the texts of a form. Unchanged parts stay the same objects as in the file's case."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,9 +36,9 @@ from evalgate.viewer.forms import normalize_lines
 
 
 def restore_text(typed: str, before: str) -> str:
-    """Return the typed text; `before` itself if both look the same in a form.
+    """Return the typed text, or `before` itself if both look the same in a form.
 
-    A text area has no CR and no NUL. Changed text keeps the line ends of the old text.
+    A text area shows no CR and no NUL. A changed text gets Windows line ends if `before` has only these.
     """
     if typed == normalize_lines(before).replace("\0", "\ufffd"):
         return before
@@ -47,13 +47,13 @@ def restore_text(typed: str, before: str) -> str:
 
 
 def restore_line(typed: str, before: str) -> str:
-    """Return the typed line; `before` itself if both look the same in a form."""
+    """Return the typed line, or `before` itself if both look the same in a form."""
     shown = re.sub(r"[\r\n]", "", before).replace("\0", "\ufffd")
     return before if typed == shown else typed
 
 
 def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, str]]:
-    """Return the case of a draft, and the problems by the names of their fields.
+    """Return the case of a draft, and a message for each wrong field.
 
     `base` is the case in the file. Unchanged parts of the result are the same objects as in `base`.
     """
@@ -77,9 +77,9 @@ def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, st
 
 
 def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) -> EvalCase:
-    """Return the case with the turns of the draft.
+    """Return `base` with the turns `turns`, which the draft may have moved, added or deleted.
 
-    Mocks of tools move with their turns. Recorded replies do so only if each turn had one and none is added.
+    Tool mocks move with their turns. Recorded replies move only if each old turn had one and no turn is new.
     """
     order: list[int | None] = []
     for turn in draft.turns:
@@ -205,10 +205,7 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
 
 
 def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with the order of its goals that the form asks for.
-
-    A name that no goal has is noted in `errors`.
-    """
+    """Return the case with the order of goals in the form. A name that no goal has is added to `errors`."""
     journey = case.journey
     if journey is None:
         return case
@@ -231,9 +228,10 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Adapt the goals of a case with a single turn to its expected reply, if that changed.
+    """Adapt the goals of a case with one turn to its expected reply, if the draft changed the reply.
 
-    Return any other case as it is. If both the reply and the goals were changed, note that in `errors`.
+    Any other case is returned unchanged. If the draft changed both reply and goals, add a message to
+    `errors`.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

@@ -1,6 +1,6 @@
-"""The eval sets that the viewer shows and edits: those in the thresholds file, else all in the folder.
+"""The eval sets that the viewer shows and edits: as the thresholds file names them, or all in the folder.
 
-A page names an eval set by its path. Only files that are listed here can be read or changed.
+A page names an eval set by its path. Only listed files can be read or changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ class ListedEvalSet:
 
 
 class EvalSetStore:
-    """The eval sets of one viewer. Each file is parsed once, and again when it changes."""
+    """The eval sets of one viewer. A file is parsed again only if it has changed."""
 
     def __init__(self, folder: Path, thresholds_file: str | None) -> None:
         self._folder = folder
@@ -35,7 +35,7 @@ class EvalSetStore:
         self._opened: dict[Path, tuple[tuple[int, int], EvalSetFile]] = {}
 
     def list_sets(self) -> list[ListedEvalSet]:
-        """Return all eval sets; an unreadable eval set has a problem instead of its content."""
+        """Return all eval sets; one that cannot be read has a problem instead of its content."""
         return list(self._iter_sets())
 
     def _iter_sets(self) -> Iterator[ListedEvalSet]:
@@ -46,7 +46,7 @@ class EvalSetStore:
                 yield ListedEvalSet(file.shown_as, None, str(error))
 
     def list_files(self) -> Sequence[EvalFile]:
-        """Return the files that `eval_sets` in the thresholds file names.
+        """Return the eval-set files that the thresholds file names.
 
         Return all eval sets in the folder if there is no valid thresholds file, or if no file matches.
         """
@@ -69,7 +69,7 @@ class EvalSetStore:
             return ["."]  # a wrong thresholds file must not hide the sets
 
     def open_set(self, shown_as: str) -> EvalSetFile:
-        """Return the eval set at a listed path.
+        """Return the eval set with the listed path `shown_as`.
 
         Raises:
             InvalidInputError: the path is not listed, or its file cannot be read.
@@ -80,7 +80,7 @@ class EvalSetStore:
         raise InvalidInputError(f"{shown_as}: no eval set of this project")
 
     def has_set(self, eval_set_id: str, path: str = "") -> bool:
-        """Return True if a listed file has this path, or a listed file that can be read has this id."""
+        """Return True if a listed file has this path, or a readable listed file has this id."""
         if any(each.shown_as == path for each in self.list_files()):
             return True
         try:
@@ -102,11 +102,13 @@ class EvalSetStore:
         return known[1]
 
     def forget(self, path: Path) -> None:
-        """Forget the parsed content of a changed file, so that its next use reads the file again."""
+        """Forget the parsed content of a changed file; its next use reads the file again."""
         self._opened.pop(path, None)
 
     def find_set(self, eval_set_id: str, path: str = "") -> EvalSetFile:
-        """Return the eval set with an id. If several have the id, return the one at `path`, else the first.
+        """Return the eval set with the id `eval_set_id`.
+
+        If several have this id, return the one at `path`, or the first if none is there.
 
         Raises:
             InvalidInputError: no readable eval set has this id.
@@ -119,7 +121,7 @@ class EvalSetStore:
         raise InvalidInputError(f"no eval set of this project has the id {eval_set_id!r}{where}")
 
     def create_set(self, name: str, format_name: str, eval_set: EvalSet) -> EvalSetFile:
-        """Write a new eval set at a path below the folder.
+        """Write a new eval set to the path `name` below the project's folder.
 
         Raises:
             InvalidInputError: the path leads elsewhere or does not end in `.evalset.json`, the file exists,
@@ -143,7 +145,7 @@ class EvalSetStore:
 
 
 def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | None = None) -> str:
-    """Return the address of the page that edits a case of a record, next to what the agent did."""
+    """Return the address of the page that edits a case, next to the agent's replies in a record."""
     values = {"set": case.eval_set_id, "path": case.path, "case": case.eval_id, "record": record_id}
     values["run"] = str(run.run) if run else ""
     return f"/edit?{urlencode({name: value for name, value in values.items() if value})}"
@@ -152,7 +154,7 @@ def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | N
 def describe_first_message(case: EvalCase) -> str:
     """Return the user's first message in a case.
 
-    A case without turns has the simulated user's first prompt or plan instead, or "" without either.
+    For a case without turns, return the simulated user's first prompt or plan; "" if there is neither.
     """
     if case.turns:
         return case.turns[0].user.text

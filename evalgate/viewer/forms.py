@@ -17,17 +17,17 @@ _NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class FormFields:
-    """The fields of a form with parts: `t0.c1.name` is the name of the second call in the first turn."""
+    """The fields of a form with nested parts: `t0.c1.name` is the name of the first turn's second call."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
 
     def get(self, name: str) -> str:
-        """Return the first value of a field, with LF as its line ends; "" if there is none."""
+        """Return the first value of the field `name`, with LF as its line ends; "" if there is none."""
         return normalize_lines(next(iter(self._form.get(name, ())), ""))
 
     def list_names(self, prefix: str) -> list[str]:
-        """Return the names of the parts with a prefix, such as `t0` and `t1` for `t`, sorted by number."""
+        """Return the names of all parts that begin with a prefix, such as `t0` and `t1` for `t`, in order."""
         heads = {
             name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
         }
@@ -46,7 +46,7 @@ def get_field(form: Mapping[str, tuple[str, ...]], name: str) -> str:
 
 
 async def read_form(request: "Request") -> Mapping[str, tuple[str, ...]]:
-    """Return the fields of a form that was sent as POST: each name with its values, in their order.
+    """Return the fields of a POST form: each name with its values, in the order of the form.
 
     Line ends of a text area are CR LF, as browsers send them. The security middleware has limited the size
     and checked the CSRF token.

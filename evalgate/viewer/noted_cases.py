@@ -1,4 +1,4 @@
-"""Case notes that follow the edits of an eval set: tags, status, new names and deleted cases."""
+"""Changes of the case notes that go with edits of an eval set: tags, status, checks, ids, deleted cases."""
 
 import csv
 import io
@@ -31,18 +31,18 @@ from evalgate.documents.json_edits import is_same_json
 
 @frozen
 class OpenedNotes:
-    """The notes next to an eval set."""
+    """The case notes next to an eval set, or the reason why they cannot be read."""
 
     notes: CaseNotes
     problem: str = ""
     """Reason why the notes cannot be read; then `notes` is empty. "" if there is no problem."""
 
     def get_note(self, eval_id: str) -> CaseNote:
-        """Return the note about a case; an empty one if there is none."""
+        """Return the note about a case; an empty note if there is none."""
         return self.notes.cases.get(eval_id, CaseNote())
 
     def is_observed(self, case: EvalCase) -> bool:
-        """Return True if a case is not reviewed yet."""
+        """Return True if the case was imported and not reviewed yet, so that it does not gate."""
         return self.get_note(case.eval_id).status == "observed"
 
 
@@ -76,9 +76,9 @@ def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
 
 
 def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
-    """Return the id of the next case to review after the case `eval_id`; "" if there is no other one.
+    """Return the id of the next case to review after `eval_id`; "" if there is no other one.
 
-    After the last case the search goes on with the first.
+    After the last case of the file, the search continues with the first.
     """
     ids = [case.eval_id for case in file.eval_set.cases]
     at = ids.index(eval_id) + 1 if eval_id in ids else 0
@@ -87,7 +87,7 @@ def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
 
 
 def find_web_address(source: str) -> str:
-    """Return the source of a case if it is the address of a web page; else ""."""
+    """Return `source` if it is the address of a web page; otherwise ""."""
     try:
         parts = urlsplit(source)
     except ValueError:
@@ -103,10 +103,10 @@ def change_noted_case(
     is_accepted: bool = False,
     checks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[FileChange]:
-    """Return the changes of the notes for a case that gets another id, becomes expected, or has new checks.
+    """Return the changes of the notes for a case with another id, other checks, or the status `expected`.
 
-    `checks` are all checks of the case; None leaves its checks unchanged. There are no changes for a case
-    without notes, unless it gets checks.
+    The status is set if `is_accepted` is True. `checks` are all checks of the case; None leaves them
+    unchanged. Return [] for a case without notes, unless it gets checks.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.
@@ -133,7 +133,7 @@ def change_noted_case(
 def _list_changed_checks(
     held: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any] | None]:
-    """Return the new and changed checks by name, with None for each removed check."""
+    """Return the new and changed checks by name, and None for each removed check."""
     removed: dict[str, Mapping[str, Any] | None] = {name: None for name in held if name not in wanted}
     return removed | {
         name: conditions
@@ -143,13 +143,13 @@ def _list_changed_checks(
 
 
 def identify_checks(file: EvalSetFile, eval_id: str) -> str:
-    """Return a digest of a case's checks, by which a later change is noticed; "" without checks."""
+    """Return a digest of a case's checks, to notice later changes; "" if the case has no checks."""
     checks = {name: dict(each) for name, each in open_notes(file).get_note(eval_id).checks.items()}
     return compute_digest(json.dumps(checks, default=str).encode()) if checks else ""
 
 
 def copy_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> list[FileChange]:
-    """Return the changes of the notes for a copy of a case: the copy gets the notes of the case.
+    """Return the changes that give the copy `new_id` the notes of the case; [] if it has no notes.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.
@@ -161,7 +161,7 @@ def copy_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> list[FileCh
 
 
 def _require_notes(file: EvalSetFile) -> CaseNotes:
-    """Return the notes about an eval set's cases, for an edit that changes both files.
+    """Return the notes about an eval set's cases, for an edit that also changes them.
 
     Raises:
         InvalidInputError: the notes cannot be read.
@@ -173,9 +173,9 @@ def _require_notes(file: EvalSetFile) -> CaseNotes:
 
 
 def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:
-    """Return the changes of the notes for a case that is deleted.
+    """Return the changes of the notes for a case that is deleted; [] if it has no notes.
 
-    The notes list the case under `dropped`, so that `evalgate import` does not add it again.
+    The changed notes list the case under `dropped`, so that `evalgate import` does not add it again.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.
@@ -209,10 +209,10 @@ def parse_tags(line: str) -> list[str]:
 
 
 def tag_case(file: EvalSetFile, eval_id: str, tags: Sequence[str]) -> FileChange:
-    """Return the change of the notes that gives a case other tags; comments and other notes stay.
+    """Return the change of the notes that replaces the tags of a case; comments and other notes stay.
 
     Raises:
-        InvalidInputError: the notes cannot be read, or a tag is invalid.
+        InvalidInputError: the notes cannot be read or changed, or a tag is invalid.
     """
     path, wanted = find_notes_file(file), tuple(dict.fromkeys(tags))
     change = change_notes(

@@ -1,4 +1,4 @@
-"""A record in memory, with indexes for its pages: cases by name, texts to search, changes."""
+"""A record in memory, with indexes for the viewer's pages: cases by name, searchable texts, changes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from evalgate.reporting.html.groups import Grouping, group_cases
 
 @dataclass(frozen=True, eq=False)  # without slots, for the cached properties
 class OpenedRecord:
-    """A record and its indexes. Each index is built when it is first used."""
+    """A record with its indexes, each of which is built at its first use."""
 
     record_id: str
     title: str
@@ -25,17 +25,20 @@ class OpenedRecord:
 
     @cached_property
     def entries(self) -> tuple[CaseEntry, ...]:
-        """Return all cases, the most important first."""
+        """Return all cases, failing ones first, in the order of `rank_cases`."""
         return tuple(rank_cases(self.record))
 
     @cached_property
     def kinds(self) -> Mapping[CaseKind, int]:
-        """Return the number of cases of each kind, without empty kinds. A case may be of several kinds."""
+        """Return the number of cases of each kind, without kinds that no case has.
+
+        A case may be of several kinds.
+        """
         return count_kinds(list(self.entries))
 
     @cached_property
     def changes(self) -> Mapping[CaseKey, Change]:
-        """Return the change of each case since the baseline; unchanged cases are not listed."""
+        """Return the kind of change since the baseline by case, without unchanged cases."""
         comparison = self.record.comparison
         return {each.key: each.change for each in comparison.changes} if comparison else {}
 
@@ -48,7 +51,8 @@ class OpenedRecord:
     def texts(self) -> tuple[str, ...]:
         """Return the searchable text of each entry, in lower case.
 
-        It has the case's name, the failures, messages and responses, and the names of called tools.
+        The text has the name of the case, its failures, messages and responses, and the names of called
+        tools.
         """
         return tuple("\n".join(_list_texts(entry.case)).casefold() for entry in self.entries)
 
@@ -64,7 +68,7 @@ class OpenedRecord:
 
     @cached_property
     def metrics(self) -> tuple[str, ...]:
-        """Return the names of all metrics, in the order of the summary."""
+        """Return the names of all metrics, each once, in the order of the record's summary."""
         return tuple(dict.fromkeys(metric.name for metric in self.record.metrics))
 
     @cached_property
@@ -73,11 +77,11 @@ class OpenedRecord:
         return {entry.case.key: at for at, entry in reversed(list(enumerate(self.entries)))}
 
     def find_position(self, key: CaseKey) -> int | None:
-        """Return the index of a case among the entries; None if the record has no such case."""
+        """Return the position in `entries` of a case; None if the record has no such case."""
         return self._positions.get(key)
 
     def find_entry(self, key: CaseKey) -> CaseEntry:
-        """Return the entry of a case.
+        """Return the entry in `entries` of a case.
 
         Raises:
             InvalidInputError: the record has no such case.

@@ -1,4 +1,4 @@
-"""The quarantine of a case, in the file that the thresholds file names."""
+"""The quarantine of a case, in the quarantine file that the thresholds file names."""
 
 import re
 
@@ -27,7 +27,7 @@ def find_quarantine_file(viewer: Viewer) -> str:
 
 
 def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
-    """Return the quarantine entry with the id of a case; None without an entry or a readable file."""
+    """Return the quarantine entry of a case; None if there is no entry or no readable file."""
     name = find_quarantine_file(viewer)
     try:
         return find_quarantine(_read_text(viewer, name)[1], _to_pattern(eval_id), name) if name else None
@@ -36,9 +36,9 @@ def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
 
 
 def compute_quarantine_digest(viewer: Viewer) -> str:
-    """Return a digest of the quarantine file, by which the viewer notices a later change.
+    """Return a digest of the quarantine file, to notice later changes; "" if it cannot be read.
 
-    Return "" if the file cannot be read. Without a file it is the digest of an empty file.
+    A missing file has the digest of an empty file.
     """
     name = find_quarantine_file(viewer)
     try:
@@ -50,7 +50,7 @@ def compute_quarantine_digest(viewer: Viewer) -> str:
 def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | None) -> FileChange:
     """Return the change of the quarantine file for a case; comments and other entries stay.
 
-    `quarantine` is the new entry; None removes it.
+    `quarantine` is the new entry. None removes the entry.
 
     Raises:
         InvalidInputError: the entry is incomplete, the thresholds file names no quarantine file, or that file
@@ -70,11 +70,11 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
 def move_quarantine(
     viewer: Viewer, file: EvalSetFile, eval_id: str, new_id: str | None = None
 ) -> list[FileChange]:
-    """Return the change of the quarantine file for a case that gets another id or is deleted, if any.
+    """Return the change that renames or removes a case's quarantine entries; [] if none is needed.
 
-    `new_id` is the other id; None if the case is deleted. Without the change, the next run would end with an
-    error, because an entry names a missing case. Entries stay as they are if they have globs, or also name a
-    case of another eval set.
+    `new_id` is the case's new id; None if the case is deleted. Without the change, the next run would end
+    with an error, because an entry names a missing case. Entries with globs stay. So do entries that also
+    name a case of another eval set.
 
     Raises:
         InvalidInputError: the quarantine file cannot be read or changed.
@@ -113,7 +113,7 @@ def _end_quarantine(text: str, pattern: str, name: str) -> str:
 
 
 def _list_patterns(file: EvalSetFile, eval_id: str) -> list[str]:
-    """Return the patterns for a case; the first, its bare id, also matches cases of other eval sets."""
+    """Return the patterns that name a case; the first, its bare id, also matches cases of other eval sets."""
     names = list_case_names(file.eval_set.eval_set_id, file.shown_as, eval_id)
     return [_to_pattern(each) for each in names]
 
@@ -133,5 +133,5 @@ def _read_text(viewer: Viewer, name: str) -> tuple[bytes | None, str]:
 
 
 def _to_pattern(eval_id: str) -> str:
-    """Return a pattern that matches only this id."""
+    """Return a glob pattern that matches only `eval_id`."""
     return re.sub(r"([*?\[])", r"[\1]", eval_id)

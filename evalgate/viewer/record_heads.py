@@ -16,7 +16,7 @@ _MOST_HEADS = 200
 
 
 def read_head(stored: StoredRecord) -> Record:
-    """Return a record without its cases; the file is read again only if it has changed.
+    """Return a record without its cases. The file is read again only if it has changed.
 
     Raises:
         InvalidInputError: the file is broken.
@@ -34,7 +34,7 @@ def read_head(stored: StoredRecord) -> Record:
 
 
 def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
-    """Return the record without its cases, or the error of a broken file; the caller caches either."""
+    """Return the record without its cases, or the error if the file is broken; the caller caches both."""
     try:
         return _read_parts(stored)[0]
     except InvalidInputError as error:
@@ -59,9 +59,9 @@ def is_recording(records: RecordStore, stored: StoredRecord) -> bool:
 
 
 def find_earlier(records: Sequence[StoredRecord], after: StoredRecord) -> StoredRecord | None:
-    """Return the newest record that is older than `after`, by the time of the run; None if there is none.
+    """Return the newest record that is older than `after`, by the start of the run; None if there is none.
 
-    `after` has to be in the list. Of two records with the same time, the later one in the list counts as
+    `after` must be in `records`. Of two records with the same time, the later one in `records` counts as
     older.
     """
     began, place = _read_time(after), records.index(after)
@@ -71,12 +71,15 @@ def find_earlier(records: Sequence[StoredRecord], after: StoredRecord) -> Stored
 
 
 def find_newest(records: Sequence[StoredRecord]) -> StoredRecord | None:
-    """Return the record of the newest run, or the first record if no time is known; None for no records."""
+    """Return the record of the newest run; None without records.
+
+    If no time is known, return the first record.
+    """
     return max(records, key=_read_time, default=None)
 
 
 def _read_time(stored: StoredRecord) -> str:
-    """Return the time of a run as digits; "" if the time is unknown."""
+    """Return the start of a record's run as digits; "" if it is not known."""
     try:
         return re.sub(r"\D", "", read_head(stored).created_at)
     except InvalidInputError:
@@ -84,9 +87,10 @@ def _read_time(stored: StoredRecord) -> str:
 
 
 def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | None]:
-    """Return a record without its cases, and the case `key`, or None if the record does not have the case.
+    """Return a record without its cases, and its case `key`; None if the record lacks this case.
 
-    In a file that evalgate wrote, only the lines with the case's id are parsed.
+    In a file that evalgate wrote, only lines with the case's id are parsed, unless the id has special
+    characters.
 
     Raises:
         InvalidInputError: the file is broken.

@@ -1,4 +1,4 @@
-"""Records of files that are no results: saved sessions, traces, baselines, recordings of other tools."""
+"""Records made from other files than `results.json`: sessions, traces, baselines, other tools' recordings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 
 
 def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
-    """Return the record in a file, and True if it is a recording that no run evaluated.
+    """Return (record, is recording) of a file; a recording was not evaluated, so it has no verdict.
 
     Raises:
         InvalidInputError: the file holds neither a record nor a recording, or is damaged.
@@ -49,7 +49,7 @@ def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
 
 
 def _read_traces(path: Path, shown_as: str, found: EvalSet) -> Mapping[str, tuple[TraceSpan, ...]]:
-    """Return the steps of each recorded conversation, by the id of its case."""
+    """Return the timed steps of each recorded conversation by case id; {} if the file has none."""
     if is_trace_file(path):
         return read_trace_steps(path, shown_as)
     document = read_json(path, shown_as)
@@ -59,7 +59,7 @@ def _read_traces(path: Path, shown_as: str, found: EvalSet) -> Mapping[str, tupl
 
 
 def _read_baseline(path: Path, shown_as: str) -> Baseline | None:
-    """Return the baseline in a file; None if it holds something else, or is damaged."""
+    """Return the baseline in a file; None if the file is no baseline, or is damaged."""
     try:
         document = read_json(path, shown_as)
         return load_baseline(document) if is_baseline(document) else None
@@ -68,7 +68,7 @@ def _read_baseline(path: Path, shown_as: str) -> Baseline | None:
 
 
 def _build_baseline_record(baseline: Baseline) -> Record:
-    """Return a record with the scores of the baseline's runs, and with the stored replies of each case."""
+    """Return a record with the scores of the baseline's runs and the stored replies of each case."""
     record = build_stored_record(baseline, {}, EMPTY_RECORD)
     cases = tuple(
         replace(case, metrics=(), runs=_build_stored_runs(case, stored))
@@ -78,7 +78,7 @@ def _build_baseline_record(baseline: Baseline) -> Record:
 
 
 def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResult, ...]:
-    """Return the runs of a case without statuses; one has the stored replies as its conversation."""
+    """Return the runs of a case without statuses; the run that the stored replies belong to has them."""
     replied = _find_replied_run(stored.runs)
     turns = tuple(TurnResult("", None, reply) for reply in stored.replies)
     return tuple(
@@ -89,7 +89,8 @@ def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResul
 def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
     """Return the index of the run that the stored replies belong to; None if no run was answered.
 
-    It is the first answered run of the newest gate run with an answer. `runs` begin with the oldest.
+    `runs` begin with the oldest. The replies are of the first answered run in the newest gate run with an
+    answer.
     """
     answered = [at for at, run in enumerate(runs) if run.outcome == "answered"]
     return next((at for at in answered if runs[at].source == runs[answered[-1]].source), None)

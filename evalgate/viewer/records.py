@@ -1,7 +1,6 @@
 """The records that the viewer shows: named on the command line, kept in the history, or of the last run.
 
-A page names a record by its id. Only the files that are listed here can be read, so no address leads to
-another file.
+A page names a record by its id. Only listed files can be read, so no address leads to another file.
 """
 
 import filecmp
@@ -26,7 +25,7 @@ _NOT_IN_ID = re.compile(r"[^\w.-]+", re.ASCII)
 
 @frozen
 class StoredRecord:
-    """A file with a record."""
+    """A file with a record, and the record's id and title."""
 
     record_id: str
     """The record's name in addresses."""
@@ -35,7 +34,7 @@ class StoredRecord:
     """The record's name for readers: the path as typed, or the time of the run."""
 
     def read_version(self) -> tuple[int, int]:
-        """Return the time and size of the file, which differ once it is written again.
+        """Return the modification time and size of the file; another pair means that the file has changed.
 
         Raises:
             InvalidInputError: the file cannot be read.
@@ -48,11 +47,10 @@ class StoredRecord:
 
 
 class RecordStore:
-    """The records of one viewer. A record is parsed once, and again after its file changed.
+    """The records of one viewer. A file is parsed again only if it has changed.
 
-    Records that were not used for long are dropped to save memory, and parsed again. The constructor raises
-    `InvalidInputError` if a file in `named` does not exist, or if a folder in `named` holds no results or
-    too many.
+    Records that were not used for long are removed from memory. The constructor raises `InvalidInputError` if
+    a file in `named` does not exist, or if a folder in `named` holds no results or too many.
     """
 
     def __init__(self, folder: Path, named: Sequence[str] = ()) -> None:
@@ -87,9 +85,9 @@ class RecordStore:
         ]
 
     def find_previous(self, created_at: str) -> str:
-        """Return the id of the newest result in the history that is older than a time; "" if none is.
+        """Return the id of the newest history result from before `created_at`; "" if there is none.
 
-        `created_at` is the time in ISO 8601, UTC; for "" the result is "".
+        `created_at` is a time in ISO 8601, UTC; "" for an unknown time, which gives "".
 
         Raises:
             InvalidInputError: the history cannot be read.
@@ -101,7 +99,7 @@ class RecordStore:
         return next((each for each in found if each[: len(began)] < began), "")
 
     def find_record(self, record_id: str) -> StoredRecord:
-        """Return the record file with this id, even if the file is a copy of another record.
+        """Return the file of the record with this id, even if the file is a copy of another record.
 
         Raises:
             InvalidInputError: there is no such record, or the history cannot be read.
@@ -112,7 +110,7 @@ class RecordStore:
         raise InvalidInputError(f"there is no record `{record_id}`")
 
     def open_record(self, record_id: str) -> OpenedRecord:
-        """Return a record; its file is parsed again only if it has changed.
+        """Return the record with this id. Its file is parsed again only if it has changed.
 
         Raises:
             InvalidInputError: there is no such record, its file is broken, or the history cannot be read.
@@ -135,7 +133,7 @@ class RecordStore:
 
 
 def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
-    """Yield each named file with an id; a named folder stands for the results in it.
+    """Yield each file in `named` as a record with an id, and the results in each named folder.
 
     Raises:
         InvalidInputError: a file does not exist, or a folder holds no results or too many.
@@ -171,7 +169,7 @@ def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
 
 
 def _has_copy(found: Sequence[StoredRecord], path: Path) -> bool:
-    """Return True if a file of `found` has the same content as `path`. `filecmp` caches the comparisons."""
+    """Return True if a file in `found` has the same content as `path`. `filecmp` caches the comparisons."""
     try:
         return any(filecmp.cmp(each.path, path, shallow=False) for each in found)
     except OSError:

@@ -1,10 +1,10 @@
 """Rendering of the viewer's pages.
 
-The templates are those of `evalgate/viewer/templates`, and the parts of the HTML report. Every text is
-escaped, and invisible characters are marked by elements. An attribute cannot hold elements, so there are two
-filters for attributes: `one_line` for titles and labels, and `exact` for the value of a field or a text area
-that is sent back. The test `invisible_in_part` tells whether a value has invisible characters, which the page
-then marks next to the field.
+The templates are in `evalgate/viewer/templates`; parts of the HTML report are used as well. Every text is
+escaped, and invisible characters are marked by elements. An attribute cannot hold elements, so attributes
+have two filters: `one_line` for titles and labels, and `exact` for the value of a field or a text area that
+is sent back. The test `invisible_in_part` is True for a value with invisible characters, which the page then
+marks next to the field.
 """
 
 import html
@@ -29,7 +29,7 @@ _LONGEST_LABEL = 200
 
 
 def render(request: "Request", template: str, *, status_code: int = 200, **values: object) -> "HTMLResponse":
-    """Return a page made of a template and its `values`.
+    """Return the page that a template makes of `values`.
 
     Each template also gets `navigation`, `path`, `csrf_field` and `csrf_token`, so `values` must not have
     these names.
@@ -54,7 +54,10 @@ def render(request: "Request", template: str, *, status_code: int = 200, **value
 
 
 def link(path: str, query: Mapping[str, object] | Sequence[tuple[str, object]] = (), **more: object) -> str:
-    """Return a path with a query. None and "" are left out; a list gives one parameter for each item."""
+    """Return `path` with a query. A list becomes one parameter for each item.
+
+    Parameters with the value None or "" are left out.
+    """
     pairs = [*(query.items() if isinstance(query, Mapping) else query), *more.items()]
     given = [(name, value) for name, value in pairs if value is not None and value != ""]
     return f"{path}?{urlencode(given, doseq=True)}" if given else path

@@ -56,7 +56,7 @@ _REFRESH = (
 
 @frozen
 class Access:
-    """The secrets of one server, and the addresses that it answers at."""
+    """The secrets of one server, and the addresses at which it answers."""
 
     port: int
     token: str
@@ -65,12 +65,12 @@ class Access:
 
     @classmethod
     def create(cls, port: int, host: str) -> "Access":
-        """Return the access to a new server, with a random token."""
+        """Return the secrets and addresses of a new server, with a random token."""
         return cls(port, secrets.token_urlsafe(32), host)
 
     @property
     def address(self) -> str:
-        """Return the address to open first, which contains the token."""
+        """Return the address to open first. It contains the token, which sets the cookie."""
         return f"http://{self.host}:{self.port}/?token={self.token}"
 
     @property
@@ -81,17 +81,17 @@ class Access:
 
     @property
     def cookie_name(self) -> str:
-        """Return the cookie's name. It has the port, because cookies of all ports of a host are one set."""
+        """Return the cookie's name. It has the port, because a host's ports share their cookies."""
         return f"evalgate_view_{self.port}"
 
     @property
     def session(self) -> str:
-        """Return the value of the cookie."""
+        """Return the value of the session cookie, derived from the token."""
         return self._derive("session")
 
     @property
     def csrf_token(self) -> str:
-        """Return the token that forms send along."""
+        """Return the CSRF token, which each form of the viewer sends."""
         return self._derive("csrf")
 
     def _derive(self, purpose: str) -> str:
@@ -99,14 +99,17 @@ class Access:
 
 
 class SecurityMiddleware:
-    """ASGI middleware that makes the checks of this module for every request of the viewer."""
+    """ASGI middleware that makes this module's checks for every request of the viewer."""
 
     def __init__(self, app: "ASGIApp", access: Access) -> None:
         self._app = app
         self._access = access
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer a request, or pass it on to the application."""
+        """Pass a request on to the application if all checks allow it; otherwise answer with an error.
+
+        If the address has the token, set the session cookie instead.
+        """
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -148,7 +151,7 @@ class SecurityMiddleware:
         )
 
     async def _send_cookie(self, scope: "Scope", headers: dict[str, str], send: "Send") -> None:
-        """Set the cookie, and redirect to the same page without the token in its address."""
+        """Set the session cookie, and redirect to the same page without the token in its address."""
         query = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != "token"]
         # The raw path is percent-encoded. A second slash at its start would name another host.
         path = "/" + scope.get("raw_path", b"/").decode("latin-1").lstrip("/\\")
@@ -165,7 +168,7 @@ class SecurityMiddleware:
     async def _forward_change(
         self, scope: "Scope", headers: dict[str, str], receive: "Receive", send: "Send"
     ) -> None:
-        """Pass a POST on if it comes from a form of this server; else refuse it."""
+        """Pass a POST on if it comes from a form of this server; otherwise answer with an error."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         is_ours = origin is not None and origin.lower() in {f"http://{host}" for host in self._access.hosts}
         # Some browsers leave out one of the two headers, but none leaves out both.
@@ -187,7 +190,7 @@ class SecurityMiddleware:
 
 
 def is_equal(given: str, secret: str) -> bool:
-    """Return True if two texts are equal, in a time that does not depend on where they differ."""
+    """Return True if two texts are equal. The time does not depend on the place where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
@@ -200,7 +203,7 @@ def _find_csrf_field(headers: dict[str, str], body: bytes) -> str:
 
 
 async def _read_body(receive: "Receive") -> bytes | None:
-    """Return the body of a request, or None if it is too large or was broken off."""
+    """Return the body of a request; None if it is too large or the connection ended."""
     parts: list[bytes] = []
     size = 0
     while True:

@@ -1,4 +1,4 @@
-"""The web server of `evalgate view`: a loopback address, and one process."""
+"""The web server of `evalgate view`: one process that listens on a loopback address."""
 
 import ipaddress
 import socket
@@ -35,7 +35,7 @@ class ServerOptions:
 
 
 def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
-    """Show a project in a browser until Ctrl-C. `announce` gets the address once it can be opened.
+    """Show a project in a browser until Ctrl-C. `announce` is called with the address once it can be opened.
 
     Raises:
         InvalidInputError: the extra `view` is not installed, the address is no loopback address or is taken,
@@ -65,7 +65,7 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
 
 
 def configure_server(app: "Starlette") -> "Config":
-    """Return the settings of the web server."""
+    """Return the settings of uvicorn: no access log, no websockets, and a time limit for headers."""
     from uvicorn import Config
 
     from evalgate.viewer.connections import LimitedConnection
@@ -83,7 +83,7 @@ def configure_server(app: "Starlette") -> "Config":
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket bound to a loopback address.
+    """Return a socket bound to the loopback address `host`; port 0 means any free port.
 
     Raises:
         InvalidInputError: the address is no loopback address, or the port or address cannot be used.

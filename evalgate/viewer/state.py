@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @frozen
 class NavigationLink:
-    """An entry of the navigation at the top of every page."""
+    """A link in the navigation at the top of every page."""
 
     title: str
     path: str
@@ -25,7 +25,7 @@ class NavigationLink:
 
 @dataclass(slots=True)
 class Viewer:
-    """State of one server: the project that it shows, and the secrets that protect the server."""
+    """State of one server: the project that it shows, and the secrets that protect it."""
 
     folder: Path
     """The project's folder. Outside it, only files that the command line names are read."""
@@ -43,11 +43,10 @@ class Viewer:
     eval_sets: EvalSetStore = field(init=False)
 
     def __post_init__(self) -> None:
-        """Add the eval sets of the project."""
         self.eval_sets = EvalSetStore(self.folder, self.thresholds)
 
 
 def get_viewer(request: "Request") -> Viewer:
-    """Return the viewer that a request is for."""
+    """Return the viewer that serves a request."""
     viewer: Viewer = request.app.state.viewer
     return viewer

@@ -1,4 +1,4 @@
-"""The trace of one run on a page: the waterfall, and the step that is selected."""
+"""The trace of one run on a page: the waterfall (steps on a time axis), and the selected step."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _MOST_ROWS = 2_000
 
 @frozen
 class TracePanel:
-    """A tab about the selected step."""
+    """A tab about the selected step, such as its request."""
 
     name: str
     title: str
@@ -27,7 +27,7 @@ class TracePanel:
 
 @frozen
 class TracePage:
-    """A trace with a selected step."""
+    """A trace as HTML, with the details of the selected step."""
 
     totals: str
     note: str
@@ -63,8 +63,8 @@ def build_trace_page(
     Args:
         spans: The trace.
         replies: The agent's replies, turn by turn, with the events that the steps caused.
-        selected: The number of a span, as an address has it; any other text selects the first step.
-        panel: A name of `PANELS`; any other text means the event.
+        selected: The 0-based number of a span as text; any other text selects the first step.
+        panel: A name in `PANELS`; any other text means `event`.
         address: The page's address with a query, to which `&span=` and `&panel=` can be added.
         budget: The limit for the size of the shown texts.
     """
@@ -110,9 +110,9 @@ def _list_facts(row: TraceRow) -> tuple[tuple[str, str], ...]:
 
 
 def find_current_entry(entries: Sequence[TranscriptEntry], event: tuple[int, int] | None, turn: int) -> int:
-    """Return the position of an event among the agent's entries of a turn; -1 if it is not one of them.
+    """Return the position of an event in `entries`, the agent's entries of a turn; -1 if it is not there.
 
-    `event` is (turn, position in the turn), and `turn` the turn of the entries; turns are 0-based.
+    `event` is (turn, position in the turn), and `turn` the turn of `entries`. Turns are 0-based.
     """
     if event is None or event[0] != turn or not 0 <= event[1] < len(entries):
         return -1

@@ -36,18 +36,18 @@ class ValueRow:
 
 
 class _Absent:
-    """Marker of a side without the path, as None is a JSON value."""
+    """Marker of a side that lacks a path; None would be a JSON value."""
 
 
 _ABSENT = _Absent()
 
 
 def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
-    """Compare two JSON values as Python does (1 equals 1.0), path by path.
+    """Compare two JSON values path by path. Values are equal as in Python: 1 equals 1.0.
 
     Returns:
-        The rows in the order of the expected value, then the rows of the actual value alone; and the number
-        of rows that are left out.
+        The rows in the order of the expected value, followed by rows that only the actual value has; and the
+        number of rows that are left out.
     """
     rows: list[ValueRow] = []
     more = 0
@@ -60,15 +60,15 @@ def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
 
 
 def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]:
-    """Return the rows of a value that exists on one side only, and the number of rows left out.
+    """Return the rows of a value that only one side has, and the number of rows that are left out.
 
-    With the status `missing` only the expected side has the value, else only the actual side.
+    With the status `missing`, only the expected side has the value; with any other, only the actual side.
     """
     return diff_values(value, _ABSENT) if status == "missing" else diff_values(_ABSENT, value)
 
 
 def diff_texts(expected: str, actual: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """Split both texts into segments, and mark those that differ, word by word.
+    """Split both texts into segments, and mark words that only one of the texts has.
 
     If the texts differ and one of them is very long, each text is a single marked segment.
     """
@@ -137,7 +137,7 @@ def _is_equal(one: object, other: object) -> bool:
 
 
 def _format(value: object) -> str:
-    """Return a value as JSON on one line."""
+    """Return a value as JSON on one line, cut after 20,000 characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Protocols of plugins, of the data that plugins receive, and of optional abilities.
 
-No base class is inherited. A plugin is one file in the folder of its family and one line in
-`evalgate.core.plugin_registry`.
+A plugin inherits from no base class. For a plugin of evalgate, add one file to the folder of its family, and
+one line to `evalgate.core.plugin_registry`.
 """
 
 from evalgate.core.protocols.agents import (

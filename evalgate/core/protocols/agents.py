@@ -35,7 +35,7 @@ class User(Protocol):
     """The user's side of one run of one case."""
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
-        """Return the next message after these replies of the agent; None if the conversation is over.
+        """Return the next message, given all replies of the agent so far; None if the conversation is over.
 
         Raises:
             SimulatedUserError: there is no next message because of a failure.
@@ -44,7 +44,7 @@ class User(Protocol):
 
     @property
     def usage(self) -> Usage | None:
-        """Return the consumption of the model that plays the user so far; None if no model was paid for."""
+        """Return the tokens and cost, so far, of the model that plays the user; None if not known."""
         ...
 
 
@@ -54,7 +54,7 @@ CreateUser: TypeAlias = Callable[[EvalCase, int], User]
 
 
 class AgentError(Exception):
-    """A turn without a reply. Raised by a session; `outcome` becomes the outcome of the run."""
+    """Error of a session: a turn ended without a reply. `outcome` becomes the outcome of the run."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class AgentError(Exception):
 
 
 class SessionLostError(Exception):
-    """Loss of a session, perhaps not by the fault of its case: the worker that died ran other cases, too.
+    """Loss of a session because its worker ended. Another case in the same worker may be the cause.
 
-    If `alone` is True, the case is started again without other cases in its worker, so that only a case
-    that kills a worker by itself is blamed. If `alone` is False, no case can be the cause, as when the
-    whole machine is lost.
+    If `alone` is True, the case starts again in a worker without other cases, so that only a case that ends a
+    worker by itself is blamed. If `alone` is False, no case can be the cause, as when the whole machine is
+    lost.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class AgentSession(Protocol):
 
 @frozen
 class AgentContext:
-    """Settings of an agent that the plan decides; its own options are in the section `agent`."""
+    """Settings that evalgate gives an agent, in addition to the options in the section `agent`."""
 
     folder: Path
     """Working folder of the agent."""
@@ -169,12 +169,15 @@ class Agent(Protocol):
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool
     ) -> AbstractAsyncContextManager[AgentSession]:
-        """Open a fresh conversation for `case`. `alone`: no other conversation shares its process."""
+        """Open a new conversation for run `run` (1-based) of `case`, as an async context manager.
+
+        If `alone` is True, no other conversation may share its process.
+        """
         ...
 
 
 class AgentOptions(Protocol):
-    """The options of one kind of agent, checked."""
+    """The validated options of one kind of agent."""
 
     def build(self, context: AgentContext) -> Agent:
         """Build the agent without starting it.
@@ -186,7 +189,7 @@ class AgentOptions(Protocol):
 
 
 class AgentType(Protocol):
-    """Options model of a kind of agent: a pydantic model that has the kind's own options as fields.
+    """Class that validates the options of one kind of agent: a pydantic model with the options as fields.
 
     Its instances are `AgentOptions`.
     """
@@ -196,7 +199,7 @@ class AgentType(Protocol):
     model_fields: Mapping[str, object]
 
     def model_validate(self, obj: object) -> AgentOptions:
-        """Validate the options.
+        """Return the validated options.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.
@@ -210,11 +213,11 @@ class AgentType(Protocol):
 
 @runtime_checkable
 class SupportsToolMocks(Protocol):
-    """A session that can replace tools by fixed results."""
+    """A session that can answer calls of tools with fixed results."""
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True if the session replaces tools; a case with tool mocks is not run otherwise."""
+        """Return True if the session applies tool mocks. If False, cases with tool mocks are not run."""
         ...
 
 
@@ -224,18 +227,18 @@ class SupportsToolRecordings(Protocol):
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True if no tool is called for real, except tools that the recording lists as live.
+        """Return True if recorded results replace all tool calls, except calls of tools listed as live.
 
-        A case with a recording is not run otherwise.
+        If False, cases with a recording are not run.
         """
         ...
 
 
 @runtime_checkable
 class IdentifiesSession(Protocol):
-    """A session that knows the ids under which the agent's framework or server keeps the conversation.
+    """A session that knows the ids of its conversation and user in the agent's framework or server.
 
-    The ids are read when a run is over, answered or not.
+    The ids are read at the end of each run, even if the run has no answer.
     """
 
     @property
@@ -262,7 +265,7 @@ class RecordsSpans(Protocol):
     """A session that records the timed steps of its turns, for a run with a trace."""
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, and forget them.
+        """Return the steps of the last turn, and remove them from the session.
 
         Times are seconds since the turn began. The caller ignores `turn`, and checks ids, parents and sizes.
         """
@@ -275,7 +278,7 @@ class ReportsInterimResult(Protocol):
 
     @property
     def interim_result(self) -> SessionResult:
-        """Return the usage and the state after the last turn."""
+        """Return the usage so far, and the state after the last turn."""
         ...
 
 
@@ -302,11 +305,11 @@ class ChecksEntry(Protocol):
 
 @runtime_checkable
 class HasNotices(Protocol):
-    """An agent that has notices about the whole run after its end."""
+    """An agent that, after its end, has sentences about the whole run for the report."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return the notices as whole sentences."""
+        """Return the notices, each a whole sentence."""
         ...
 
 
@@ -316,17 +319,17 @@ class TracksFiles(Protocol):
 
     @property
     def opened_files(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the opened files, relative to the working folder, by the id of the eval set.
+        """Return the opened files by the id of the eval set, as paths relative to the working folder.
 
-        Eval sets are left out if some of their opened files are not known.
+        An eval set is left out if some of its opened files are not known.
         """
         ...
 
 
 @runtime_checkable
 class ProvidesUser(Protocol):
-    """An agent that also provides the user. A recording does, because it holds the user's messages."""
+    """An agent that also provides the user, such as a recording, which holds the user's messages."""
 
     def create_user(self, case: EvalCase, run: int) -> User:
-        """Return the user of one run of a case."""
+        """Return the user of run `run` (1-based) of a case."""
         ...

@@ -13,7 +13,7 @@ class Document(Protocol):
 
     @property
     def path(self) -> str:
-        """Return the file, as the user wrote it."""
+        """Return the path of the file, as the user wrote it."""
         ...
 
     @property
@@ -27,23 +27,23 @@ class Document(Protocol):
     def find_position(self, location: tuple[str | int, ...]) -> tuple[int, int]:
         """Return line and column (1-based) of the value at a path of keys and indices.
 
-        Falls back to the nearest parent that exists, so that a missing key is reported at its object.
+        If the path does not exist, return the position of its nearest existing parent.
         """
         ...
 
 
 class EvalFormat(Protocol):
-    """A kind of eval-set file."""
+    """Reader of one kind of eval-set file."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True if the content (never the file name) looks like this format."""
+        """Return True if the content looks like this format. The file name does not count."""
         ...
 
     def read_eval_set(self, document: Document) -> EvalSet:
         """Return the eval set in the file.
 
         Raises:
-            InvalidInputError: with every problem of the file, each at its line and column.
+            InvalidInputError: the file is wrong; the error has every problem with line and column.
         """
         ...
 
@@ -53,7 +53,7 @@ class ReportsIgnoredKeys(Protocol):
     """A format that can list the keys that it ignores."""
 
     def find_ignored_keys(self, document: Document) -> Iterable[tuple[str | int, ...]]:
-        """Return the paths of keys in a readable file that have no effect on the eval set."""
+        """Return the paths, as keys and indices, of keys in a valid file that evalgate ignores."""
         ...
 
 
@@ -70,15 +70,14 @@ class EvalSetWriter(Protocol):
     """Writer of a kind of eval-set file: the inverse of `EvalFormat`."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
-        """Return the whole file; reading it returns the same eval set without the lost data."""
+        """Return the text of the whole file, and the data of `eval_set` that the format cannot hold."""
         ...
 
 
 class EvalSetEditor(Protocol):
-    """Editor of a kind of eval-set file: expresses changes of cases in the decoded JSON of the file.
+    """Editor of a kind of eval-set file, which changes cases in the decoded JSON of the file.
 
-    The returned values reuse each object and list of the file that does not change, so that the text of
-    that object or list is kept.
+    An unchanged object or list of the file must be returned as the same Python object: then its text is kept.
     """
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:
@@ -86,7 +85,7 @@ class EvalSetEditor(Protocol):
         ...
 
     def replace_cases(self, value: object, cases: Sequence[JsonObject]) -> object:
-        """Return the decoded file with other cases.
+        """Return the decoded file with `cases` in place of its cases.
 
         Raises:
             InvalidInputError: the file cannot hold that number of cases.
@@ -94,7 +93,9 @@ class EvalSetEditor(Protocol):
         ...
 
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
-        """Return the decoded case `raw`, which was read as `old`, changed so that it is read as `new`.
+        """Return the decoded case `raw` with the changes from `old` to `new`.
+
+        `old` is the case that was read from `raw`. The result is read as `new`.
 
         Raises:
             InvalidInputError: the format cannot hold the change.
@@ -104,7 +105,7 @@ class EvalSetEditor(Protocol):
 
 @frozen
 class LintWarning:
-    """Likely mistake in a readable eval set."""
+    """Likely mistake in an eval set that can be read."""
 
     line: int
     """1-based; 0 when unknown."""
@@ -118,8 +119,11 @@ CaseChecker: TypeAlias = Callable[[EvalCase], Iterable[str]]
 
 
 class Lint(Protocol):
-    """A search of a readable eval set for likely mistakes."""
+    """A search for likely mistakes in an eval set that can be read."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """Return the checker of the set's cases. `metrics`: the metrics of the set, by the user's names."""
+        """Return a function that checks one case of `eval_set`.
+
+        `metrics` are the metrics of the eval set, by the names in the user's files.
+        """
         ...

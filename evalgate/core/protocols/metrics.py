@@ -14,31 +14,30 @@ read: the same path, or the path of a copy of the base branch's version."""
 
 
 class Metric(Protocol):
-    """A way to score a run. Options are the fields of the implementation."""
+    """A way to score a run. The fields of the implementation are the metric's options."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Score an answered run.
+        """Score a run that has an answer.
 
-        Return a `MetricFailure` instead of raising. Only `JudgeError` is part of the protocol: the judge gave
-        no usable answer, and the run has no score. Any other exception in a case's run is recorded as a
-        `MetricFailure`.
+        Return a `MetricFailure` if the metric itself fails. Raise `JudgeError` if the judge gave no usable
+        answer; the run then has no score. evalgate records any other exception as a `MetricFailure`.
         """
         ...
 
 
 @runtime_checkable
 class LlmJudged(Protocol):
-    """A metric with scores that are a model's opinion."""
+    """A metric with scores given by a judge model."""
 
     @property
     def judged_by(self) -> JsonObject:
-        """Return the model, its parameters and the prompt, on which the opinion depends."""
+        """Return as JSON the judge model, its parameters and the prompt, on which the scores depend."""
         ...
 
 
 @runtime_checkable
 class RequiresReference(Protocol):
-    """A metric that compares each turn with the expectation of the case."""
+    """A metric that compares each turn with its expected reply."""
 
     compares_with: ClassVar[Literal["response", "tools"]]
     """The part of an expected reply that the metric compares with."""
@@ -46,36 +45,42 @@ class RequiresReference(Protocol):
 
 @runtime_checkable
 class AveragesTurns(Protocol):
-    """A metric that scores a run by the mean of its turns' scores, so that a reader can check the score."""
+    """A metric that scores a run by the mean of its turns' scores.
+
+    `evalgate merge` then checks the score of a run with the scores of its turns.
+    """
 
     is_mean_of_turns: ClassVar[Literal[True]]
 
 
 @runtime_checkable
 class AllowsExtraCalls(Protocol):
-    """A metric of tool calls that may allow calls that the case does not expect."""
+    """A metric of tool calls that may accept calls beyond the expected ones."""
 
     @property
     def allows_extra_calls(self) -> bool:
-        """Return True if the metric, with its options, allows further calls."""
+        """Return True if the metric, with its options, accepts further calls."""
         ...
 
 
 @runtime_checkable
 class SelectsRubrics(Protocol):
-    """A metric that uses only some of the rubrics of cases and turns, depending on the rubric's type."""
+    """A metric that uses only rubrics of certain types, among the rubrics of cases and turns."""
 
     def accepts_rubric(self, rubric: Rubric) -> bool:
-        """Return True if a rubric of a case or a turn is meant for this metric."""
+        """Return True if the metric uses `rubric`."""
         ...
 
 
 @runtime_checkable
 class DescribesOptions(Protocol):
-    """A metric that says itself which options its scores depend on, such as the content of a named file."""
+    """A metric that itself lists the data on which its scores depend, such as the content of a named file."""
 
     def describe_options(self) -> JsonObject:
-        """Return the options as JSON, for the metric's fingerprint."""
+        """Return as JSON the data on which the scores depend, for the metric's fingerprint.
+
+        Scores are compared with stored scores only if the fingerprints are equal.
+        """
         ...
 
 
@@ -111,7 +116,7 @@ class MetricCode:
 
 @frozen
 class MetricEnvironment:
-    """Settings of a custom metric that the plan decides."""
+    """Settings that evalgate gives a custom metric."""
 
     folder: Path
     """Working folder of the metric."""
@@ -127,12 +132,13 @@ class MetricEnvironment:
 class ProvidesJudges(Protocol):
     """Source of the judge model for metrics.
 
-    evalgate's own metrics pass it to `llm.judge_resolver.get_judge_resolver`, which returns a typed judge.
+    evalgate's own metrics pass it to `llm.judge_resolver.get_judge_resolver`, which returns a judge of a
+    known type.
     """
 
     @property
     def forced_by_cli(self) -> bool:
-        """Return True if the command line names the model, so that no file overrides it."""
+        """Return True if the command line names the judge model, which then overrides every file."""
         ...
 
     @property
@@ -162,10 +168,10 @@ class MetricContext:
 
 
 class MetricType(Protocol):
-    """The class of a metric, which has the metric's options as fields."""
+    """The class of a metric. Its fields are the metric's options."""
 
     def build(self, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the metric with the criterion's options.
+        """Return the metric with the options of `criterion`, a line of the thresholds file.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.

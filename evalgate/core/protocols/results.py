@@ -16,7 +16,10 @@ class Reporter(Protocol):
     """Name of the report's file in the folder of `--out`."""
 
     def render(self, record: Record) -> str:
-        """Render the whole report: a pure function of the record (no clock, no file, no environment)."""
+        """Return the text of the report.
+
+        A pure function of the record (no clock, no file, no environment).
+        """
         ...
 
 
@@ -31,7 +34,7 @@ class FolderReporter(Protocol):
     """Name of the folder."""
 
     def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
-        """Yield each file's path, relative to the folder and with `/`, and its text.
+        """Yield (path, text) of each file; the path is relative to the folder and has forward slashes.
 
         A pure function of the record (no clock, no file, no environment).
         """
@@ -46,13 +49,13 @@ class StreamingReporter(Protocol):
     """A reporter that renders large texts in pieces."""
 
     def iter_chunks(self, record: Record) -> Iterator[str]:
-        """Yield the text of `render` in pieces, in order."""
+        """Yield the text that `render` returns, in pieces."""
         ...
 
 
 @frozen
 class ReportContext:
-    """Facts about the place of a report that the record does not hold."""
+    """Facts about the report folder that are not in the record."""
 
     folder: str = ""
     """The folder that paths in the record start from, relative to the repository's root; "" is the root."""
@@ -62,21 +65,21 @@ class ReportContext:
 
 @runtime_checkable
 class ContextualReporter(Protocol):
-    """A reporter that names other reports, or files as seen from the repository's root.
+    """A reporter that needs the names of the other reports, or paths from the repository's root.
 
-    Contextual reporters run after the others, so `files` lacks reports that could not be written.
+    Contextual reporters run last. `ReportContext.files` therefore lacks reports that could not be written.
     """
 
     def with_context(self, context: ReportContext) -> Reporter:
-        """Return a copy of this reporter that uses the context."""
+        """Return a copy of this reporter that uses `context`."""
         ...
 
 
 class BaselineStore(Protocol):
-    """A place that keeps a baseline."""
+    """A place that stores a baseline, such as a file or a branch."""
 
     def read(self) -> Baseline | None:
-        """Read the stored baseline; return None if there is none yet.
+        """Return the stored baseline; None if there is none yet.
 
         Raises:
             InvalidInputError: the baseline exists and cannot be read.
@@ -85,10 +88,10 @@ class BaselineStore(Protocol):
         ...
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Replace the stored baseline by the result of `change`, and return it.
+        """Replace the stored baseline by the result of `change`, and return the new baseline.
 
-        No concurrent update is lost: a store without locks reads again and calls `change` again. `change`
-        is pure and may raise; then nothing is replaced.
+        `change` gets the stored baseline, or None. No concurrent update is lost: a store without locks reads
+        again and calls `change` again. `change` must be a pure function. If it raises, nothing is replaced.
 
         Raises:
             InvalidInputError: the stored baseline cannot be read, the store is read-only, or `change`
@@ -101,7 +104,7 @@ class BaselineStore(Protocol):
 
 @frozen
 class StoreContext:
-    """Surroundings of a baseline store."""
+    """Workspace, environment and file owner for a baseline store."""
 
     folder: Path
     """Root folder of the workspace."""
@@ -113,17 +116,17 @@ class StoreContext:
 
 @runtime_checkable
 class HasFollowUpStep(Protocol):
-    """A store with updates that others see only after a further step."""
+    """A store with updates that take effect only after a further step, such as an upload."""
 
     @property
     def next_step(self) -> str:
-        """Return the step that is left to do, as a sentence."""
+        """Return the remaining step, as a sentence for the user."""
         ...
 
 
 @runtime_checkable
 class ExplainsMissing(Protocol):
-    """A store that knows why there is no baseline."""
+    """A store that knows the reason why there is no baseline."""
 
     @property
     def absence(self) -> str:
@@ -132,7 +135,7 @@ class ExplainsMissing(Protocol):
 
 
 def explain_missing_baseline(store: BaselineStore) -> str:
-    """Return ": " and the reason, to append to `there is no baseline`; "" if the store knows no reason."""
+    """Return ": " and the reason of `store`, to append to `there is no baseline`; "" without a reason."""
     why = store.absence if isinstance(store, ExplainsMissing) else ""
     return f": {why}" if why else ""
 
@@ -141,9 +144,9 @@ class ProgressListener(Protocol):
     """Listener to the progress of a run, such as the terminal's progress line."""
 
     def on_runs_planned(self, runs: int) -> None:
-        """Add `runs` to the number of runs of cases to make."""
+        """Add `runs` to the number of case-runs (runs of one case) that are planned."""
         ...
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Count one run of a case as finished and scored."""
+        """Count one case-run as finished and scored."""
         ...

@@ -1,8 +1,8 @@
 """All data that flows through the pipeline: frozen, typed, and almost without behaviour.
 
-An `EvalSet` holds the questions, a `CaseRun` the agent's behaviour, a `CaseResult` its scores, and a `Record`
-one whole run: `results.json` is a `Record`, field by field. Imports only `core.frozen`, `core.sanitize`
-and `core.score_ranges`.
+An `EvalSet` holds cases, a `CaseRun` the replies of the agent to one case, a `CaseResult` the scores of a
+case, and a `Record` one whole run. `results.json` is a `Record`, field by field. This package imports only
+`core.frozen`, `core.sanitize` and `core.score_ranges`.
 """
 
 from evalgate.core.types.baseline import (

@@ -1,4 +1,4 @@
-"""The baseline that a later run is compared with: stored runs with their raw scores."""
+"""The baseline: stored runs, with their unrounded scores, that a later run is compared with."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -24,7 +24,7 @@ class BaselineSource:
 
 @frozen
 class BaselineRun:
-    """Raw scores and outcome of one stored run of a case."""
+    """Scores by metric, and the outcome, of one stored run of a case."""
 
     source: int
     """Index of its `BaselineSource`."""
@@ -55,7 +55,7 @@ class FailingSince:
 
 @frozen
 class BaselineCase:
-    """One case of a baseline."""
+    """Stored runs of one case, and its status in the newest gate run."""
 
     eval_set_id: str
     eval_id: str
@@ -108,5 +108,5 @@ class Baseline:
     """Files that the agent opened in any stored run, for eval sets whose newest run tracked all of them."""
 
     def index_cases(self) -> dict[CaseKey, BaselineCase]:
-        """Return the cases by their keys."""
+        """Return the cases by eval set id and case id."""
         return {case.key: case for case in self.cases}

@@ -1,7 +1,7 @@
 """Results of comparing metrics and cases with a baseline, and with control runs.
 
-The statistics return these types with shares of a metric's range (0 is the worst score, 1 the best); a
-record has them in the metric's own scores. `to_scores` converts them.
+The statistics return these types with scores as shares of a metric's range: 0 is the worst score, 1 the best.
+`to_scores` converts the shares to the metric's own scores, which a record has.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ class ThresholdEstimate:
     verdict: MetricVerdict
 
     def to_scores(self, score_range: Range) -> "ThresholdEstimate":
-        """Convert the figures from shares of the range to scores."""
+        """Return a copy with the figures converted from shares of the range to scores."""
         value, minimum, low, high = map(score_range.to_score, (self.value, self.minimum, self.low, self.high))
         return ThresholdEstimate(value, minimum, low, high, self.verdict)
 
@@ -44,7 +44,7 @@ class Margin:
     number of runs turns it, `distance` is 0, or the margin is of a pass^k or pass@k."""
 
     def to_scores(self, score_range: Range) -> "Margin":
-        """Convert the figures from shares of the range to scores."""
+        """Return a copy with the figures converted from shares of the range to scores."""
         return Margin(score_range.to_score(self.limit), self.distance * score_range.width, self.runs)
 
 
@@ -141,7 +141,7 @@ class CaseComparison:
 
     @property
     def drop(self) -> float | None:
-        """Return baseline mean minus present mean, or None if the two sides cannot be compared.
+        """Return the baseline's mean minus this run's mean; None if they cannot be compared.
 
         Above 0 is worse; for a budget, above 0 is better.
         """
@@ -150,7 +150,7 @@ class CaseComparison:
         return self.baseline_mean - self.mean
 
     def to_scores(self, score_range: Range) -> "CaseComparison":
-        """Convert the means from shares of the range to scores."""
+        """Return a copy with the means converted from shares of the range to scores."""
         then, now = self.baseline_mean, self.mean
         return replace(
             self,
@@ -336,14 +336,17 @@ class ControlComparison:
     """Address of the base's deployment; "" if the control was started here."""
 
     def iter_sentences(self, *answers: ControlAnswer | None) -> Iterator[str]:
-        """Yield the sentences of the cases, then of the metrics, with one of these answers (or None)."""
+        """Yield the sentences of all cases, then of all metrics, with an answer in `answers`.
+
+        None in `answers` selects cases and metrics without an answer.
+        """
         items: tuple[ControlCase | ControlMetric, ...] = (*self.cases, *self.metrics)
         yield from (each.sentence for each in items if each.answer in answers and each.sentence)
 
     @property
     def settled(self) -> frozenset[CaseKey]:
-        """Return the keys of the cases with an answer.
+        """Return the keys of the cases with an answer of the control runs.
 
-        The answer replaces the result of the comparison with the baseline.
+        For these cases, the answer replaces the result of the comparison with the baseline.
         """
         return frozenset(each.key for each in self.cases if each.answer is not None)

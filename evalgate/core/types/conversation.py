@@ -36,7 +36,7 @@ class ToolCall:
 
     @property
     def arguments(self) -> object:
-        """Return the arguments, a JSON object or not; None when the source names none."""
+        """Return the arguments, a JSON object or any other value; None if the source names none."""
         return self.args if self.other_args is None else self.other_args
 
 
@@ -141,7 +141,7 @@ class Usage:
     ) -> "Usage":
         """Return the usage of `given` input and `made` output tokens.
 
-        A cost of None is unknown; without any tokens it becomes 0.
+        `cost_usd` is None if the cost is not known. Without any tokens, None becomes 0.
         """
         if cost_usd is None and not (given or made):
             cost_usd = 0.0
@@ -149,7 +149,7 @@ class Usage:
 
     @property
     def min_cost_usd(self) -> float:
-        """Return a lower bound of the cost in US dollars."""
+        """Return the cost in US dollars, or its known part if the whole cost is not known."""
         return self.known_usd if self.cost_usd is None else self.cost_usd
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -218,7 +218,7 @@ class Failure:
 
     @classmethod
     def from_plugin(cls, error: Exception) -> "Failure":
-        """Return the failure for an exception that an agent's plugin must not raise."""
+        """Return the failure of a run in which an agent of another package raised an unexpected exception."""
         detail = truncate_start("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
         return cls("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)
 
@@ -236,7 +236,7 @@ class Attempt:
 
 @frozen
 class CaseRun:
-    """One run of one case, as it happened."""
+    """Replies, outcome and usage of one run of one case, before it is scored."""
 
     run: int
     """1-based."""

@@ -259,7 +259,7 @@ class EvalCase:
 
     @property
     def rubric_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that the case has rubrics for, each once."""
+        """Return the metric names in the case's rubrics, each once."""
         return tuple(dict.fromkeys([rubric.metric for rubric in self.rubrics if rubric.metric]))
 
 
@@ -277,7 +277,7 @@ class CaseChecks:
 
 @frozen
 class EvalSet:
-    """The cases of one file.
+    """The cases of one eval-set file.
 
     >>> EvalSet("refunds", [EvalCase("late"), EvalCase("in_time")]).cases[1].eval_id
     'in_time'

@@ -1,4 +1,4 @@
-"""The record of one run."""
+"""The record of one run: settings, results, verdict."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -37,9 +37,10 @@ class AgentInfo:
 
     @property
     def app_name(self) -> str:
-        """Return a name for the agent, for files of tools that name an app.
+        """Return a name for the agent, for file formats that require an app name.
 
-        The name is the agent's module or folder, else a word of `what`, else "agent".
+        It is derived from the module, file or folder at the start of `what`; "agent" if no character of it is
+        usable.
         """
         last = re.split(r"[/\\]", self.what.partition(":")[0].rstrip("/\\"))[-1]
         stem = last.removesuffix(".agent").removesuffix(".py").rpartition(".")[2]
@@ -97,16 +98,16 @@ class MetricSummary:
 
     @property
     def minimum(self) -> float | None:
-        """Return the minimum of the mean; None if the comparison with the baseline judges the mean."""
+        """Return the minimum for the mean; None if the mean is compared with the baseline instead."""
         if self.mean_judged_by == "baseline":
             return None
         return self.threshold if self.min_mean is None else self.min_mean
 
     @property
     def compared_score(self) -> float | None:
-        """Return this run's mean over the cases that `baseline` covers, with crashes counted as in `delta`.
+        """Return the mean of this run over the cases that `baseline` covers; `score` if nothing is compared.
 
-        Return `score` if nothing is compared.
+        A crash counts as the worst score, as in `delta`.
         """
         if self.baseline is None or self.delta is None:
             return self.score
@@ -115,17 +116,18 @@ class MetricSummary:
 
     @property
     def label(self) -> str:
-        """Return the metric's name, followed by the scope and the eval sets that the line is limited to.
+        """Return the metric's name, followed in brackets by the scope and eval sets that limit this line.
 
-        A metric that does not gate is marked as `report only`.
+        For a metric that does not gate, the brackets also hold `report only`.
         """
         where = ", ".join(filter(None, (self.scope, *self.eval_sets, "" if self.gates else REPORT_ONLY)))
         return f"{self.name} ({where})" if where else self.name
 
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
-        """Yield (label, sentence) for each sentence of the statistics.
+        """Yield (name to print first, sentence) for each sentence of the statistics.
 
-        Sentences about this line come first, with `label`, then those about the whole metric, with `name`.
+        Sentences about this line come first, with `label`. Sentences about the whole metric follow, with
+        `name`.
         """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
@@ -364,11 +366,11 @@ class Record:
         return datetime.fromisoformat(self.created_at).timestamp() if self.created_at else 0.0
 
     def index_criteria(self) -> dict[tuple[str, str], RecordedCriterion]:
-        """Return the criteria by the metric's name and fingerprint."""
+        """Return the recorded criteria, each by its metric's name and fingerprint."""
         return {(each.metric, each.fingerprint): each for each in self.criteria}
 
     def group_cases(self) -> dict[str, list[CaseResult]]:
-        """Return the cases by the id of their eval set, in their order."""
+        """Return the cases by the id of their eval set, in the order of `cases`."""
         groups: dict[str, list[CaseResult]] = {}
         for case in self.cases:
             groups.setdefault(case.eval_set_id, []).append(case)

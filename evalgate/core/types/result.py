@@ -45,7 +45,7 @@ class Quarantine:
 
 @frozen
 class CasePolicy:
-    """Settings of one case, in addition to the thresholds of all."""
+    """Tags, weight, thresholds and quarantine of one case. Its thresholds replace the common thresholds."""
 
     tags: tuple[str, ...] = ()
     weight: float = 1.0
@@ -188,7 +188,7 @@ class RunMetric:
 
     @property
     def gating_status(self) -> Status:
-        """Return the status that counts: `not_evaluated` for a metric that is only reported."""
+        """Return the status that counts for the verdict: `not_evaluated` if the metric is only reported."""
         return self.status if self.gates else "not_evaluated"
 
 
@@ -224,7 +224,7 @@ class ModelUsage:
 
     @property
     def usage(self) -> Usage:
-        """Return the consumption of the calls that were made."""
+        """Return the tokens and the cost of the calls that were made; answers from the cache do not count."""
         if self.unpriced:
             return Usage(self.input_tokens, self.output_tokens, None, known_usd=self.cost_usd)
         return Usage(self.input_tokens, self.output_tokens, self.cost_usd)
@@ -300,8 +300,8 @@ class CaseMetric:
     def decline(self) -> float | None:
         """Return the decline of the case against its baseline: above 0 is worse; None if it is not known.
 
-        The decline is in points of the score; for a budget, it is a share of the baseline's figure, or the
-        increase itself if that figure is 0.
+        The decline is in points of the score. For a budget, it is a share of the baseline's figure; if that
+        figure is 0, it is the increase itself.
         """
         drop = self.standing.drop if self.standing else None
         if drop is None or not self.range.lower_is_better:
@@ -311,7 +311,7 @@ class CaseMetric:
 
     @property
     def gating_status(self) -> Status:
-        """Return the status that counts: `not_evaluated` for a metric that is only reported."""
+        """Return the status that counts for the verdict: `not_evaluated` if the metric is only reported."""
         return self.status if self.gates else "not_evaluated"
 
 
@@ -352,7 +352,7 @@ class CaseResult:
 
     @property
     def gates(self) -> bool:
-        """Return True if the case counts: it is neither quarantined nor observed."""
+        """Return True if the case counts for the verdict: it is neither quarantined nor observed."""
         return self.quarantine is None and not self.observed
 
     @property
@@ -367,5 +367,5 @@ class CaseResult:
 
     @property
     def is_conclusive(self) -> bool:
-        """Return True if the result is attributable to the agent, not to a failed judge or service."""
+        """Return True if the result is due to the agent; False if a judge or a service failed."""
         return self.status in {"passed", "failed"} or self.agent_failed

@@ -1,4 +1,4 @@
-"""Build what the template `case.md.j2` shows: a group of failing cases in the comment."""
+"""Values for the template `case.md.j2`: a group of failing cases in the comment."""
 
 import html
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ _SYMBOLS = {"failed": "❌", "errored": "💥"}
 def build_case_view(
     record: Record, group: FindingGroup, *, is_open: bool, everything: bool, commands: bool
 ) -> dict[str, object]:
-    """Return the values of `case.md.j2`: a block with a group's first case, and the names of other cases.
+    """Return the values of `case.md.j2`, which shows the first case of a group, and names the other cases.
 
     Args:
         record: the record of the run.
@@ -84,7 +84,7 @@ def _get_symbol(finding: Finding) -> str:
 
 
 def _summarize_reason(finding: Finding) -> str:
-    """Return the reason of the failure for the title of a collapsed case, as Markdown."""
+    """Return a short reason for the title of a collapsed case: the outcome, or up to two metrics."""
     outcome = next((run.outcome for run in finding.case.runs if run.outcome != "answered"), None)
     if outcome is not None:
         return outcome.replace("_", " ")
@@ -96,7 +96,7 @@ def _summarize_reason(finding: Finding) -> str:
 
 
 def _describe_position(finding: Finding, number: int) -> str:
-    """Return the shown turn and run, such as `turn 2 of 3, run 1 of 4`.
+    """Return the position of the shown turn, such as `turn 2 of 3, run 1 of 4`.
 
     The turn is left out if it is not known or the only turn, and the run if it is the only run.
     """

@@ -1,11 +1,11 @@
 """Render `comment.md`, for the pull request and the step summary.
 
 The text never exceeds GitHub's limit. It is cut by importance: first the details of the less important
-failing cases, then those cases, then the lists. It always says what was left out.
+failing cases, then these cases, then the lists. It always says what was left out.
 
 The templates escape every text by default: a plain string becomes prose, or code with the filters `code`,
-`html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are; the filter
-`markdown` makes such an object of a text.
+`html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are. The filter `markdown`
+turns a text into a `Markdown` object.
 """
 
 import re
@@ -81,7 +81,7 @@ class CommentReport:
     file_name = "comment.md"
 
     def with_context(self, context: ReportContext) -> "CommentReport":
-        """Return a comment that mentions the page if it is in the same folder."""
+        """Return a copy that mentions `report.html`, if this page is among the reports."""
         return replace(self, has_page=_PAGE in context.files)
 
     def render(self, record: Record) -> str:
@@ -98,9 +98,9 @@ class CommentReport:
         return max(self.limit, _SHORTEST)
 
     def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
-        """Return the text before and after the failing cases, at most half of the limit if possible.
+        """Return the text before and after the failing cases, in at most half of the limit if possible.
 
-        The lists have as many entries as this size allows, and at least one.
+        The lists are shortened for this, but each list keeps at least one entry.
         """
         # Half for the frame, so that a run with endless lists still shows its first failing case.
         frame = ("", "")
@@ -156,8 +156,8 @@ def _describe_totals(record: Record) -> Iterator[str]:
 def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
     """Return the failing cases as Markdown in at most `available` bytes, or a little more.
 
-    The first groups have a block each, further groups a line each. Up to three of the first blocks are
-    open.
+    Each of the first groups has a block, and each further group has a line. Up to three blocks are not
+    collapsed.
     """
     if not groups:
         return ""
@@ -175,9 +175,9 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
 
 
 def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
-    """Return a line with the command `evalgate accept` for a failing case; "" if there is none.
+    """Return a line with the command `evalgate accept` for one failing case; "" if there is none.
 
-    Of the cases that lead the first 10 groups, it is the first that can be accepted by a short command.
+    Only the first case of each of the first 10 groups is tried. The command has at most 300 characters.
     """
     if not groups:
         return ""
@@ -193,7 +193,7 @@ def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
 def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
-    """Return the first case of a group, with all details or only the main ones; "" if neither fits."""
+    """Return the block about a group, with all details or only the main ones; "" if neither fits."""
     # Imported here, because a green run shows no case.
     from evalgate.reporting.comment.case import build_case_view
 
@@ -206,7 +206,7 @@ def _render_fitting_case(
 
 
 def _render_list(groups: Sequence[FindingGroup], available: int, more: str) -> str:
-    """Return one line per group, as many as fit, and then the number of cases that are left out.
+    """Return one line for each group that fits in `available` bytes, and the number of cases left out.
 
     `more` is the text before "failing case" in the title: `more ` if other cases are shown above, else "".
     """
@@ -244,7 +244,6 @@ class Markdown(str):
 
 
 def _render_markdown(template: str, **view: object) -> str:
-    """Render a template with the values in `view`."""
     return _create_environment().get_template(template).render(**view)
 
 
@@ -276,7 +275,7 @@ def _create_environment() -> "Environment":
 
 
 def escape_prose(text: str) -> Markdown:
-    """Return a sentence of evalgate as escaped prose on one line; text in backticks becomes code.
+    """Return a sentence of evalgate as escaped Markdown on one line; text in backticks becomes code.
 
     The sentence is cut after 500 characters.
     """
@@ -296,7 +295,7 @@ def _to_html_prose(text: str) -> str:
 
 
 def _escape_text(text: str) -> str:
-    """Return the text as escaped Markdown, with its leading and trailing blanks."""
+    """Return the text as escaped Markdown. Blanks at its start and end are kept."""
     # Between two pieces of code, the blanks at the ends separate words.
     inner = text.strip()
     before, _, after = text.partition(inner) if inner else (text, "", "")

@@ -16,7 +16,7 @@ _PADDING = 12
 
 
 def render_badge(history: GateRunHistory, label: str, now: datetime) -> str:
-    """Return the badge as SVG: how many cases passed, each in the newest gate run that has it.
+    """Return the badge as SVG, with the share of cases that passed in their newest gate run.
 
     The badge is green if all cases passed, amber from 90 % on, and red below 90 % or without cases. It is
     grey if the newest gate run is more than 14 days old.

@@ -1,4 +1,4 @@
-"""The history page: each metric over the gate runs of a baseline, and where its level changed.
+"""The history page: each metric over the gate runs of a baseline, and the gate runs at which it changed.
 
 One file that loads nothing and has no script. A Content-Security-Policy allows its style sheet by its digest.
 """
@@ -58,7 +58,7 @@ class _Row:
 
 
 def render_history(history: GateRunHistory, label: str, repository: str, now: datetime) -> str:
-    """Return the page. `repository` is the address of the repository, to link commits; "" for no links."""
+    """Return the page as HTML. `repository` is the web address for links to commits; "" for no links."""
     style = (TEMPLATES / "page.css").read_text("utf-8") + (TEMPLATES / "history.css").read_text("utf-8")
     newest = history.sources[-1]
     facts = (

@@ -24,7 +24,7 @@ ALPHA = 0.05
 
 @frozen
 class MetricSeries:
-    """Averages of one metric, one for each gate run."""
+    """Means of one metric, one for each gate run, and the points at which they changed."""
 
     name: str
     range: Range
@@ -33,7 +33,7 @@ class MetricSeries:
     changes: tuple[ChangePoint, ...]
 
     def format(self, value: float) -> str:
-        """Format a value with as many digits as tell the highest from the lowest."""
+        """Return `value` as text, with enough digits to tell the highest value from the lowest."""
         low, high = min(self.values), max(self.values)
         if self.range.lower_is_better:
             return self.range.format(value, beside=(low, high))
@@ -43,7 +43,7 @@ class MetricSeries:
 
 @frozen
 class GateRunHistory:
-    """The gate runs of a baseline, with the state of its cases."""
+    """The gate runs of a baseline, with the metrics and passed runs of each, and cases that began to fail."""
 
     path: str
     sources: tuple[BaselineSource, ...]
@@ -63,10 +63,10 @@ class GateRunHistory:
 def build_history(
     baseline: Baseline, limits: BaselineLimits, ranges: Mapping[str, Range], pass_score: float
 ) -> GateRunHistory:
-    """Build the history of a baseline.
+    """Return the history of a baseline.
 
-    `pass_score` is the lowest passing score of metrics without a limit, and `ranges` holds the ranges of
-    custom metrics.
+    `limits` are the known thresholds of its cases, and `ranges` the score ranges of custom metrics. A metric
+    without a threshold passes with a score of at least `pass_score`.
     """
     breaks = (
         (case.key, find_break(case, baseline.sources, limits.get_limits(case.key), pass_score))
@@ -86,14 +86,17 @@ def build_history(
 
 
 def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
-    """Return a series for each metric with scores in a baseline; `ranges` has the range of custom metrics."""
+    """Return a series for each metric with scores in the baseline.
+
+    `ranges` has the score ranges of custom metrics.
+    """
     names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
     metrics = [(name, ranges.get(name) or get_score_range(name)) for name in names]
     return tuple(_iter_series(baseline, metrics))
 
 
 def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[MetricSeries]) -> list[str]:
-    """Return a sentence for each change point, the newest last; `sources` are the gate runs of the series."""
+    """Return a sentence for each change point of a metric, the newest last; `sources` are the gate runs."""
     sentences = []
     for each in series:
         ends = [0, *(change.at for change in each.changes), len(each.values)]

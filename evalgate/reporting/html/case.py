@@ -1,4 +1,4 @@
-"""Build the values with which the page's templates show a case, in full or on one line."""
+"""Values with which the page's templates show a case, in full or on one line."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -73,7 +73,7 @@ class _RunView:
 def build_case_view(
     record: Record, entry: CaseEntry, marks: CaseMarks, anchor: str, budget: SizeBudget
 ) -> dict[str, object]:
-    """Return the arguments of the macro `case_in_full`: the case with all its runs, as far as they fit."""
+    """Return the arguments of the macro `case_in_full`: the case with as many runs as `budget` allows."""
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.
     is_explained = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
@@ -114,7 +114,7 @@ def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], .
 
 @frozen
 class LineView:
-    """A case on one line."""
+    """Texts of the line about a case."""
 
     name: str
     kinds: tuple[str, ...]
@@ -129,7 +129,7 @@ class LineView:
 
 
 def build_line_view(entry: CaseEntry, marks: CaseMarks) -> LineView:
-    """Return the case as one line, which is also the title of a case in full."""
+    """Return the texts of the line about a case, which is also the title of a case shown in full."""
     case = entry.case
     outcome = next((run.outcome for run in case.runs if run.outcome != "answered"), None)
     word = OUTCOMES[outcome] if outcome and case.status == "errored" else STATUSES[case.status]
@@ -154,7 +154,7 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
 
 
 def _explain_status(case: CaseResult) -> str:
-    """Return the reason for the status of a case, for its title."""
+    """Return the reason for the status of a case: a failure's message, or up to two metrics with scores."""
     unanswered = next((run for run in case.runs if run.outcome != "answered"), None)
     if unanswered is not None and unanswered.failure is not None:
         return unanswered.failure.message
@@ -182,7 +182,7 @@ def _list_facts(entry: CaseEntry) -> Iterator[str]:
 
 
 def _build_runs(finding: Finding, anchor: str, budget: SizeBudget) -> Iterator[_RunView]:
-    """Yield the runs in order; if not all fit, the run to look at and as many of the first runs as fit."""
+    """Yield as many runs as `budget` allows, in order. The run that explains the failure has priority."""
     first = finding.run
     views: dict[int, _RunView] = {}
     for run in sorted(finding.case.runs, key=lambda run: run is not first):
@@ -224,7 +224,7 @@ def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget
 def _build_turns(
     run: RunResult, finding: Finding, first: int, anchor: str, budget: SizeBudget
 ) -> tuple[TurnView, ...]:
-    """Return the turns that fit. The turn `first` (1-based; 0 for no turn) gets its space first.
+    """Return as many turns as `budget` allows, in order. Turn `first` (1-based; 0 for none) has priority.
 
     In a run with a trace, messages get ids that begin with `anchor`.
     """
@@ -240,7 +240,7 @@ def _build_turns(
 
 
 def classify_run(run: RunResult) -> Status:
-    """Return `errored` for a run without an answer, else the worst status of its gating metrics.
+    """Return the worst status of a run's gating metrics; `errored` for a run without an answer.
 
     A failed metric is worse than an errored one. A run without a score that gates is `not_evaluated`.
     """
@@ -254,7 +254,7 @@ def classify_run(run: RunResult) -> Status:
 
 
 def describe_run(run: RunResult) -> Iterator[str]:
-    """Yield time and consumption of a run, and a remark if it is a follow-up run."""
+    """Yield the time and the consumption of a run. A follow-up run also gets a remark."""
     yield format_seconds(run.duration_s)
     if run.usage:
         yield format_usage(run.usage)

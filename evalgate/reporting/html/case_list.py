@@ -1,4 +1,4 @@
-"""The cases of the page, the worst first, and the size budget of each."""
+"""The cases of the page in their order, and the limit on the shown text of each."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ _encode_indented = json.JSONEncoder(ensure_ascii=False, indent=2).encode
 
 @frozen
 class ClippedText:
-    """A text, or the part of the text that fits."""
+    """A text, or the part of it that the size budget allows."""
 
     text: str
     left_out: str = ""
@@ -41,7 +41,7 @@ class ClippedText:
 
 @dataclass(slots=True)
 class SizeBudget:
-    """The number of characters left for a case. Each shown text reduces it."""
+    """The number of characters that are left for one case on the page. Each shown text reduces it."""
 
     left: int
     longest: int
@@ -53,9 +53,9 @@ class SizeBudget:
         return self.left <= 0
 
     def take_text(self, text: str, *, is_end: bool = False) -> ClippedText:
-        """Return the text, or as much of its start or end as fits, and subtract its size from the budget.
+        """Return as much of the text as the budget allows, and subtract its size, markup included.
 
-        The size includes the markup around the text.
+        If `is_end` is True, the end of a long text is returned, else its start.
         """
         size = max(0, min(self.longest, self.left))
         self.left -= min(len(text), size) + _MARKUP
@@ -65,7 +65,7 @@ class SizeBudget:
         return ClippedText(text[len(text) - size :] if is_end else text[:size], more, is_end)
 
     def take_json(self, value: object) -> ClippedText:
-        """Return as much of a value as fits, and subtract its size from the budget.
+        """Return as much of a value's text as the budget allows, and subtract its size.
 
         A string is returned as it is, any other value as JSON.
         """
@@ -103,7 +103,7 @@ _LONGEST_ANCHOR = 60
 
 @frozen
 class CaseEntry:
-    """A case in the list."""
+    """A case in the list of a page, with its kinds."""
 
     finding: Finding
     kinds: tuple[CaseKind, ...]
@@ -124,15 +124,14 @@ class CaseEntry:
 
     @property
     def rank(self) -> int:
-        """Return the sort key in the list, 0 for bad cases; cases with equal keys keep their order."""
+        """Return the sort key in the list, 0 for failing cases; cases with equal keys keep their order."""
         return min([_RANKS[kind] for kind in self.kinds])
 
 
 def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:
-    """Yield the anchor of each entry, which depends on the case's name, not on its place in the list.
+    """Yield the HTML id of each case, which depends on the name of the case and not on its place in the list.
 
-    An anchor has a readable part and a digest, which distinguishes names with the same readable part. Further
-    cases with the same name are numbered.
+    An id has a readable part and a digest of the name. Further cases with the same name are numbered.
     """
     seen: Counter[str] = Counter()
     for entry in entries:
@@ -147,9 +146,9 @@ def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:
 def rank_cases(
     record: Record, earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = NO_REPLIES
 ) -> list[CaseEntry]:
-    """Return every case: failing, quarantined, observed, flaky, unjudged, then passed cases.
+    """Return all cases: failing ones first, then quarantined, observed, flaky, not evaluated and passed ones.
 
-    `earlier` holds replies to compare with, by case, for cases without earlier replies in the record.
+    `earlier` holds an earlier run's replies by case, for cases without stored replies in the record.
     """
     bad = list_findings(record)
     # By identity, because two eval sets may contain equal cases.
@@ -176,7 +175,7 @@ def rank_cases(
 
 
 def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:
-    """Return the number of cases of each kind, without empty kinds."""
+    """Return the number of cases of each kind, without kinds that no case has."""
     counts = dict.fromkeys(KINDS, 0)
     for entry in entries:
         for kind in entry.kinds:

@@ -40,7 +40,7 @@ class OpinionView:
 
 @frozen
 class ScoreView:
-    """The score of one metric, as text."""
+    """The score of one metric, as texts for the page."""
 
     name: str
     status: Status
@@ -56,7 +56,7 @@ class ScoreView:
 
 
 def build_case_scores(metrics: Sequence[CaseMetric], budget: SizeBudget) -> Iterator[ScoreView]:
-    """Yield the metrics of a case over all its runs, as far as they fit."""
+    """Yield the scores of a case over all its runs, as many as `budget` allows."""
     for metric in metrics:
         if budget.is_full:
             return
@@ -86,7 +86,7 @@ def _format_baseline(metric: CaseMetric) -> str:
 def build_scores(
     metrics: Sequence[TurnMetric] | Sequence[RunMetric], budget: SizeBudget
 ) -> Iterator[ScoreView]:
-    """Yield the metrics of a turn or a run with the judge's answers, as far as they fit."""
+    """Yield the scores of a turn or a run with the judge's answers, as many as `budget` allows."""
     for metric in metrics:
         if budget.is_full:
             return
@@ -112,7 +112,7 @@ _OPINIONS = {"samples": "answer", "rubrics": "rubric", "rubric_scores": "rubric"
 def _pop_opinions(
     details: dict[str, object], budget: SizeBudget
 ) -> Iterator[tuple[str, tuple[OpinionView, ...]]]:
-    """Yield the lists of opinions in `details` with their titles, and remove them from `details`."""
+    """Remove the lists of opinions from `details`, and yield each with its title."""
     for key, what in _OPINIONS.items():
         rows = details.get(key)
         if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
@@ -177,7 +177,7 @@ class TranscriptEntry:
 
 @frozen
 class TurnView:
-    """One turn of a conversation."""
+    """One turn of a conversation, with its scores and differences, as texts for the page."""
 
     number: int
     remarks: tuple[str, ...]
@@ -193,9 +193,9 @@ class TurnView:
 def build_turn_view(
     run: RunResult, number: int, before: Reply | None, budget: SizeBudget, anchor: str = ""
 ) -> TurnView:
-    """Return the turn `number` (1-based). `before` is the agent's reply in this turn of the baseline.
+    """Return turn `number` (1-based) of a run. `before` is the agent's reply to it in the baseline.
 
-    Ids of the agent's messages and calls are `anchor`, a hyphen and the number of the event, from 0 on. If
+    Ids of the agent's messages and calls are `anchor`, a hyphen and the 0-based number of the event. If
     `anchor` is "", they have no ids.
     """
     turn = run.turns[number - 1]
@@ -259,7 +259,7 @@ def _build_entry(event: Event, budget: SizeBudget) -> TranscriptEntry:
 
 
 def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudget) -> Iterator[Difference]:
-    """Yield the differences from the expected turn, then further differences from the baseline."""
+    """Yield the differences from the expected reply, then other differences from the baseline's reply."""
     limits = _WIDE if budget.left > _ENOUGH_FOR_WIDE else _NARROW
     from_expected = [each for each in find_differences(turn, None, limits) if _is_expected(turn, each)]
     known = {each.lines for each in from_expected}
@@ -273,7 +273,7 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 
 
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
-    """Return True if the case has an expectation about the part of the reply that differs.
+    """Return True if the case expects something of the part of the reply that differs.
 
     For tool calls, a failed metric of the turn counts as an expectation, too.
     """

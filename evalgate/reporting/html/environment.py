@@ -23,19 +23,19 @@ _LONGEST_KNOWN, _MOST_KNOWN = 80, 4_096
 
 
 def render_html(template: str, **view: object) -> str:
-    """Render a template with the values in `view`."""
+    """Render one of the HTML templates with the values in `view`; every value is escaped."""
     return create_environment().get_template(template).render(**view)
 
 
 def load_macro(template: str, name: str) -> Callable[..., str]:
-    """Return a macro of a template. Calling it takes less time than rendering a template."""
+    """Return a macro of a template. A call of the macro takes less time than rendering a template."""
     macro: Callable[..., str] = getattr(create_environment().get_template(template).module, name)
     return macro
 
 
 @cache
 def create_environment(*folders: Path) -> "Environment":
-    """Return an environment that looks for templates in `folders`, then in the folder of the reports."""
+    """Return a Jinja environment that searches `folders` for templates, then the reports' own templates."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -79,12 +79,12 @@ def _format_prose(text: object) -> str:
 
 
 def _insert_breaks(name: object) -> str:
-    """Return an escaped name that may wrap between its words."""
+    """Return an escaped name that may wrap after `_`, `/` and `.`."""
     return "<wbr>".join(map(to_html_text, _BREAK_AFTER.split(str(name))))
 
 
 def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
-    """Return an escaped text, and the size of the part that is left out."""
+    """Return an escaped text, with the size of the left-out part where it was cut."""
     text = _format_prose(clipped.text) if is_prose else to_html_text(clipped.text)
     if not clipped.left_out:
         return text
@@ -93,5 +93,5 @@ def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
 
 
 def _format_drawn(text: str, limit: int) -> str:
-    """Return an escaped line of at most `limit` characters, without HTML elements, for an SVG."""
+    """Return a text for an SVG: escaped, on one line, at most `limit` characters, without elements."""
     return html.escape(shorten_text(escape_invisible(text[: 4 * limit]), limit))

@@ -24,7 +24,7 @@ _LONGEST_LABEL = 240
 
 @frozen
 class CaseGroup:
-    """Cases that have something in common."""
+    """Cases that have something in common, such as a tag."""
 
     label: str
     size: int
@@ -36,7 +36,7 @@ class CaseGroup:
 
 @frozen
 class Grouping:
-    """One way to group the cases."""
+    """One way to group the cases of a page, such as by tag."""
 
     title: str
     groups: tuple[CaseGroup, ...]
@@ -45,14 +45,14 @@ class Grouping:
     """`id(entry)` to the numbers (1-based) of the entry's groups, separated by blanks."""
 
     def find_members(self, label: str) -> frozenset[int]:
-        """Return `id(entry)` of each entry in the group with this label; empty if there is no such group."""
+        """Return `id(entry)` of each entry in the group `label`; empty if there is no such group."""
         number = next((str(at) for at, group in enumerate(self.groups, 1) if group.label == label), None)
         return frozenset(key for key, numbers in self.members.items() if number in numbers.split())
 
 
 @frozen
 class CaseMarks:
-    """The numbers by which the page's script sorts and groups a case."""
+    """Sort keys and group numbers of a case, for the page's script."""
 
     keys: str
     """Seconds, US dollars, and the score of each metric: `1.2;0.01;0.5,,1`. Unknown numbers are empty.
@@ -62,7 +62,7 @@ class CaseMarks:
 
 
 def build_marks(entry: CaseEntry, metrics: Sequence[str], groupings: Sequence[Grouping]) -> CaseMarks:
-    """Return the marks of a case. `metrics` are the names of the metrics by which the page sorts."""
+    """Return the sort keys and group numbers of a case. `metrics` are the metrics by which the page sorts."""
     case = entry.case
     scores = {
         metric.name: None if metric.score is None else metric.range.rank(metric.score)
@@ -80,10 +80,10 @@ def _format_key(value: float | None) -> str:
 
 
 def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping, ...]:
-    """Return the five ways to group the cases of a record; a way that does not apply has no groups.
+    """Return the five ways to group cases: by divergence, cause, tag, eval set and change.
 
-    A group by divergence or cause has two or more cases. Groups by tag, eval set or change exist only if
-    there are two or more of them.
+    A way that does not apply has no groups. A group by divergence or cause has two or more cases. Groups by
+    tag, eval set or change exist only if there are two or more of them.
     """
     return (
         _group_by_divergence(entries, record),
@@ -97,7 +97,7 @@ def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping,
 
 
 def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return each entry with its eval set; nothing if there is only one eval set."""
+    """Return each entry with its eval set; [] if there is only one eval set."""
     first = entries[0].case.eval_set_id if entries else ""
     if all(each.case.eval_set_id == first for each in entries):
         return []
@@ -107,9 +107,9 @@ def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple
 def _list_changes(
     entries: Sequence[CaseEntry], comparison: Comparison | None
 ) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return each entry that changed since the baseline with the kind of its change.
+    """Return each entry that changed since the baseline, with the kind of its change.
 
-    Return nothing if the record has fewer than two kinds of changes.
+    Return [] if the record has fewer than two kinds of changes.
     """
     kinds = {change.key: CHANGES[change.change] for change in comparison.changes} if comparison else {}
     if len(set(kinds.values())) < 2:
@@ -156,7 +156,10 @@ def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Groupi
 def _build_grouping(
     title: str, members: Iterable[tuple[CaseEntry, tuple[str, ...]]], least: int, groups: int
 ) -> Grouping:
-    """Return the groups of at least `least` cases; none if there are fewer than `groups` such groups."""
+    """Return the entries grouped by label. Groups with fewer than `least` cases are left out.
+
+    If fewer than `groups` groups remain, the result is empty.
+    """
     sizes: Counter[str] = Counter()
     examples: dict[str, list[str]] = defaultdict(list)
     listed: list[tuple[int, tuple[str, ...]]] = []

@@ -6,7 +6,7 @@ the style sheet by their digests. The page never exceeds the size that a browser
 importance, and says what was left out and where the rest is.
 
 The templates escape every text and make every character visible. Only the markup of a template and numbers
-are rendered as they are. What a macro returns is escaped already, and `|safe` says so.
+are rendered as they are. The result of a macro is escaped already, so templates mark it with `|safe`.
 """
 
 import base64
@@ -57,7 +57,7 @@ _MOST_SORT_METRICS = 20
 
 @frozen
 class _Marking:
-    """The metrics and groups by which the cases of a page can be sorted and grouped."""
+    """The metrics by which cases of a page are sorted, and the groupings."""
 
     metrics: tuple[str, ...]
     groupings: tuple[Grouping, ...]
@@ -68,7 +68,7 @@ class _Marking:
 
 @frozen
 class HtmlReport:
-    """The page as one HTML document."""
+    """The reporter of `report.html`, a page with all cases and runs."""
 
     limit: int = LIMIT
     """The most bytes of the page. It has to be at least twice the size of the part above the cases."""
@@ -104,19 +104,19 @@ class HtmlReport:
 
 
 def load_styles(record: Record) -> str:
-    """Return the style sheet of a record's page."""
+    """Return the style sheet of a record's page, with the part for traces if a run has a trace."""
     sheet = (TEMPLATES / "page.css").read_text("utf-8")
     has_trace = any(run.trace for case in record.cases for run in case.runs)
     return sheet + load_trace_styles() if has_trace else sheet
 
 
 def load_script() -> str:
-    """Return the page's script."""
+    """Return `page.js`, which searches, sorts and groups the cases on the page."""
     return (TEMPLATES / "page.js").read_text("utf-8")
 
 
 def compute_digest(text: str) -> str:
-    """Return the hash of a style sheet or script by which a Content-Security-Policy allows it."""
+    """Return the hash of a style sheet or script, with which a Content-Security-Policy allows it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -131,9 +131,9 @@ def _list_sort_keys(record: Record, metrics: Sequence[str]) -> Iterator[tuple[st
 def _render_top(
     record: Record, entries: list[CaseEntry], marking: _Marking, anchors: Mapping[str, str], left_out: str
 ) -> str:
-    """Return the page up to the cases.
+    """Return the page from its start up to the cases.
 
-    `anchors` are the anchors of the cases shown in full, by name. `left_out` is a sentence about the other
+    `anchors` are the HTML ids of the cases shown in full, by name. `left_out` is a sentence about the other
     cases; "" if there are none.
     """
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
@@ -191,7 +191,7 @@ def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCas
 def _link_groupings(
     groupings: Sequence[Grouping], anchors: Mapping[str, str]
 ) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield number and content of each grouping that has groups."""
+    """Yield (index, template values) of each grouping that has groups."""
     for number, grouping in enumerate(groupings):
         groups = [
             (group, [(shorten_text(name, _LONGEST_NAME), anchors.get(name)) for name in group.examples])
@@ -204,10 +204,10 @@ def _link_groupings(
 
 
 def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
-    """Return the first cases in full, as many as fit into the `left` bytes.
+    """Return the first cases in full, as many as fit into `left` bytes.
 
-    The budget of a case is an equal share of the bytes that are left, as a number of characters from 8,000 to
-    150,000.
+    Each case may have an equal share of the bytes that remain, as a number of characters: at least 8,000, and
+    at most 150,000.
     """
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_in_full")
@@ -224,7 +224,7 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marki
 
 
 def _render_lines(entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
-    """Return one line for each case, for as many cases as fit into the `left` bytes."""
+    """Return a line for each case, for as many cases as fit into `left` bytes."""
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_on_a_line")
     for entry in entries:

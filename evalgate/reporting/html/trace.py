@@ -1,4 +1,4 @@
-"""Render the waterfall and the graph of a trace for pages: HTML in which all texts are escaped."""
+"""The waterfall (the steps of a run on a time axis) and the graph of a trace, as escaped HTML."""
 
 from collections.abc import Collection, Sequence
 
@@ -21,7 +21,7 @@ _MOST_STEPS = 200
 
 @frozen
 class StepView:
-    """A step of the waterfall with its request and response, as far as they fit."""
+    """A step of the waterfall, with as much of its request and response as fits."""
 
     row: TraceRow
     href: str
@@ -32,13 +32,13 @@ class StepView:
 
     @property
     def has_more(self) -> bool:
-        """Return True if there is anything to show below the line."""
+        """Return True if the step has details to show below its line."""
         return bool(self.href or self.error or self.texts)
 
 
 @frozen
 class RunTrace:
-    """The trace of a run on the static page."""
+    """The trace of a run in `report.html`."""
 
     totals: str
     steps: tuple[StepView, ...]
@@ -48,7 +48,7 @@ class RunTrace:
 
 
 def build_run_trace(run: RunResult, turns: Sequence[TurnView], anchor: str, budget: SizeBudget) -> RunTrace:
-    """Return the trace of a run, as far as it fits. `turns` are the turns that the page shows."""
+    """Return as much of the trace of a run as `budget` allows. `turns` are the turns that the page shows."""
     view = build_trace_view(run.trace, [turn.actual for turn in run.turns], limit=_MOST_STEPS)
     shown = {entry.anchor for turn in turns for entry in turn.entries if entry.anchor}
     steps = build_steps(view, anchor, shown, budget)
@@ -66,10 +66,10 @@ def load_trace_styles() -> str:
 
 
 def render_waterfall(view: TraceView, *, link: str, current: int | None = None) -> str:
-    """Return the rows as an HTML list. Each row links to `link` followed by the number of its span.
+    """Return the steps as an HTML list, in which each step links to `link` followed by its number.
 
-    `link` holds only characters that need no escape in HTML. `current` is the number of the span that the
-    page shows, None if it shows no span. Numbers are positions in the trace, 0-based.
+    `link` holds only characters that need no escape in HTML. `current` is the number of the step that the
+    page shows in detail, or None. Numbers are 0-based positions in the trace.
     """
     return load_macro(_TEMPLATE, "linked_steps")(view.rows, link, current)
 
@@ -77,7 +77,7 @@ def render_waterfall(view: TraceView, *, link: str, current: int | None = None) 
 def build_steps(
     view: TraceView, anchor: str, shown: Collection[str], budget: SizeBudget
 ) -> tuple[StepView, ...]:
-    """Return the steps that fit. A step links to its message if the message's id is among `shown`."""
+    """Return as many steps as `budget` allows. A step links to its message if its id is in `shown`."""
     steps: list[StepView] = []
     for row in view.rows:
         if budget.is_full:
@@ -137,7 +137,7 @@ class _Line:
 
 @frozen
 class Drawing:
-    """The places of a graph's boxes and lines in an SVG."""
+    """Positions of the boxes and lines of a graph in an SVG."""
 
     width: int
     height: int
@@ -148,9 +148,9 @@ class Drawing:
 
 
 def render_graph(graph: TraceGraph, identity: str) -> str:
-    """Return an SVG of the graph, and a table with the same content; "" if there is nothing to show.
+    """Return an SVG of the graph and a table with the same content; "" for a graph without nodes.
 
-    `identity` is the start of the ids in the SVG: letters, digits and hyphens.
+    All ids in the SVG begin with `identity`, which may have letters, digits and hyphens.
     """
     if not graph.nodes:
         return ""
@@ -158,7 +158,7 @@ def render_graph(graph: TraceGraph, identity: str) -> str:
 
 
 def draw_graph(graph: TraceGraph) -> Drawing:
-    """Return the places of boxes and lines: an indented list, each node below its first caller."""
+    """Return the positions of boxes and lines: an indented list, each node below its first caller."""
     boxes = tuple(_place_box(graph, at) for at in range(len(graph.nodes)))
     taken = sorted((node for node in graph.nodes if node.order), key=lambda node: node.order)
     path = ", ".join(f"{node.order} {node.name[:80]}" for node in taken[:20])

@@ -1,4 +1,4 @@
-"""Write the reports of a matrix, and the record of each variant in a folder of its own."""
+"""Write the reports of a matrix (a comparison of variants of an agent), and the record of each variant."""
 
 import json
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ def build_matrix_schema() -> dict[str, Any]:
 
 
 def write_matrix(matrix: VariantMatrix, out: AnchoredFolder, workspace: Workspace) -> None:
-    """Write the reports of the matrix to the folder `out`.
+    """Write all reports of the matrix, from JSON to JUnit, to the folder `out`.
 
     Raises:
         InvalidInputError: a file cannot be written.
@@ -60,7 +60,9 @@ def write_matrix(matrix: VariantMatrix, out: AnchoredFolder, workspace: Workspac
 
 
 def write_variants(records: Sequence[tuple[str, Record]], out: Path, workspace: Workspace) -> None:
-    """Write `results.json` and the page of each variant; `records` are (folder relative to `out`, record).
+    """Write `results.json` and `report.html` for each variant.
+
+    `records` are pairs: the variant's folder, relative to `out`, and its record.
 
     Raises:
         InvalidInputError: a file cannot be written.

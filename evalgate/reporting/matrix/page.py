@@ -20,7 +20,7 @@ from evalgate.reporting.matrix.sentences import (
 
 @frozen
 class _Part:
-    """A part of the page: the measurement, or its confirmation by fresh runs."""
+    """A part of the page: the first measurement, or its confirmation by fresh runs."""
 
     title: str
     table: MatrixTable
@@ -31,7 +31,7 @@ class _Part:
 
 
 def render_page(matrix: VariantMatrix) -> str:
-    """Return the page; each variant links to its own `report.html`."""
+    """Return the page as HTML, with a link to each variant's `report.html`."""
     style = (TEMPLATES / "page.css").read_text("utf-8") + (TEMPLATES / "matrix.css").read_text("utf-8")
     names = [row.name for row in matrix.variants]
     parts = [_build_part("Variants", matrix)]

@@ -30,7 +30,7 @@ class MatrixTable:
 
 
 def build_table(matrix: VariantMatrix) -> MatrixTable:
-    """Return the table of the variants, without empty columns."""
+    """Return a row of figures for each variant: passed runs, scores, cost, tokens and time, if known."""
     metrics = list(dict.fromkeys(name for row in matrix.variants for name in row.scores))
     figures: list[tuple[UsageFigure, str]] = [("cost", "cost"), ("tokens", "tokens"), ("duration", "time")]
     shown = [
@@ -76,7 +76,7 @@ def build_headline(matrix: VariantMatrix) -> str:
 
 
 def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
-    """Yield a sentence about each metric, then one about cost, tokens and time, as far as they differ.
+    """Yield a sentence about each metric, then one about cost, tokens and time if they differ.
 
     If no metric can be compared, the first sentence says so.
     """
@@ -143,7 +143,7 @@ def _format_times(value: float) -> str:
 
 
 def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
-    """Yield sentences about the variant to take, and whether fresh runs confirm it."""
+    """Yield sentences that name the preferable variant, if any, and tell if fresh runs confirm it."""
     if matrix.shortfall:
         yield matrix.shortfall
     reference = matrix.reference.name
@@ -173,12 +173,12 @@ def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
 
 
 def list_disagreements(matrix: VariantMatrix) -> Sequence[VariantCase]:
-    """Return the cases in which the share of passed runs differs between variants."""
+    """Return the cases in which the variants have different shares of passed runs."""
     return [case for case in matrix.cases if case.spread > 0]
 
 
 def format_counts(counts: tuple[int, int]) -> str:
-    """Return `2/3` for two of three runs passed, `–` if none was made."""
+    """Return `2/3` for (2 passed runs, 3 runs); `–` if no run was made."""
     passed, runs = counts
     return f"{passed}/{runs}" if runs else "–"
 

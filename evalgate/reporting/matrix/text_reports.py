@@ -21,7 +21,7 @@ _LONGEST = 80
 
 
 def render_terminal(matrix: VariantMatrix) -> str:
-    """Return the matrix as plain text in aligned columns; the outcome comes last."""
+    """Return the matrix as plain text in aligned columns. The preferable variant is named at the end."""
     return "".join(f"{line}\n" for line in _iter_terminal_lines(matrix))
 
 
@@ -131,7 +131,8 @@ def _iter_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -
 def render_junit(matrix: VariantMatrix) -> str:
     """Return JUnit's XML with a test suite for each variant and a test for each case.
 
-    A case that did not pass all its runs is skipped, not failed: a measurement turns no job red.
+    A case that did not pass all its runs is skipped, not failed, because a measurement must not fail a CI
+    job.
     """
     root = ET.Element("testsuites")
     for row in matrix.variants:

@@ -1,4 +1,4 @@
-"""A case: expected and actual side by side, its runs next to one another, and the trace of a run."""
+"""The page of one case: expected and actual side by side, a table of its runs, and the trace of a run."""
 
 from collections.abc import Mapping
 
@@ -44,7 +44,7 @@ _MOST_RUNS = 50
 
 
 def show_case(request: Request) -> Response:
-    """Show one case of a record."""
+    """Return the page of one case of a record: conversation, all runs, or the trace."""
     params = request.query_params
     viewer = get_viewer(request)
     opened = viewer.records.open_record(request.path_params["record"])
@@ -80,7 +80,7 @@ def show_case(request: Request) -> Response:
 
 
 def _link_editor(viewer: Viewer, opened: OpenedRecord, entry: CaseEntry, run: RunResult | None) -> str:
-    """Return the address of the page that edits the case; "" if its eval set is not in the folder."""
+    """Return the address of the page that edits the case; "" if the project does not have its eval set."""
     case = entry.case
     if opened.is_recording or not viewer.eval_sets.has_set(case.eval_set_id, case.path):
         return ""
@@ -88,7 +88,9 @@ def _link_editor(viewer: Viewer, opened: OpenedRecord, entry: CaseEntry, run: Ru
 
 
 def _choose_run(entry: CaseEntry, number: str) -> RunResult | None:
-    """Return the run with this number; for "" the run to look at first, or None without runs.
+    """Return the run `number` of a case. For "", return the run that explains the failure best.
+
+    Return None for "" if the case has no runs.
 
     Raises:
         InvalidInputError: the case has no run of this number.
@@ -121,7 +123,7 @@ def _build_trace(
 
 
 def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
-    """Return the links to the list, and to the cases before and after this case in it."""
+    """Return links to the list of cases, and to the previous and the next case in this list."""
     found = select_cases(opened, query)
     position = opened.find_position(entry.case.key)
     at = found.index(position) if position in found else None
@@ -160,7 +162,7 @@ def _link_runs(
 ) -> list[tuple[int, str, str, bool]]:
     """Return (number, status, address, is shown) of each run.
 
-    Return nothing for a single run, and in the view that shows all runs.
+    Return [] for a single run, and for the view that shows all runs.
     """
     if len(entry.case.runs) < 2 or view == "runs":
         return []

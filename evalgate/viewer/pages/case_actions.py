@@ -1,4 +1,4 @@
-"""Buttons of the case page that act on the whole case: duplicate, move, delete and drop."""
+"""Buttons of the case editor for the whole case: duplicate, move, delete, and drop (delete in a review)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from evalgate.viewer.state import get_viewer
 
 
 async def change_cases(request: Request) -> Response:
-    """Duplicate, move, delete or drop a case."""
+    """Duplicate, move, delete or drop a case, as the pressed button asks."""
     return await run_in_threadpool(_change_cases, request, await read_form(request))
 
 
@@ -77,9 +77,9 @@ def _change_cases(request: Request, form: Form) -> Response:
 def _ask_to_delete(
     request: Request, page: EditedCase, also: Sequence[FileChange], digest: str, *, is_changed: bool
 ) -> Response:
-    """Ask to confirm a deletion, and show its changes.
+    """Return a page that shows the changes of a deletion, and asks the user to confirm them.
 
-    `is_changed` is True if the changes are not the changes that the user has confirmed.
+    `is_changed` is True if the user has confirmed, and the files have changed since.
     """
     edited = edit_eval_set(page.file, replace_case(page.file, page.case))
     return render(

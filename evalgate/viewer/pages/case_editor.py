@@ -1,4 +1,4 @@
-"""A case of an eval set: inspect it, edit it next to what the agent did, and save a minimal change."""
+"""The case editor: shows a case next to the agent's replies, and saves a minimal change of the file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -78,18 +78,18 @@ class ActualRuns:
 
     @property
     def number(self) -> str:
-        """Return the number of the run that is shown; "" if there is none."""
+        """Return the number of the shown run as text; "" if there is none."""
         return str(self.runs[self.run].run) if self.runs else ""
 
     @property
     def replies(self) -> list[Reply | None]:
-        """Return the agent's reply of each turn."""
+        """Return the agent's reply to each turn of the shown run; [] without a run."""
         return [turn.actual for turn in self.runs[self.run].turns] if self.runs else []
 
 
 @frozen
 class EditedCase:
-    """The case to edit, its file, and what the agent did: the content of the page for one request."""
+    """The case to edit, its file, and its runs in a record: the content of the page for one request."""
 
     file: EvalSetFile
     case: EvalCase
@@ -99,7 +99,8 @@ class EditedCase:
 def show_case(request: Request) -> Response:
     """Return the page with the form of a case.
 
-    If the query's `do` is `forbid-call.…` or `require-call.…`, the form has a further check, not yet saved.
+    If `do` in the query is `forbid-call.…` or `require-call.…`, the form has one more check, which is not
+    saved yet.
     """
     viewer = get_viewer(request)
     file = viewer.eval_sets.open_set(request.query_params.get("file", ""))
@@ -112,7 +113,7 @@ def show_case(request: Request) -> Response:
 
 
 def find_case(request: Request) -> Response:
-    """Redirect from a case of a record to the page that edits the case."""
+    """Redirect from a case in a record to the page that edits this case."""
     query = request.query_params
     file = get_viewer(request).eval_sets.find_set(query.get("set", ""), query.get("path", ""))
     more = {"record": query.get("record"), "run": query.get("run"), "do": query.get("do")}
@@ -121,7 +122,9 @@ def find_case(request: Request) -> Response:
 
 
 def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> EditedCase:
-    """Return the case that a request names, next to what the agent did in the chosen record.
+    """Return the case that `query` names, with its runs in the record that `query` names.
+
+    Without a record in `query`, use the first record of the viewer.
 
     Raises:
         InvalidInputError: the file has no such case.
@@ -133,7 +136,7 @@ def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> Ed
 
 
 def open_draft(page: EditedCase) -> CaseDraft:
-    """Return the draft of the case as it is in the files, checks included."""
+    """Return the draft of the case as it is in the files, with the checks of the case notes."""
     draft = draft_case(page.case)
     draft.checks = draft_checks(open_notes(page.file).get_note(page.case.eval_id).checks)
     return draft
@@ -165,7 +168,7 @@ def _find_actual(viewer: Viewer, key: tuple[str, str], record_id: str, run: str)
 def render_case(
     request: Request, page: EditedCase, draft: CaseDraft, *, status_code: int = 200, **values: object
 ) -> Response:
-    """Return the page of a case with a draft in its form. `values` replace the template's default values."""
+    """Return the page of a case with a draft in its form. `values` replace default values of the template."""
     viewer, replies = get_viewer(request), page.actual.replies
     base = page.case
     own = {
@@ -201,7 +204,7 @@ def render_case(
 
 
 def _describe_notes(page: EditedCase) -> dict[str, object]:
-    """Return the template's values about the notes of a case."""
+    """Return the template's values about the case notes of a case."""
     opened = open_notes(page.file)
     note = opened.get_note(page.case.eval_id)
     return {
@@ -247,7 +250,7 @@ _DEFAULTS: Mapping[str, object] = {
 
 
 async def change_case(request: Request) -> Response:
-    """Answer a button of the form: change the draft, preview the change of the file, or save it."""
+    """Handle a button of the form: change the draft, preview the change of the file, or save it."""
     return await run_in_threadpool(_change_case, request, await read_form(request))
 
 
@@ -269,7 +272,7 @@ def _change_case(request: Request, form: Form) -> Response:
 
 
 def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form) -> Response:
-    """Save the draft, or preview its change; show the form again if the draft cannot be saved."""
+    """Save the draft, or preview its change. If it cannot be saved, show the form again."""
     viewer, file, action = get_viewer(request), page.file, get_field(form, "do")
     case, errors = build_case(draft, page.case)
     checks, problems = _build_checks(viewer, page, draft)
@@ -312,7 +315,7 @@ def _render_draft(
 
 
 def replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalCase]:
-    """Return the cases of an eval set, with the cases `new` in place of `old`."""
+    """Return the cases of an eval set with `new` in place of `old`; without `new`, `old` is left out."""
     cases: list[EvalCase] = []
     for case in file.eval_set.cases:
         cases += new if case is old else [case]
@@ -322,9 +325,9 @@ def replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalC
 def _build_checks(
     viewer: Viewer, page: EditedCase, draft: CaseDraft
 ) -> tuple[Mapping[str, Mapping[str, Any]] | None, dict[str, str]]:
-    """Return the checks of a draft, and the problems by the names of their fields.
+    """Return the checks of a draft, and a message for each wrong field.
 
-    None instead of the checks means that the draft does not change them.
+    The checks are None if the draft does not change them.
     """
     held = open_notes(page.file).get_note(page.case.eval_id).checks
     if draft.checks == draft_checks(held):
@@ -338,9 +341,9 @@ def _build_checks(
 
 
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
-    """Yield (kind, line) of the differences in further files, with a line for the name of each file.
+    """Yield (kind, line) for the differences of several files; a line with its name precedes each file.
 
-    The kinds are those of `split_diff`.
+    The kinds are the same as in `split_diff`.
     """
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)
@@ -350,7 +353,7 @@ def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
 
 
 def _find_conflict(page: EditedCase, form: Form) -> str:
-    """Return a sentence about changes of the files since the page was opened; "" if there are none."""
+    """Return a sentence if the files have changed since the page was opened; "" if not."""
     if get_field(form, "checks_digest") != identify_checks(page.file, page.case.eval_id):
         return "The checks of this case were changed in its notes: saving again replaces them by those below."
     if get_field(form, "digest") == page.file.digest:
@@ -368,7 +371,7 @@ def _render_gone(request: Request, file: EvalSetFile, draft: CaseDraft) -> Respo
 
 
 def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
-    """Redirect to the next case to review; to the eval set if there is none."""
+    """Redirect to the next case to review, or to the eval set if there is none."""
     following = find_next_observed(file, eval_id)
     if not following:
         return RedirectResponse(link("/sets/view", file=file.shown_as, done=done, was=eval_id), 303)
@@ -378,7 +381,7 @@ def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
 
 
 def split_diff(diff: str) -> list[tuple[str, str]]:
-    """Return (kind, line) of each line of a unified diff, without the two lines of its header.
+    """Return (kind, line) of each line of a unified diff, without the two header lines.
 
     The kind is `minus`, `plus`, `place` (a line that begins with `@`) or "".
     """

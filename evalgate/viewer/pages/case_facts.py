@@ -1,4 +1,4 @@
-"""Facts about a case that are not in its eval set: tags in the case notes, and its quarantine."""
+"""Buttons of the case editor for facts outside of the eval set: tags in the case notes, and quarantine."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ Form = Mapping[str, tuple[str, ...]]
 
 
 async def save_tags(request: Request) -> Response:
-    """Save the tags of a case in the case notes."""
+    """Save the typed tags of a case in the case notes."""
     return await run_in_threadpool(_save_tags, request, await read_form(request))
 
 
@@ -44,7 +44,7 @@ def _save_tags(request: Request, form: Form) -> Response:
 
 
 async def save_quarantine(request: Request) -> Response:
-    """Quarantine a case, or end its quarantine."""
+    """Quarantine a case, change the entry, or end the quarantine."""
     return await run_in_threadpool(_save_quarantine, request, await read_form(request))
 
 

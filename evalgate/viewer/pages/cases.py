@@ -1,4 +1,4 @@
-"""The list of a record's cases, with search, filters and order in its address."""
+"""The list of a record's cases. Search, filters and order are in the page's address."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -35,7 +35,7 @@ _MOST_SCORES = 4
 
 
 def show_cases(request: Request) -> Response:
-    """Show a page of the list."""
+    """Return one page of the list, with the filters to choose from."""
     opened = get_viewer(request).records.open_record(request.path_params["record"])
     query = CaseQuery.from_params(request.query_params)
     found = select_cases(opened, query)
@@ -75,14 +75,14 @@ def show_cases(request: Request) -> Response:
 
 
 def link_list(record_id: str) -> str:
-    """Return the address of the list without its query."""
+    """Return the address of a record's list of cases, without a query."""
     return f"/records/{record_id}/cases"
 
 
 def _list_choices(
     opened: OpenedRecord, query: CaseQuery
 ) -> Iterator[tuple[str, str, str, list[tuple[str, str, bool]]]]:
-    """Yield (field name, label, word for all, values) of each filter with values to choose from."""
+    """Yield (field name, label, word for all, values) for each filter that has values to choose from."""
     changes = [
         name
         for name in (CHANGED, *CHANGES, UNCHANGED)
@@ -129,7 +129,7 @@ def _format_score(name: str, metric: CaseMetric | None) -> tuple[str, str, str]:
 
 
 def _link_pages(path: str, query: CaseQuery, page: int, last: int) -> Mapping[str, object]:
-    """Return the links to other pages of a list; "" if there is no previous or next page."""
+    """Return links to other pages of a list; "" for the previous or next page if there is none."""
 
     def turn(number: int) -> str:
         return link(path, query.params, page=number if number > 1 else None)

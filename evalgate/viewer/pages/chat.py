@@ -30,7 +30,7 @@ FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
 def get_chat(viewer: Viewer) -> BackgroundChat:
-    """Return the conversation of a viewer; its agent is stopped when the viewer ends."""
+    """Return the conversation of a viewer, made at the first call; the end of the viewer stops its agent."""
     found = viewer.services.get(BackgroundChat)
     if not isinstance(found, BackgroundChat):
         found = viewer.services[BackgroundChat] = BackgroundChat(viewer.folder, viewer.thresholds)
@@ -39,7 +39,7 @@ def get_chat(viewer: Viewer) -> BackgroundChat:
 
 
 def show_chat(request: Request) -> Response:
-    """Show the conversation and the agents to choose from."""
+    """Return the page with the conversation and the agents to choose from."""
     return _render_chat(request)
 
 
@@ -52,7 +52,7 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the page; `form` has the fields of a sent form for saving, which the page shows again."""
+    """Return the page. `form` has the fields of a form for saving that failed, which the page shows again."""
     viewer = get_viewer(request)
     state = get_chat(viewer).get_state()
     agents = [(PROJECT_AGENT, "the agent of the thresholds file")]
@@ -92,7 +92,7 @@ def _build_turn(at: int, turns: Sequence[ChatTurn]) -> Mapping[str, object]:
 def _build_trace(
     spans: Sequence[TraceSpan], replies: Sequence[Reply | None], number: str
 ) -> Mapping[str, str] | None:
-    """Return the steps of a turn, each with a link to its details; None if the turn has no steps."""
+    """Return the steps of a turn as HTML, each with a link to its details; None if it has no steps."""
     view = build_trace_view(spans, replies, limit=_MOST_STEPS)
     if not view.rows:
         return None
@@ -113,7 +113,7 @@ def _format_json(value: object) -> str:
 
 
 def show_trace(request: Request) -> Response:
-    """Show the steps of one turn, and one of them in detail."""
+    """Return the page with the steps of one turn, one of them in detail."""
     state, number = get_chat(get_viewer(request)).get_state(), request.query_params.get("turn", "")
     at = next((at for at in range(len(state.turns)) if str(at + 1) == number), None)
     is_failed = number == _FAILED and bool(state.failed_trace)

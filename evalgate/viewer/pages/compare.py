@@ -1,4 +1,4 @@
-"""Two records next to each other: metrics, the cases that changed first, and one case side by side."""
+"""Two records next to each other: metrics, changed cases first, and one case side by side."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ _MOST_NAMES = 25
 
 
 def show_comparison(request: Request) -> Response:
-    """Show the choice of two records, and their comparison once both are chosen."""
+    """Return the page on which the user chooses two records, with their comparison once both are chosen."""
     viewer = get_viewer(request)
     listed = viewer.records.list_records()
     choices = [(each.record_id, each.title) for each in listed]
@@ -89,14 +89,17 @@ def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, obj
 
 
 def _format_sides(metric: MetricSummary) -> tuple[str, str]:
-    """Return the earlier and the current mean as text, both over the compared cases; a crash counts as 0."""
+    """Return the earlier and the current mean as texts, over the compared cases.
+
+    A run in which the agent crashed counts as the worst score.
+    """
     then, now = metric.baseline, metric.compared_score
     beside = (now, then) if metric.delta else (None, None)
     return metric.range.format(then, beside=beside[0]), metric.range.format(now, beside=beside[1])
 
 
 def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float]:
-    """Return a sort key: first the kind of change, in the order of `CHANGES`, then the largest change."""
+    """Return a sort key: first the kind of change in the order of `CHANGES`, then the largest change."""
     change = compared.opened.changes.get(entry.case.key)
     order = list(CHANGES).index(change) if change else len(CHANGES)
     changes = (abs(metric.decline) for metric in entry.case.metrics if metric.decline is not None)
@@ -118,7 +121,10 @@ def _build_row(compared: ComparedRecord, before: str, entry: CaseEntry) -> dict[
 
 
 def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
-    """Return (name, earlier score, current score, direction); the direction is a class of the style sheet."""
+    """Return (name, earlier score, current score, direction).
+
+    The direction, `worse`, `better` or `same`, is a class of the style sheet.
+    """
     standing = metric.standing
     then = standing.baseline_mean if standing else None
     now = standing.mean if standing else metric.score
@@ -133,7 +139,7 @@ def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
 
 
 def show_compared_case(request: Request) -> Response:
-    """Show a case in both records side by side."""
+    """Return the page with a case of both records side by side."""
     viewer: Viewer = get_viewer(request)
     params = request.query_params
     before, after = params.get("a", ""), params.get("b", "")

@@ -1,4 +1,4 @@
-"""The project's eval sets, the cases of one, and the form of a new one."""
+"""The project's eval sets, the cases of one eval set, and the form for a new eval set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,14 +24,14 @@ Form = Mapping[str, tuple[str, ...]]
 
 
 def show_sets(request: Request) -> Response:
-    """Show the list of all eval sets."""
+    """Return the list of all eval sets, with the number of cases to review in each."""
     listed = get_viewer(request).eval_sets.list_sets()
     observed = {each.shown_as: len(find_observed_cases(each.file)) for each in listed if each.file}
     return render(request, "eval_sets.html.j2", listed=listed, observed=observed)
 
 
 def show_set(request: Request) -> Response:
-    """Show the cases of one eval set."""
+    """Return a page with the cases of one eval set, searched and filtered by the query."""
     return _render_set(request, _open_set(request))
 
 
@@ -81,7 +81,7 @@ def _open_set(request: Request) -> EvalSetFile:
 
 
 async def add_case(request: Request) -> Response:
-    """Add a case with the typed id, message and response, and open its page."""
+    """Add a case with the typed id, message and response, and redirect to its page."""
     return await run_in_threadpool(_add_case, request, await read_form(request))
 
 
@@ -111,12 +111,12 @@ def _build_first_case(typed: Mapping[str, str], others: Sequence[EvalCase] = ())
 
 
 async def undo_edit(request: Request) -> Response:
-    """Undo the last edit of a file."""
+    """Undo the last edit of an eval-set file that this viewer made."""
     return await run_in_threadpool(_change_back, request, "undo")
 
 
 async def redo_edit(request: Request) -> Response:
-    """Repeat the edit of a file that was undone last."""
+    """Repeat the edit of an eval-set file that was undone last."""
     return await run_in_threadpool(_change_back, request, "redo")
 
 
@@ -132,7 +132,7 @@ def _change_back(request: Request, verb: str) -> Response:
 
 
 def show_new_set(request: Request) -> Response:
-    """Show the form of a new eval set."""
+    """Return the page with the form for a new eval set."""
     return _render_new_set(request, {"name": f"evals/new{NEW_ENDING}", "format": "adk"})
 
 
@@ -148,7 +148,7 @@ def _render_new_set(request: Request, typed: Mapping[str, str], error: str = "")
 
 
 async def create_set(request: Request) -> Response:
-    """Write a new eval set."""
+    """Write a new eval set with the typed values, and redirect to its page."""
     return await run_in_threadpool(_create_set, request, await read_form(request))
 
 

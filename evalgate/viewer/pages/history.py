@@ -33,7 +33,7 @@ _LONGEST_OPTIONS = 500
 
 
 def show_history(request: Request) -> Response:
-    """List all results with their metrics and thresholds, and the gate runs of the baseline."""
+    """Return the page with all results, their metrics and thresholds, and the baseline's gate runs."""
     viewer = get_viewer(request)
     listed = viewer.records.list_records()
     rows = [_describe_record(viewer.records, each) for each in listed]
@@ -71,7 +71,7 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
 
 
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield name, status, score, threshold and options of each metric."""
+    """Yield (name, status, score, threshold, options) of each metric."""
     options: dict[str, list[str]] = {}
     for each in record.criteria:
         if each.options:
@@ -88,7 +88,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _describe_baseline(baseline: Baseline | None) -> list[dict[str, str]]:
-    """Return the gate runs of the baseline, newest first."""
+    """Return time, commit, branch and reason of acceptance of each gate run of the baseline, newest first."""
     return [
         {
             "when": (source.created_at or "")[:16].replace("T", " "),
@@ -101,7 +101,7 @@ def _describe_baseline(baseline: Baseline | None) -> list[dict[str, str]]:
 
 
 def show_case_history(request: Request) -> Response:
-    """Show one case in every record that has it, and its runs in the baseline."""
+    """Return the page of one case in every record that has it, and of its runs in the baseline."""
     viewer = get_viewer(request)
     key = request.query_params.get("in", ""), request.query_params.get("id", "")
     rows = [row for each in viewer.records.list_records() for row in _find_rows(each, key)]

@@ -1,4 +1,4 @@
-"""The first page: the verdict of a record, its metrics, and the cases that need a look."""
+"""The first page: the verdict of a record, its metrics, and the cases to look at."""
 
 from collections.abc import Iterable, Iterator
 
@@ -44,7 +44,7 @@ _MOST_METRICS, _MOST_NAMES, _MOST_GROUPS = 200, 25, 50
 
 
 def show_start(request: Request) -> Response:
-    """Redirect to the first record; without one, say how to make one."""
+    """Redirect to the first record. If there is no record, return a page that explains how to make one."""
     found = get_viewer(request).records.list_records()
     if not found:
         return render(request, "empty.html.j2")
@@ -52,9 +52,9 @@ def show_start(request: Request) -> Response:
 
 
 def show_overview(request: Request) -> Response:
-    """Show the summary of a record.
+    """Return the page with the summary of a record.
 
-    A recording has none: redirect to the list of its cases, or to the trace of its only case.
+    A recording has no summary: redirect to the list of its cases, or to the trace of its only case.
     """
     viewer = get_viewer(request)
     opened = viewer.records.open_record(request.path_params["record"])
@@ -119,14 +119,14 @@ def _describe_group(opened: OpenedRecord, group: FindingGroup) -> dict[str, obje
 
 
 def _link_failure_group(opened: OpenedRecord, names: dict[str, CaseKey], line: FailureLine) -> str:
-    """Return the address of the only case of a group, or else of the list of its cases."""
+    """Return the address of the list of a group's cases, or of the page of its only case."""
     if line.size == 1 and (key := names.get(line.names[0])):
         return link_case(opened.record_id, key)
     return link(f"/records/{opened.record_id}/cases", divergence=line.label)
 
 
 def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, str]]:
-    """Yield (words, address) of each action for a record: run, compare, edit its eval sets."""
+    """Yield (words, address) of each action for a record: run it again, compare it, edit its eval sets."""
     record_id = opened.record_id
     yield "Run these cases again", link("/run", record=record_id)
     if previous := viewer.records.find_previous(opened.record.created_at):
@@ -140,7 +140,7 @@ def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, s
 
 
 def _link_groups(opened: OpenedRecord) -> Iterator[tuple[str, list[tuple[str, int, str]]]]:
-    """Yield the title of each grouping, and (label, size, address) of each of its groups."""
+    """Yield (title, groups) of each grouping. A group is (label, size, address of its cases)."""
     changes = {words: kind for kind, words in CHANGES.items()}
     for title, field in _GROUPINGS.items():
         if title == DIVERGENCE:
@@ -170,13 +170,13 @@ def _list_cases(
 def _link_case(
     opened: OpenedRecord, names: dict[str, CaseKey], name: str, words: str
 ) -> tuple[str, str, str]:
-    """Return (name, words, address) of a case; the address is "" if the record does not have the case."""
+    """Return (name, words, address) of a case; the address is "" if the record lacks the case."""
     key = names.get(name)
     return name, words, link_case(opened.record_id, key) if key else ""
 
 
 def link_case(record_id: str, key: CaseKey, **more: object) -> str:
-    """Return the address of a case."""
+    """Return the address of a case's page; `more` are further parameters of the query."""
     return link(f"/records/{record_id}/case", {"in": key[0], "id": key[1]}, **more)
 
 

@@ -1,4 +1,4 @@
-"""Run cases from the page: choose cases, metrics and thresholds; watch the run; open its record."""
+"""Run cases from the page: choose cases, metrics and thresholds, watch the run, and open its record."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def get_runs(viewer: Viewer) -> BackgroundRuns:
-    """Return the runs of a viewer; the end of the viewer stops them."""
+    """Return the runs of a viewer, made at the first call; the end of the viewer stops them."""
     found = viewer.services.get(BackgroundRuns)
     if not isinstance(found, BackgroundRuns):
         found = viewer.services[BackgroundRuns] = BackgroundRuns()
@@ -36,10 +36,12 @@ def get_runs(viewer: Viewer) -> BackgroundRuns:
 
 
 def show_form(request: Request) -> Response:
-    """Show the cases and metrics to choose.
+    """Return the form in which the user chooses cases and metrics for a run.
 
-    In the query, `case` ticks cases and `q` searches; `record` and `list` choose the cases in the list of
-    a record.
+    Parameters of the query:
+
+    - `case` ticks cases, and `q` searches.
+    - `record` and `list` choose the cases in the list of a record.
     """
     viewer = get_viewer(request)
     try:
@@ -85,7 +87,7 @@ def _render_form(
 
 
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
-    """Return the keys of the cases in a record's list that the query names; None if it names no record."""
+    """Return the keys of the cases in the record's list that `asked` names; None if it names no record."""
     record_id = asked.get("record", ("",))[0]
     if not record_id:
         return None
@@ -95,7 +97,7 @@ def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[
 
 
 def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapping[str, object]]:
-    """Yield the ticked cases, and the cases with every word in their ids, tags or first message."""
+    """Yield the ticked cases, and the cases with every word of `words` in ids, tags or first message."""
     for suite in plan.suites:
         for case in suite.eval_set.cases:
             set_id, message = suite.eval_set.eval_set_id, case.turns[0].user.text if case.turns else ""
@@ -138,7 +140,7 @@ def _collect_metrics(plan: Plan) -> Mapping[str, BoundMetric]:
 
 
 def _list_thresholds(plan: Plan, name: str) -> list[str]:
-    """Return the different thresholds that a metric has in the eval sets, as the form shows them."""
+    """Return the different thresholds of a metric in the eval sets, as texts for the form."""
     found = [
         bound.criterion.threshold for suite in plan.suites for bound in suite.metrics if bound.name == name
     ]
@@ -146,7 +148,7 @@ def _list_thresholds(plan: Plan, name: str) -> list[str]:
 
 
 async def start_run(request: Request) -> Response:
-    """Start a run of the chosen cases, and redirect to its page."""
+    """Start a run of the chosen cases, and redirect to its page; show a form with mistakes again."""
     form = await read_form(request)
     return await run_in_threadpool(partial(_start_run, request, form))
 
@@ -184,7 +186,7 @@ def _read_cases(plan: Plan, form: Mapping[str, tuple[str, ...]], recorded: set[s
 
 
 def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping[str, float | None]:
-    """Return the threshold of each ticked metric; None to keep the thresholds of the files.
+    """Return the threshold of each ticked metric; None keeps the thresholds of the files.
 
     Raises:
         InvalidInputError: a threshold is no number, or out of the metric's range.
@@ -207,7 +209,7 @@ def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping
 
 
 def show_run(request: Request) -> Response:
-    """Show the progress of a run, or its end."""
+    """Return the page with the progress of a run, or with its result."""
     run = get_runs(get_viewer(request)).find_run(_read_number(request))
     return render(request, "run_progress.html.j2", run=run.get_progress())
 
@@ -225,12 +227,12 @@ def _read_number(request: Request) -> int:
 
 
 def link_run_form(eval_set_id: str, eval_id: str) -> str:
-    """Return the address of the form with one case ticked."""
+    """Return the address of the run form with one case ticked."""
     return link("/run", case=_format_key((eval_set_id, eval_id)), q=eval_id)
 
 
 def link_run_of_list(record_id: str, query: CaseQuery) -> str:
-    """Return the address of the form with the cases that a query selects in the list of a record."""
+    """Return the address of the run form with the cases that `query` selects in a record's list."""
     return link("/run", record=record_id, list=urlencode(query.params))
 
 
