@@ -35,7 +35,7 @@ CaseLimits: TypeAlias = Mapping[tuple[str, str], Limits]
 
 
 def collect_case_limits(cases: Sequence[CaseResult]) -> CaseLimits:
-    """Return the threshold of each metric of each case; None for a metric that does not gate."""
+    """Return the threshold of each metric by case; None for a metric that does not gate."""
     return {
         case.key: {each.name: each.threshold if each.gates else None for each in case.metrics}
         for case in cases
@@ -48,12 +48,12 @@ def find_break(
     limits: Limits,
     pass_score: float | None = None,
 ) -> FailingSince | None:
-    """Return the gate run since which a case fails on the default branch; None if the case did not break.
+    """Return the time, commit and branch since which a case fails; None if the case did not break.
 
-    A case broke if an older run passed, and all runs of its newest gate runs failed. They must be two runs or
-    more, and so many that luck puts only failures at the end with a probability of at most 5 %. A break that
-    is stored in `case` is kept as long as all runs since this break have failed. Answered runs without a
-    score that counts are left out. `score_run_pass` describes `limits` and `pass_score`.
+    A case broke if an older run passed, and all runs of its newest gate runs failed. At least two runs must
+    fail at the end, and a random order of all runs must end in as many failures with a probability of at most
+    5 %. A break that is stored in `case` is kept as long as all runs since this break have failed. Answered
+    runs without any score to judge are left out. `score_run_pass` describes `limits` and `pass_score`.
     """
     by_source = _group_outcomes(case.runs, limits, pass_score)
     streak = _find_failing_sources(by_source)
@@ -76,11 +76,11 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_limits: CaseLimits) -> Baseline:
-    """Return `after` with `failing_since` set to the break, or None, of each case in `case_limits`.
+    """Return `after` with the break, or None, as `failing_since` of each case in `case_limits`.
 
     `after` holds one more gate run than `before`. A break that `before` knows stays as long as the case is
-    unchanged and fails, even after the baseline dropped the runs that passed. It ends with the metrics that
-    showed it: if they were removed or changed, earlier runs do not fail any more. Cases that are not in
+    unchanged and fails, even after the baseline dropped the runs that passed. It ends if the metrics that
+    showed the break were removed or changed, because earlier runs do not fail any more. Cases that are not in
     `case_limits` stay as they are.
     """
     known = before.index_cases()
@@ -126,8 +126,7 @@ def drop_runs_before_breaks(baseline: Baseline, case_limits: CaseLimits) -> Base
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a sentence for each break on the default branch, with the ids of at most five broken cases.
 
-    Only those `cases` of this run count that failed or errored and are unchanged, as are their failed
-    metrics.
+    A case counts if it failed or errored in this run, and neither the case nor its failed metrics changed.
     """
     before = baseline.index_cases()
     found: dict[FailingSince, list[str]] = {}
@@ -164,9 +163,10 @@ def format_failing_since(since: FailingSince) -> str:
 def _group_outcomes(
     runs: Sequence[BaselineRun], limits: Limits, pass_score: float | None
 ) -> dict[int, list[bool]]:
-    """Return, by index of the source, True for each passed and False for each failed run.
+    """Return the outcomes of the runs by index of their gate run: True if passed, False if failed.
 
-    The lowest index, of the oldest source, is first. Answered runs without a score that counts are left out.
+    The oldest gate run, with the lowest index, is first. Answered runs without a score that counts are left
+    out.
     """
     found: dict[int, list[bool]] = {}
     for run in runs:
@@ -176,7 +176,7 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of all sources that follow the last source with a passed run, the oldest first."""
+    """Return the indexes of all gate runs after the last one with a passed run, the oldest first."""
     found: list[int] = []
     for at in reversed(list(by_source)):
         if any(by_source[at]):
@@ -188,5 +188,5 @@ def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
 def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
-    """Yield the indexes in `by_source` of the source in which the case broke, and of all later sources."""
+    """Yield the indexes in `by_source` of the gate run in which the case broke, and of later gate runs."""
     return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

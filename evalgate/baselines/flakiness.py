@@ -1,4 +1,4 @@
-"""Measure how flaky the cases of a baseline are: how often their runs disagree."""
+"""Measure the flakiness of the cases in a baseline: the disagreement between their runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -16,7 +16,7 @@ Limits: TypeAlias = Mapping[str, float | None]
 
 @frozen
 class BaselineLimits:
-    """The limits of metrics for all cases, and those that single cases have instead."""
+    """Limits of metrics: common limits for all cases, and own limits of single cases."""
 
     common: Limits
     own: Mapping[CaseKey, Limits] = field(default_factory=dict)
@@ -52,9 +52,9 @@ def measure_baseline_flakiness(
     """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
 
     A run passes if the agent answered and every score meets its limit. A metric that is not in the limits
-    must reach `pass_score`, a share of the metric's range from 0 to 1; if lower scores are better, it does
-    not count. A metric with the limit None does not count either. An answered run without a score that
-    counts is left out.
+    must reach `pass_score`, a share of the metric's range from 0 to 1. Two kinds of metrics do not count:
+    metrics with the limit None, and metrics without a limit for which lower scores are better. An answered
+    run without a score that counts is left out.
     """
     found = {
         case.key: measure_flakiness([score_run_pass(run, own, pass_score) for run in case.runs])
@@ -77,7 +77,7 @@ def measure_flakiness(runs: Sequence[float | None]) -> Flakiness:
 
 
 def score_run_pass(run: BaselineRun, limits: Limits, pass_score: float | None) -> float | None:
-    """Return 1.0 for a run that passed, 0.0 for a failed run, None for an answered run that does not count.
+    """Return 1.0 for a passed run, 0.0 for a failed run, None for an answered run that does not count.
 
     `measure_baseline_flakiness` describes the rule. If `pass_score` is None, metrics that are not in
     `limits` do not count, because the case does not have them any more.
@@ -98,10 +98,10 @@ def score_run_pass(run: BaselineRun, limits: Limits, pass_score: float | None) -
 
 
 def describe_assumed_limits(baseline: Baseline, limits: Limits, pass_score: float) -> str:
-    """Return a sentence about the metrics that have a score below `pass_score`, but no entry in `limits`.
+    """Return a sentence about metrics with a score below `pass_score` and without an entry in `limits`.
 
-    Runs with such a score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return
-    "" if there is no such metric. Checks, the final session state and budgets are never named.
+    Runs with this score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return ""
+    if there is no metric to name. Checks, the final session state and budgets are never named.
     """
     scores = (item for case in baseline.cases for run in case.runs for item in run.scores.items())
     names = {

@@ -1,7 +1,7 @@
 """Keep the runs of a baseline over time: add the runs of each gate run, and drop the oldest gate runs.
 
-Runs are neither averaged nor selected by their scores: a baseline of the best runs would turn ordinary later
-runs into regressions.
+A gate run is one call of the gate, with runs of many cases. Runs are neither averaged nor selected by their
+scores: a baseline of the best runs would turn ordinary later runs into regressions.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ _LONGEST_REPLIES = 4096
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
     """Build a baseline from the runs of `record` alone.
 
-    Follow-up runs are left out, because they were made only of cases that looked bad. Runs that say nothing
-    about the agent (`NON_AGENT_OUTCOMES`) are left out, too. A case stays even if all its runs are left out.
+    Follow-up runs are left out, because only cases that looked bad got them. Runs that say nothing about the
+    agent (`NON_AGENT_OUTCOMES`) are left out, too. A case stays even if all its runs are left out.
 
     Args:
         record: The record of a gate run.
@@ -52,7 +52,7 @@ def build_baseline(record: Record, source: BaselineSource | None = None, path: s
 
 
 def hash_record(record: Record) -> str:
-    """Return a hash that identifies a gate run: 16 hexadecimal digits, from time, duration and cases."""
+    """Return a hash of time, duration and cases that identifies a gate run: 16 hexadecimal digits."""
     cases = [asdict(replace(case, replies=())) for case in build_baseline(record).cases]
     # Without divergences, which older releases did not store: the same record must have the same hash.
     for case in cases:
@@ -65,15 +65,16 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return `before` with the gate run of a record added; `before` itself if it has the digest of `source`.
+    """Return `before` with the gate run of a record added, or unchanged if it has the digest of `source`.
 
-    If the fingerprint of a case changed, its older runs are dropped. If a metric of a case changed, the
-    older runs lose the scores of this metric. If the record is older than a stored run of a case, the stored
-    data stay, and a record with another fingerprint of the case or of a metric adds no runs to the case.
+    - If the fingerprint of a case changed, the older runs of the case are dropped.
+    - If a metric of a case changed, the older runs lose the scores of this metric.
+    - If a stored run of a case is newer than the record, the stored data stay. A record with another
+      fingerprint of the case or of a metric then adds no runs to the case.
 
-    Of each eval set only the newest `keep` gate runs are kept, by their time; then cases without runs are
-    dropped. Breaks are marked in the cases of the record (`mark_breaks`). If `before` is None, the baseline
-    of the record alone is returned.
+    Of each eval set only the newest `keep` gate runs are kept, by their time. After that, cases without runs
+    are dropped. Breaks are marked in the cases of the record (`mark_breaks`). If `before` is None, return the
+    baseline of the record alone.
     """
     fresh = build_baseline(record, source)
     if before is None:
@@ -86,7 +87,10 @@ def add_run(
 
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
-    """Split a baseline by gate run, in the order of `sources`; `join_baselines` is the reverse."""
+    """Split a baseline into one baseline for each gate run, in the order of `sources`.
+
+    `join_baselines` is the reverse.
+    """
     newest = find_newest_sources(baseline)
     return tuple(
         Baseline(
@@ -114,7 +118,7 @@ def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
 
 
 def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baseline:
-    """Build a baseline of a record that a person accepted for `reason`, without any earlier runs."""
+    """Build a new baseline from a record that a person accepted for `reason`, without any earlier runs."""
     return build_baseline(record, replace(source, accepted=reason))
 
 
@@ -218,10 +222,10 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the tracked files of each eval set in either baseline.
+    """Return the tracked files of all eval sets in both baselines.
 
-    An eval set in both gets the paths of both, and the digests of `fresh`. Eval sets that `fresh` ran, but
-    has no tracked files of, are left out.
+    An eval set in both gets the paths of both, and the digests of `fresh`. An eval set that `fresh` ran
+    without tracked files is left out.
     """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
@@ -235,10 +239,10 @@ def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case with only the runs and metrics of the source at index `at`, which becomes source 0.
+    """Return the case with only the runs and metrics of the gate run at index `at`, which becomes source 0.
 
-    The case must have such a run. Replies and `failing_since` are kept only if no later source has a run of
-    the case.
+    The case must have a run of this gate run. Replies and `failing_since` are kept only if no later gate run
+    has a run of the case.
     """
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}
@@ -250,7 +254,7 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
 
 
 def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
-    """Build the form of a case that baselines store; `criteria` is the record's `index_criteria()`."""
+    """Build the stored form of a case; `criteria` is the record's `index_criteria()`."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,
@@ -267,7 +271,7 @@ def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Return the replies of the first answered run; () without one, or if the replies are too long."""
+    """Return the replies of the first answered run; () without an answered run, or for too long replies."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()
@@ -312,9 +316,9 @@ def _build_score_filter(names: Sequence[str]) -> Callable[[BaselineRun], Baselin
 def _find_kept_sources(
     cases: Iterable[BaselineCase], age: Mapping[int, int], keep: int
 ) -> frozenset[tuple[str, int]]:
-    """Return (eval set id, index of the source) for the newest `keep` gate runs of each eval set.
+    """Return (eval set id, index of the gate run) for the newest `keep` gate runs of each eval set.
 
-    `age` is the rank of each source index by time; the oldest source has rank 0.
+    `age` is the rank of each index by time; the oldest gate run has rank 0.
     """
     by_set: dict[str, set[int]] = {}
     for case in cases:

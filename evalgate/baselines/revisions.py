@@ -1,10 +1,14 @@
 """Read a baseline as it was at a tag, a commit or a date: `SOURCE@WHEN` of `gate.anchor`.
 
-SOURCE is a file of the repository, or a branch that holds only baselines. A file is read at the tag or commit
-WHEN, or at the last commit until the date WHEN. On the branch, each save is a commit. If WHEN is a tag or a
-commit of the agent, the save with the gate run of this commit is read, else the last save until the commit's
-time; if WHEN is a date, the last save until this date. A date without a time means the end of the day in
-UTC. WHEN cannot be the name of a branch, because branches move.
+SOURCE is a file of the repository, or a branch that holds only baselines.
+
+- A file is read at the tag or commit WHEN, or at the last commit until the date WHEN.
+- On the branch, each save is a commit. For a date WHEN, the last save until this date is read. For a tag or
+  commit of the agent, the save with the gate run of this commit is read. Without this save, the last one
+  until the commit's time is read.
+
+A date without a time means the end of the day in UTC. WHEN cannot be the name of a branch, because branches
+move.
 """
 
 import re
@@ -58,7 +62,7 @@ def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) 
 
 @frozen
 class PastBaseline:
-    """Store of the baseline as it was at a tag, a commit or a date. It cannot be changed."""
+    """Read-only store of a baseline as it was at a tag, a commit or a date."""
 
     context: StoreContext
     source: str
@@ -72,8 +76,8 @@ class PastBaseline:
         """Read the baseline as it was at `when`.
 
         Raises:
-            InvalidInputError: git fails, does not know the tag or commit, or has no commit until the date;
-                or there was no baseline at that time, or the baseline is damaged.
+            InvalidInputError: git fails, does not know the tag or commit, or has no commit until the date; or
+                there was no baseline at that time, or the baseline is damaged.
         """
         try:
             if self.branch is None:
@@ -122,12 +126,16 @@ class PastBaseline:
     def _find_commit(self, repository: PrivateRepository, saves: Collection[str] = ()) -> tuple[str, int]:
         """Return hash and time (Unix seconds) of the commit that `when` names.
 
-        A tag of this name, in the checkout or at the host, is taken first. Otherwise `when` is the hash, or
-        its beginning, of one of `saves` or of a commit in the checkout, or the whole hash of a commit at the
-        host. A commit that only the host has is fetched into `repository`.
+        A tag of this name comes first, in the checkout or at the host. Without a tag, `when` is looked up as
+        a hash:
+
+        - the hash, or its beginning, of one of `saves` or of a commit in the checkout, or
+        - the whole hash of a commit at the host.
+
+        A commit that only the host has is fetched into `repository`.
 
         Raises:
-            InvalidInputError: there is no such tag.
+            InvalidInputError: there is no tag, and `when` cannot be a hash.
             GitError: git cannot fetch the commit.
         """
         folder, name = self.context.folder, f"refs/tags/{self.when}"

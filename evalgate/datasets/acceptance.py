@@ -1,4 +1,4 @@
-"""Take what an agent did in a run as the new expectation of a case."""
+"""Accept the behaviour of an agent in a run as the new expectation of a case."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ HIDDEN = ("***", "[REDACTED]", "… nested too deep")
 
 @frozen
 class Acceptance:
-    """The part of a run that is accepted."""
+    """Selection of the accepted part of a run: the run, the turn, and calls or response."""
 
     run: int | None = None
     """1-based number of the run; None: all runs, which must agree."""
@@ -84,16 +84,16 @@ def _advise_on_parts(runs: Sequence[RunResult], accepted: Acceptance) -> str:
 
 
 def is_rule(metric: str) -> bool:
-    """Return True for checks, budgets and the final state: accepting a reply cannot fix their failure."""
+    """Return True for checks, budgets and the final state: accepting a reply cannot make them pass."""
     return metric.startswith(("check/", "budget/")) or metric == FINAL_STATE
 
 
 def is_acceptable(result: CaseResult) -> bool:
-    """Return True if a case failed, and accepting what the agent did may fix the failure.
+    """Return True if a case failed, and accepting the agent's behaviour may fix the failure.
 
     The case must be in a file, and `is_rule` must be False for at least one failed metric. All runs except
     follow-up runs must have an answer, agree with each other, and differ from the expectation in at least one
-    turn. The record must not hide a part of their replies.
+    turn. A redacted record must not hide a part of a reply.
     """
     failed = [metric.name for metric in result.metrics if metric.gating_status == "failed"]
     if result.status != "failed" or not result.path or all(map(is_rule, failed)):
@@ -141,10 +141,10 @@ def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase
     """Return the case with the behaviour of a run as its expectation; unchanged turns stay the same objects.
 
     Raises:
-        InvalidInputError: the case has no turn `accepted.turn`, or no turns because its user is simulated.
-            Also raised if an accepted turn of the run has no reply, or no response where the case expects
-            one; if the record hides a part of a reply; or if `accepted` selects a turn or a part, and the
-            case has goals for several turns.
+        InvalidInputError: the case lacks the turn `accepted.turn`, or has no turns because its user is
+            simulated. Also raised for a turn of the run without a reply, or without a response that the case
+            expects; for a reply that the record hides in part; and if `accepted` selects a turn or a part of
+            a case that has goals for several turns.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:
@@ -164,7 +164,7 @@ def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase
 
 
 def build_alternative(case: EvalCase, run: RunResult, accepted: Acceptance) -> dict[str, object]:
-    """Return the behaviour of a run as an alternative in case notes.
+    """Return the behaviour of a run as an alternative, a second right way, for the case notes.
 
     Raises:
         InvalidInputError: the case has goals, or the run has a call with arguments that are no object. Also
@@ -180,7 +180,7 @@ def build_alternative(case: EvalCase, run: RunResult, accepted: Acceptance) -> d
 
 
 def _describe_turn(expected: Reply, reply: Reply) -> dict[str, object]:
-    """Return the parts of a reply that differ from the expected reply, as case notes hold them."""
+    """Return the parts of a reply that differ from the expected reply, in the form of case notes."""
     found: dict[str, object] = {}
     if not is_same_data(expected.events, reply.events):
         results = [event.result for event in reply.events if isinstance(event, ToolResult)]
@@ -202,7 +202,7 @@ def _describe_call(call: ToolCall) -> dict[str, object]:
 def _iter_accepted_replies(
     case: EvalCase, run: RunResult, accepted: Acceptance
 ) -> Iterator[tuple[int, Reply]]:
-    """Yield the 0-based index and the new expectation of each accepted turn; errors as `accept_run`."""
+    """Yield (index from 0, new expectation) for each accepted turn; errors as `accept_run`."""
     if case.scenario is not None or not case.turns:
         raise InvalidInputError(f"{case.eval_id!r} has no expected turns: its user is simulated")
     places = range(len(case.turns)) if accepted.turn is None else [accepted.turn - 1]
@@ -231,7 +231,7 @@ def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
 
 
 def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
-    """Return the expected reply with the agent's calls; if it expects results, with their results, too."""
+    """Return `expected` with the calls of `actual`, and with their results if `expected` has results."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     calls = [

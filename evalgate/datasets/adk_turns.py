@@ -88,9 +88,9 @@ _SHAPES = {"function_call": _CALL, "function_response": _RESPONSE}
 
 
 def _is_plain_user_content(content: Any) -> bool:
-    """Return True if a `CaseTurn` can hold a user's content, or it is None.
+    """Return True if a `CaseTurn` can hold a user's content, or the content is None.
 
-    It can hold a text as the first part, and attachments as all other parts.
+    Only the first part may be a text; all other parts are attachments.
     """
     if not isinstance(content, dict):
         return content is None

@@ -106,8 +106,8 @@ def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
 def arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:
     """Return the case with the turns at these indices, in this order; None stands for `added`.
 
-    If `added` is None, an empty turn is added. Mocks of tools move with their turns. Recorded replies stay as
-    they are if a turn is added, or if there are more or fewer replies than turns; else they move, too.
+    If `added` is None, an empty turn is added. Mocks of tools move with their turns. Recorded replies move,
+    too, unless a turn is added, or the number of replies is not that of the turns.
     """
     turns = [added or CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
     places = {old: new for new, old in enumerate(order) if old is not None}

@@ -25,7 +25,7 @@ CaseStatus = Literal["expected", "observed"]
 
 
 class NotedMock(BaseModel):
-    """A fixed result of a tool, which replaces a call."""
+    """A fixed result that replaces a call of a tool."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,7 +67,7 @@ class NotedAlternative(BaseModel):
 
 
 class Acceptance(BaseModel):
-    """Record of a decision: what the agent did in a run became the expectation of the case."""
+    """Record of a decision that made an agent's behaviour in a run the expectation of the case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Review of observed cases: each becomes expected, is corrected, or is dropped.
+"""Review of observed cases, which do not gate yet: each becomes expected, is corrected, or is dropped.
 
 Every decision is saved at once, so that an interrupted review can be continued.
 """
@@ -99,7 +99,7 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
 
     Raises:
         InvalidInputError: the text is not JSON, is no case of the format, or has another id. Also raised if
-            there is no such case, or if a file cannot be changed. Nothing is written.
+            there is no such case, or if a file cannot be changed. In all cases nothing is written.
     """
     file = review.file
     try:
@@ -154,10 +154,10 @@ def _describe_event(event: Event) -> str:
 
 
 def check_names(review: Review, names: Iterable[str]) -> set[str]:
-    """Return the names as a set.
+    """Return the names as a set, if all of them belong to observed cases.
 
     Raises:
-        InvalidInputError: a name belongs to no observed case; with a problem for each such name.
+        InvalidInputError: a name belongs to no observed case; with a problem for each of these names.
     """
     known = [case.eval_id for case in review.open_cases]
     wanted = set(names)

@@ -20,7 +20,10 @@ CaseChange: TypeAlias = Callable[[EvalCase], EvalCase]
 
 
 class CasesInFile(Sequence[EvalCase]):
-    """Cases that are not in memory. `datasets.large` has the only implementation."""
+    """Cases that stay in their file, and are decoded on access.
+
+    `datasets.large` has the only implementation.
+    """
 
     @abstractmethod
     def map_cases(self, change: CaseChange, *, keeps_metadata: bool = False) -> "CasesInFile":
@@ -28,7 +31,7 @@ class CasesInFile(Sequence[EvalCase]):
 
     @abstractmethod
     def assign_eval_set(self, eval_set_id: str) -> "CasesInFile":
-        """Return the cases with the id of their eval set."""
+        """Return the cases with `eval_set_id` as the id of their eval set."""
 
     @abstractmethod
     def fingerprint_cases(self) -> tuple[str, ...]:
@@ -67,7 +70,7 @@ def map_cases(
 
 
 def assign_eval_set(cases: Sequence[EvalCase], eval_set_id: str) -> Sequence[EvalCase]:
-    """Return the cases with the id of their eval set."""
+    """Return the cases with `eval_set_id` as the id of their eval set."""
     if isinstance(cases, CasesInFile):
         return cases.assign_eval_set(eval_set_id)
     if all(case.eval_set_id == eval_set_id for case in cases):
@@ -112,10 +115,10 @@ def describe_idle_names(
     eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Describe, as `describe_selection`, the ids and tags that should select a case and do not; "" if none.
+    """Describe ids and tags that select no case although they should; "" if there are none.
 
-    An id without wildcards must be a case's name, so that no named case disappears in silence. Globs and tags
-    may match nothing, unless no case is selected at all.
+    The text has the form of `describe_selection`. An id without wildcards must be a case's name, so that no
+    named case disappears in silence. Globs and tags may match nothing, unless no case is selected at all.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

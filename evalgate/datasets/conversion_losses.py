@@ -30,7 +30,7 @@ from evalgate.documents.json_layout import format_indented_json
 
 
 def omit_empty(**fields: object) -> dict[str, object]:
-    """Return the fields without those that are null, empty, zero or false."""
+    """Return the fields that are not null, empty, zero or false."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, (), 0.0)}
 
 

@@ -26,7 +26,7 @@ _GRADED = "a model grades it from 0 to 1"
 
 @frozen
 class DeepEvalMetrics:
-    """Metrics of a project's tests."""
+    """Metrics of a project's tests, converted to criteria and checks of evalgate."""
 
     criteria: dict[str, object]
     """Name of a metric of evalgate to its criterion."""
@@ -43,9 +43,9 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
     `format_path` returns a path as messages show it.
 
     `ToolCorrectnessMetric` becomes `trajectory_recall`, or `trajectory_exact_match` if it asks for an exact
-    match. Of several that become the same metric, only the one with the highest threshold is returned, the
-    first of equals; `lost` does not name the others. A check that several tests make with different options
-    is lost, since only code decides which cases it is for.
+    match. If several become the same metric, the highest threshold counts, and `lost` does not name the
+    others. A check with different options in several tests is lost, because only code decides which cases it
+    is for.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
@@ -138,7 +138,7 @@ def _compares_arguments(params: ast.expr) -> bool:
     """Return True if `evaluation_params` selects the arguments, False if it is empty.
 
     Raises:
-        NotCarriedError: it selects anything else, or is computed.
+        NotCarriedError: `evaluation_params` selects anything else, or is computed.
     """
     items = params.elts if isinstance(params, ast.List | ast.Tuple) else [params]
     names = {each.attr if isinstance(each, ast.Attribute) else "" for each in items}
@@ -153,7 +153,7 @@ def _compares_arguments(params: ast.expr) -> bool:
 
 
 def _read_value(options: Mapping[str, ast.expr], name: str, default: object) -> Any:
-    """Return the value of an option.
+    """Return the literal value of an option, or `default` if the option is absent.
 
     Raises:
         NotCarriedError: the value is computed.

@@ -1,4 +1,4 @@
-"""Find the first divergence of a failed run: the first difference from what the case expects.
+"""Find the first divergence of a failed run: the first difference from the expectation of the case.
 
 Reports group failing cases by their divergences, and a baseline stores the divergence of each failing run.
 A divergence depends only on the run and on the options of the run's metrics. It holds no value of an
@@ -80,7 +80,7 @@ _HALF = 0.5  # judges' scores of rubrics: yes is 1, no is 0
 
 @frozen
 class Divergence:
-    """The first difference of a failed run from what was expected."""
+    """The first difference of a failed run from the expectation of its case."""
 
     kind: FailureKind
     tool: str = ""
@@ -106,9 +106,10 @@ Criteria: TypeAlias = Mapping[tuple[str, str], RecordedCriterion]
 
 
 def find_failing_run(case: CaseResult) -> RunResult | None:
-    """Return the first run without an answer, else the first with a failed or errored gating metric.
+    """Return the run of a case that shows the failure best; None if the case was not run.
 
-    If there is no such run, return the first run; None if the case was not run.
+    The first run without an answer is taken. If all have one, the first run with a failed or errored gating
+    metric is taken, and otherwise the first run.
     """
     if len(case.runs) <= 1:
         return case.runs[0] if case.runs else None
@@ -120,8 +121,8 @@ def find_failing_run(case: CaseResult) -> RunResult | None:
 def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
     """Return the divergence of the run that `find_failing_run` finds in a failed case.
 
-    If this run did not fail, return a divergence with the first failed, else the first errored metric of the
-    case.
+    If this run did not fail, return a divergence that names the first failed metric of the case. Without a
+    failed metric, name the first errored one.
     """
     run = find_failing_run(case)
     found = find_run_divergence(case, run, criteria) if run is not None else None
@@ -149,7 +150,7 @@ def find_run_divergence(case: CaseResult, run: RunResult, criteria: Criteria) ->
 
 
 def has_failed(run: RunResult) -> bool:
-    """Return True if the agent failed in a run: by the run's outcome, or by a missed threshold."""
+    """Return True if the agent failed in a run: by a crash or timeout, or by a missed threshold."""
     return run.outcome in AGENT_FAULT_OUTCOMES or any(
         metric.gating_status == "failed" for metric in run.metrics
     )
@@ -171,9 +172,9 @@ def _describe_ending(run: RunResult) -> Divergence:
 
 
 def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
-    """Return a divergence with the first failed, else the first errored gating metric of a case.
+    """Return a divergence that names the first failed gating metric of a case.
 
-    Return the kind `unknown` if there is no such metric.
+    Without a failed metric, name the first errored one. Without both, return the kind `unknown`.
     """
     failed = (metric for metric in metrics if metric.gating_status == "failed")
     errored = (metric for metric in metrics if metric.gating_status == "errored")
@@ -230,7 +231,7 @@ def _find_missed_rubric(run: RunResult, metric: RunMetric) -> str:
 
 
 def _clean_name(name: str) -> str:
-    """Return a name as labels hold it: on one line, short, without a backtick."""
+    """Return a name for labels: on one line, shortened, without a backtick."""
     return to_one_line(name.replace("`", "'"), _LONGEST_NAME) or "?"
 
 

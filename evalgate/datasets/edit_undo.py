@@ -13,7 +13,7 @@ _MOST_STEPS = 100
 
 
 class FileChangedError(InvalidInputError):
-    """A file changed after the edit began."""
+    """Error for a file that changed after the edit began."""
 
 
 @frozen
@@ -43,7 +43,7 @@ class UndoableEdits:
         self._undone: dict[Path, list[Sequence[FileChange]]] = {}
 
     def save(self, edited: EditedFile, *also: FileChange) -> None:
-        """Write first the further files and then an edited eval set. Errors as `save_changes`."""
+        """Write the files `also`, then an edited eval set, as one edit. Errors as `save_changes`."""
         file = edited.before
         self.save_changes(file.path, [*also, FileChange(file.path, file.shown_as, file.data, edited.data)])
 
@@ -79,7 +79,7 @@ class UndoableEdits:
         """Write the files as they were before the last edit of an eval set.
 
         Raises:
-            FileChangedError: a file was changed after that edit. All files are as before.
+            FileChangedError: a file was changed after the edit. All files are as before.
             InvalidInputError: there is no edit to undo, or a file cannot be read.
             OSError: a file cannot be written. All files are as before.
         """

@@ -82,7 +82,7 @@ class EditedFile:
 
 
 def compute_digest(data: bytes) -> str:
-    """Return the hash of a file's content."""
+    """Return the SHA-256 of a file's content, in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -111,7 +111,7 @@ def _parse_file(path: Path, shown_as: str, data: bytes) -> EvalSetFile:
 
 
 def edit_eval_set(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
-    """Return the content of a file with `cases` instead of its cases. Nothing is written.
+    """Return the file's content with `cases` in place of its present cases. Nothing is written.
 
     Cases may be changed, moved, added or deleted. Parts of cases that are the same objects as in
     `file.eval_set` keep their text. A changed case is found in the file by its id, or by its neighbours if
@@ -248,7 +248,7 @@ _DEFAULT_ID = re.compile(r"(turn_|case_)?rubric_\d+")
 
 
 def _normalize_rubrics(rubrics: Sequence[Rubric]) -> list[Rubric]:
-    """Return rubrics without the ids that follow from their places."""
+    """Return rubrics without ids such as `rubric_1`, which only number the rubrics."""
     return [
         replace(rubric, rubric_id="") if _DEFAULT_ID.fullmatch(rubric.rubric_id) else rubric
         for rubric in rubrics
@@ -276,7 +276,7 @@ def _normalize_turn(
 
 
 def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
-    """Return both replies with their events by kind: most formats hold no order between kinds."""
+    """Return both replies with their events sorted by kind: most formats hold no order between kinds."""
     values: tuple[list[object], list[object]] = [wanted.response], [found.response]
     for kind in (ToolCall, ToolResult, Message):
         events = [[event for event in reply.events if isinstance(event, kind)] for reply in (wanted, found)]
@@ -289,7 +289,10 @@ def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
 
 
 def _normalize_events(wanted: Event, found: Event) -> tuple[Event, Event]:
-    """Return both events without ids if the ids may differ: the wanted id is absent, or both are numbers."""
+    """Return both events, without ids if the ids may differ.
+
+    Ids may differ if the wanted event has none, or if both are numbers.
+    """
     if isinstance(wanted, ToolCall | ToolResult) and isinstance(found, ToolCall | ToolResult):
         has_no_id = wanted.id is None or (wanted.id.isdigit() and (found.id or "1").isdigit())
         if has_no_id:
@@ -333,7 +336,7 @@ def _shift_hunk(header: str, lines: int) -> str:
 
 
 def split_writable(cases: Sequence[EvalCase], format_name: str) -> tuple[list[EvalCase], list[str]]:
-    """Return the cases that a format can hold, and a sentence about each of the others."""
+    """Return the cases that a format can hold, and a sentence about each other case."""
     writer = plugin_registry.get_writer(format_name)
     kept, refused = list[EvalCase](), list[str]()
     for case in cases:

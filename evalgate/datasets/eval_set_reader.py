@@ -18,7 +18,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class EvalSetHeader(Protocol):
-    """The keys of an eval set's file next to its cases."""
+    """The keys in the file of an eval set, apart from the list of cases."""
 
     @property
     def eval_set_id(self) -> str:
@@ -113,7 +113,7 @@ class EvalSetReader:
         return self._document.find_position((self._cases_key, index))[0]
 
     def check_keys(self, model: type[BaseModel], index: int, raw: object) -> None:
-        """Note the keys of a case that `model` does not read, unless the whole file was read before."""
+        """Note the keys of a case that `model` does not read; do nothing once the whole file was checked."""
         if self.keys.is_open:
             self.keys.check_value(model, raw, (self._cases_key, index))
 
@@ -122,7 +122,7 @@ class EvalSetReader:
         return self._validate(model, raw, (self._model_keys[0], index))
 
     def read_eval_set(self, header_model: type[BaseModel], make_case: MakeCase) -> EvalSet:
-        """Return the eval set. `header_model` reads all but the cases, as an `EvalSetHeader`.
+        """Return the eval set. `header_model` reads all keys but the cases, as an `EvalSetHeader`.
 
         Raises:
             InvalidInputError: the file has problems. The error lists all of them in the order of the file.

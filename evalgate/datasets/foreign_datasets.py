@@ -51,7 +51,7 @@ class Dataset:
 
 @frozen
 class ConvertedDataset:
-    """The cases of a data set."""
+    """The cases of a data set, with sentences about everything that is left out."""
 
     eval_set: EvalSet
     missing: tuple[str, ...]

@@ -27,7 +27,7 @@ from evalgate.system.files import read_input_text
 
 
 class DamagedRowError(Exception):
-    """A row of a data set cannot be converted to a case; the text says why."""
+    """Error for a row of a data set that cannot be converted to a case; the text says why."""
 
 
 def read_csv_rows(path: Path, shown_as: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
@@ -287,7 +287,7 @@ def _describe_keys(values: Mapping[str, object]) -> str:
 
 
 def _extract_expected_reply(values: dict[str, object], lost: Counter[str]) -> Reply:
-    """Return the expected response and tool calls; count all other keys in `lost`."""
+    """Return the expected response and tool calls, and count other keys with information in `lost`."""
     answer = next((key for key in _ANSWERS if key in values), "")
     response = _to_text(values.pop(answer), answer, lost) if answer else None
     tools = next((key for key in _TOOLS if key in values), "")

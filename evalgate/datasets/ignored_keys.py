@@ -33,7 +33,7 @@ _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 @frozen
 class KeyModel:
-    """Metadata in `Annotated` for a field that stays decoded JSON: the model with the keys it may have."""
+    """Metadata in `Annotated` for a field that stays decoded JSON: `model` has the keys of this JSON."""
 
     model: type[BaseModel]
 
@@ -64,7 +64,7 @@ def collect_ignored_keys(
 
 
 class _KeyScanner(Protocol):
-    """A search through values of one type."""
+    """Search for unread keys in values of one type."""
 
     def is_clean(self, value: Any) -> bool:
         """Return True if a value has no unread key; False when in doubt."""
@@ -181,8 +181,6 @@ class _MappingScanner:
 
 
 class _ListScanner:
-    """Scanner of the items of a list or tuple."""
-
     def __init__(self, scanner: _KeyScanner) -> None:
         self._scanner = scanner
 
@@ -234,7 +232,7 @@ class KeyChecker:
         self.add_keys(collect_ignored_keys(model, value, location, spelled=self.spelled))
 
     def add_keys(self, keys: Iterable[IgnoredKey]) -> None:
-        """Add unread keys to the report, and a problem for each of the first 10 rejected keys of a name."""
+        """Add unread keys to the report, and a problem for each rejected key, at most 10 for each name."""
         for key in keys:
             name = str(key.location[-1])
             noted = self._refused if key.is_refused else self._ignored

@@ -13,7 +13,7 @@ _GROUPS = ("(?:", "(?=", "(?!", "(?<")
 
 
 class UnknownPatternError(ValueError):
-    """A pattern cannot be read, or RE2 has nothing with its meaning; the text names the unsuitable part."""
+    """Error for a pattern that is wrong, or that RE2 cannot express; the text names the unsuitable part."""
 
 
 def translate_pattern(pattern: str) -> str:

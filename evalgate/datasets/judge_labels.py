@@ -93,14 +93,14 @@ class LabelStore(BaseModel):
     def add_sample(
         self, drawn: Iterable[JudgedAnswer], among: Sequence[JudgedAnswer], created_at: str
     ) -> "LabelStore":
-        """Return the store with the answers of a sample that was drawn for people to label.
+        """Return the store with a sample that was drawn for people to label.
 
         Labels of answers that the store holds already are kept.
 
         Args:
             drawn: Answers of the sample.
-            among: All answers that the sample was drawn from. The store keeps how many of them passed and
-                failed, for each metric and judge of the sample.
+            among: All answers that the sample was drawn from. The store keeps the numbers of passed and
+                failed answers, for each metric and judge of the sample.
             created_at: Time of the sample in UTC, as ISO 8601.
         """
         answers = dict(self.answers)
@@ -124,7 +124,7 @@ class LabelStore(BaseModel):
         same answer.
 
         Raises:
-            KeyError: the store has no answer with such an id.
+            KeyError: the store has no answer with one of the ids.
         """
         answers = dict(self.answers)
         for answer_id, label in labels.items():

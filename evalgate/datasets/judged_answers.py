@@ -91,7 +91,7 @@ def _build_answer(
     fingerprint: str,
     decided: RunMetric | None = None,
 ) -> JudgedAnswer:
-    """Return an answer with the verdict of `decided`, or of `judged` if `decided` is None.
+    """Return an answer with the verdict of `decided`; without it, with the verdict of `judged`.
 
     `texts` are the question and the answer. `turn` is the last turn, which has the expected answer.
     """
@@ -163,7 +163,7 @@ def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> lis
     """Draw up to `size` answers, spread over the scores.
 
     Each combination of metric, judge and verdict gets the same number of answers, as far as it has enough.
-    The same arguments give the same answers. Their order does not depend on the verdicts.
+    The same arguments give the same answers. The order of the answers does not depend on the verdicts.
     """
     draw = random.Random(seed)  # noqa: S311  no secret
     strata: dict[tuple[str, str, bool], list[JudgedAnswer]] = {}

@@ -39,7 +39,7 @@ LARGE_FILE = 32 * 2**20
 
 @frozen
 class EvalFile:
-    """One file with an eval set."""
+    """One file with an eval set, and the selections of its cases."""
 
     path: Path
     shown_as: str
@@ -50,7 +50,7 @@ class EvalFile:
     """True if at least one pattern names the file without selecting cases."""
 
     def add_selections(self, other: "EvalFile") -> "EvalFile":
-        """Return the file with the selections of another pattern for the same file."""
+        """Return the file with the selections of `other`, the same file in another pattern."""
         selections, is_whole = (*self.selections, *other.selections), self.is_whole or other.is_whole
         return replace(self, selections=selections, is_whole=is_whole)
 
@@ -92,9 +92,9 @@ def load_eval_sets(
 def find_adjacent_thresholds_file(
     eval_set_path: Path, eval_set_id: str, exists: Callable[[Path], bool] = Path.is_file
 ) -> Path | None:
-    """Return the thresholds file next to an eval set: tRPC-Agent-Go's, else Google ADK's, else None.
+    """Return the thresholds file next to an eval set; None if there is none.
 
-    `exists` tells whether a path is a file.
+    A file of tRPC-Agent-Go comes before a file of Google ADK. `exists` returns True if a path is a file.
     """
     return find_metrics_file(eval_set_path, eval_set_id, exists) or find_test_config(eval_set_path, exists)
 
@@ -110,8 +110,8 @@ def find_metrics_file(
 ) -> Path | None:
     """Return tRPC-Agent-Go's thresholds file in the folder of an eval set; None if there is none.
 
-    Its name is the name of the eval set's file without `.evalset.json` or `.json`, or else the eval set's
-    id, with an ending of `METRICS_ENDINGS`.
+    Its name has an ending of `METRICS_ENDINGS`. Before it comes the name of the eval set's file without
+    `.evalset.json` or `.json`. If there is no such file, the eval set's id is tried instead.
     """
     stem = eval_set_path.name.removesuffix(".json").removesuffix(".evalset")
     for name in (stem, eval_set_id):
@@ -361,7 +361,7 @@ def _list_folder(folder: Path, pattern: str) -> list[Path]:
 
 
 def _is_eval_set(path: Path) -> bool:
-    """Return True for the name of an eval set, or for JSON with goals of watsonx Orchestrate."""
+    """Return True for the name of an eval set, or for a JSON file with goals of watsonx Orchestrate."""
     if path.name.endswith(_ENDINGS):
         return True
     if not path.name.endswith(_ANY_JSON) or not path.is_file():

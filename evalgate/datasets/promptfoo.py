@@ -173,8 +173,7 @@ def _read_prompts(raw: str, folder: Path) -> list[str]:
 def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     """Return the user's text: the rendered prompt, or the user's messages if the prompt is a chat.
 
-    Without a prompt, the text is the value of the only variable. Messages of a chat that are not the user's
-    are left out.
+    Without a prompt, the text is the value of the only variable. Other messages of a chat are left out.
 
     Raises:
         NotCarriedError: there is no prompt and not exactly one variable, the prompt cannot be rendered, or a
@@ -296,8 +295,8 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    `shared` is `defaultTest`. Losses are added to `lost`; `listed` has those of the assertions of earlier
-    tests. At the first combination without a message or without checks, the conversion of the test ends.
+    `shared` is `defaultTest`. Losses are added to `lost`, except losses in `listed`, which earlier tests had.
+    At the first combination without a message or without checks, the conversion of the test ends.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")
@@ -341,7 +340,7 @@ def _get_object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 
 def _list_left_out(test: PromptfooTest, name: str, total: int) -> list[str]:
-    """Return a sentence if a test has more combinations of variables than become cases; else []."""
+    """Return a sentence if a test has more combinations of variables than become cases; otherwise []."""
     if total <= _MOST_COMBINATIONS:
         return []
     left = f"{total - _MOST_COMBINATIONS:,} of its {total:,} combinations of variables"
@@ -349,7 +348,7 @@ def _list_left_out(test: PromptfooTest, name: str, total: int) -> list[str]:
 
 
 def _list_combinations(variables: Mapping[str, object]) -> tuple[list[Mapping[str, object]], int]:
-    """Return the first 1,000 combinations of variables that are lists, and the number of all combinations.
+    """Return the first 1,000 combinations of the values of list variables, and the number of all.
 
     promptfoo makes a test of each combination.
     """
@@ -376,7 +375,7 @@ def _convert_all_assertions(
     context: AssertionContext,
     lost: list[str],
 ) -> list[CarriedCheck]:
-    """Return the checks of a test and of `defaultTest` (`shared`); their losses are added to `lost`."""
+    """Return the checks of a test and of `defaultTest` (`shared`), and add lost assertions to `lost`."""
     threshold = test.values.get("threshold", shared.values.get("threshold"))
     own = test.values.get("assert")
     own = own if isinstance(own, list) else []
@@ -401,7 +400,7 @@ def _convert_all_assertions(
 def _merge_checks(
     ids: Sequence[str], checks_of: Sequence[Sequence[CarriedCheck]]
 ) -> Mapping[str, JsonObject]:
-    """Return the checks by unique names; equal checks of several cases become one check with all the ids."""
+    """Return the checks by unique names; equal checks of several cases become one check for all of them."""
     merged: dict[tuple[str, str], tuple[CarriedCheck, list[str]]] = {}
     for case_id, checks in zip(ids, checks_of, strict=True):
         for check in (each for each in checks if not each.is_budget):

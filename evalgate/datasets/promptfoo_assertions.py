@@ -52,7 +52,7 @@ _REASONS = {
 
 @frozen
 class CarriedCheck:
-    """A check of one case."""
+    """A check of one case, made from one or several assertions."""
 
     name: str
     """Name of the assertion's `metric`, else its type; `any` for several alternative assertions."""
@@ -82,12 +82,11 @@ Lose = Callable[[Sequence[str | int], str], None]
 def convert_assertions(
     assertions: object, threshold: object, context: AssertionContext, lose: Lose
 ) -> Iterator[CarriedCheck]:
-    """Yield checks that hold if and only if the assertions pass.
+    """Yield checks that hold if and only if the converted assertions pass.
 
-    `lose` is called for each assertion without a counterpart, and for a list of assertions with a threshold
-    that no checks can express.
-
-    `threshold` is the lowest mean of the assertions' scores that passes; None if all must pass.
+    `threshold` is the lowest mean of the assertions' scores that passes; None if all must pass. `lose` is
+    called for each assertion without a counterpart, and once for a list with a threshold that no checks can
+    express.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False
@@ -118,7 +117,8 @@ def _needs_one_only(listed: Sequence[object], threshold: object) -> bool:
     """Return True if one passed assertion reaches the threshold, False if all have to pass.
 
     Raises:
-        NotCarriedError: neither holds, or a score may be other than 0 or 1.
+        NotCarriedError: the threshold needs another number of assertions, or a score may be other than 0 or
+            1.
     """
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise NotCarriedError("a `threshold` that is no number")

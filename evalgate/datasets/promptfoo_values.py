@@ -16,14 +16,14 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 class NotCarriedError(Exception):
-    """A part of a configuration has no counterpart; the text names the part."""
+    """Error for a part of a configuration without a counterpart; the text names the part."""
 
 
 def render_template(text: str, variables: Mapping[str, object]) -> str:
     """Fill in `{{ name }}`; the rest of Nunjucks has no counterpart.
 
     Raises:
-        NotCarriedError: the template has more, or a variable has no value.
+        NotCarriedError: the template has other syntax, or a variable has no value.
     """
 
     def fill(match: re.Match[str]) -> str:
@@ -44,7 +44,7 @@ def format_text(value: object) -> str:
     """Return a text as it is, and a number as JavaScript writes it.
 
     Raises:
-        NotCarriedError: the value is neither.
+        NotCarriedError: the value is neither text nor number.
     """
     if isinstance(value, str):
         return value

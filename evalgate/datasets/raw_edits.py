@@ -99,9 +99,10 @@ def is_same_call(one: ToolCall, other: ToolCall) -> bool:
 def edit_google_text(content: JsonObject | None, text: str | None, role: str) -> JsonObject | None:
     """Return a message in Google's form (`parts`, `role`) with `text` as its text; None if `text` is None.
 
-    If `content` is None, the message is new and has the role `role`. Else `text` replaces the first text that
-    is no thought, or the first thought if there are only thoughts. All other texts that are not empty are
-    removed, also thoughts. If there is no text, `text` becomes the first part. Parts that are not text stay.
+    If `content` is None, the message is new and has the role `role`. Otherwise `text` replaces the first text
+    that is no thought. If there are only thoughts, it replaces the first thought. All other texts that are
+    not empty are removed, also thoughts. If there is no text, `text` becomes the first part. Parts that are
+    not text stay.
     """
     if text is None:
         return None

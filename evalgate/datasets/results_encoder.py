@@ -66,7 +66,7 @@ def encode_turns(run: RunResult) -> list[Any]:
 
 
 class _FieldLayout(NamedTuple):
-    """The fields of a class, sorted by how they are written."""
+    """The fields of a class by the form in the file: always written, optional and nested."""
 
     always: tuple[str, ...]
     always_of: Callable[[object], tuple[object, ...]]
@@ -99,7 +99,7 @@ class _FieldLayouts(dict["type[DataclassInstance]", _FieldLayout]):
 
 
 def _build_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]]:
-    """Return a function that returns the attributes `names` of an object as a tuple; any number of names."""
+    """Return a function that returns the attributes `names` of an object as a tuple, even for one name."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
@@ -128,9 +128,9 @@ def list_required_fields(kind: "type[DataclassInstance]") -> tuple[str, ...]:
 
 
 def list_written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, object], ...]:
-    """Return each field of a class in the order of a record, with the value for which the field is omitted.
+    """Return (name, default) of each field of a class in the order of a record.
 
-    This value is `NEVER_LEFT_OUT` for a field that is always written.
+    A field with this default is omitted. For a field that is always written, the default is `NEVER_LEFT_OUT`.
     """
     always, _, optional, _, usual, _ = _LAYOUTS[kind]
     return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, usual, strict=True))

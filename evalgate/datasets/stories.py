@@ -113,7 +113,7 @@ def _get_row_position(line: int, _: Location = ()) -> tuple[int, int]:
 
 
 class _TooManyCellsError(ValueError):
-    """A row has more cells than the first line, because an unquoted comma splits a text."""
+    """Error for a row with more cells than the first line: an unquoted comma splits a text."""
 
 
 def _parse_story(columns: Sequence[str], row: Sequence[str]) -> _Story:

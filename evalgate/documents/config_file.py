@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @frozen
 class ConfigDocument:
-    """A decoded file; satisfies `evalgate.core.protocols.Document`."""
+    """A decoded configuration file, with the position of every value."""
 
     path: str
     """Name of the file in messages."""

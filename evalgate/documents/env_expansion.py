@@ -13,7 +13,7 @@ _PLACEHOLDER = re.compile(
 
 
 class Expansion(NamedTuple):
-    """A text with its placeholders replaced."""
+    """A text with its placeholders replaced, and the names of the unset variables."""
 
     text: str
     """The text as Go expands it: without the placeholders of unset variables."""

@@ -32,11 +32,13 @@ def align_items(
 ) -> list[int | None]:
     """Return for each new item the index of the matching old item, or None for an added item.
 
-    First, objects and lists are matched with the same Python object. If both lists hold only texts, numbers
-    and null, these are matched by a diff instead. Then items are matched if the first function of `is_same`,
-    called with the old and the new item, returns True, then by the second function, and so on. The remaining
-    items are matched in order if they are between the same two neighbours. Each old item matches at most one
-    new item.
+    Items are matched in this order, and each old item matches at most one new item:
+
+    1. The same Python object, for objects and lists. If both lists hold only texts, numbers, booleans and
+       null, a diff matches the items instead.
+    2. An old and a new item for which the first function of `is_same` returns True, then the second, and so
+       on.
+    3. The remaining items between the same two neighbours, in order.
     """
     found = _match_identical(old, new)
     used = set(found)
@@ -219,7 +221,10 @@ class _Editor:
     def _measure(
         self, start: int, end: int, members: Sequence[_Member], *, is_inline: bool
     ) -> tuple[str, str, str]:
-        """Return the blanks before the first member, the separator, and the blanks after the last member."""
+        """Return the blanks before the first member, the separator, and the blanks after the last member.
+
+        The members are the items of a list or the keys and values of an object.
+        """
         text = self._text
         if members:
             lead, tail = text[start + 1 : members[0].start], text[members[-1].end : end - 1]
@@ -237,9 +242,10 @@ class _Editor:
         return line[: len(line) - len(line.lstrip(" \t"))]
 
     def _render(self, value: object, indent: str | None, like: int | None = None) -> str:
-        """Return the text of a new value that begins on a line with this indentation; None: all on one line.
+        """Return the text of a new value that begins on a line with the indentation `indent`.
 
-        `like` is the offset of a similar value; parts that are on one line there are on one line here, too.
+        If `indent` is None, the text is on one line. `like` is the offset of a similar value: parts that are
+        on one line there are on one line here, too.
         """
         if indent is None or not value or not isinstance(value, Mapping | list | tuple):
             return self._dump(value)

@@ -53,7 +53,10 @@ def explain_decode_error(error: JSONDecodeError) -> str:
 
 
 def find_error_position(error: JSONDecodeError) -> LineColumn:
-    """Return line and column of a decoder's error; those of the comma if it is before a closing bracket."""
+    """Return line and column of a decoder's error.
+
+    If the error is a comma before a closing bracket, return the position of the comma.
+    """
     text, at = error.doc, error.pos
     before = _skip_blanks_back(text, at)
     trailing = text[at : at + 1] in {"]", "}"} and before and text[before - 1] == ","

@@ -38,9 +38,9 @@ def check_schema(schema: object) -> str:
 
 
 def _find_dangling_reference(schema: object) -> str:
-    """Return a sentence about a reference to a part that the schema lacks; "" if there is no such reference.
+    """Return a sentence about a reference to a part that the schema lacks; "" if the schema has all parts.
 
-    No value fits such a schema, so a group of `none_of` would never hold, and its check would always pass.
+    No value fits a schema with a dangling reference. In a group of `none_of`, the check would always pass.
     """
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
     from referencing import Resource

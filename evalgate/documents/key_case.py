@@ -17,7 +17,7 @@ _to_camel = cache(to_camel)
 
 
 def find_snake_or_camel_key(value: object, name: str) -> str:
-    """Return the camelCase form of `name`, which is in snake_case, if the object has it; else `name`."""
+    """Return the camelCase form of the snake_case `name` if the object has this key, otherwise `name`."""
     camel = _to_camel(name)
     return camel if isinstance(value, dict) and camel in value else name
 
@@ -41,13 +41,13 @@ def find_key_in_any_case(value: object, name: str) -> str:
 def get_member(value: object, name: str, find_key: KeyFinder = find_key_in_any_case) -> object:
     """Return the value of the key `name` of an object, in the spelling that `find_key` returns.
 
-    Return None if the object does not have the key, or if `value` is no object.
+    Return None if the object lacks the key, or if `value` is no object.
     """
     return value.get(find_key(value, name)) if isinstance(value, dict) else None
 
 
 def match_spelling(value: object, location: Location, find_key: KeyFinder = find_key_in_any_case) -> Location:
-    """Return a location with the keys of a model in the spellings of the document `value`."""
+    """Return the location with each key spelled as in the document `value`."""
     spelled: list[str | int] = []
     for part in location:
         own = find_key(value, part) if isinstance(part, str) else part

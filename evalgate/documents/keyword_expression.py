@@ -43,7 +43,7 @@ class _Token(NamedTuple):
         return self.kind == "name" and self.text in _WORDS
 
     def describe(self) -> str:
-        """Return the token as a message names it."""
+        """Return the name of the token for error messages."""
         return "the end of the expression" if self.kind == "end" else f"`{self.text}`"
 
 

@@ -1,4 +1,4 @@
-"""Decode strict JSON: report with line and column also the mistakes that Python's decoder accepts.
+"""Decode strict JSON, and report mistakes with line and column, even mistakes that Python's decoder accepts.
 
 The text is decoded by the standard library's fast C decoder with hooks. It is parsed again only if a hook
 finds a problem, or if a position is requested.
@@ -52,7 +52,7 @@ def clear_items(value: object, key: str) -> object:
 
 
 class UnexpectedShapeError(Exception):
-    """Error for a value without the usual shape that a fast path reads.
+    """Error for a value that a fast path cannot read, because it lacks the usual shape.
 
     The value may be valid, so the caller validates it in full.
     """
@@ -98,7 +98,7 @@ DEEPEST = 200
 
 @mutable
 class JsonDocument:
-    """A decoded file; satisfies `evalgate.core.protocols.Document`."""
+    """A decoded JSON file, with the position of every value."""
 
     path: str
     """Name of the file in messages."""
@@ -193,7 +193,8 @@ _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 def extract_marks(data: bytes) -> bytes:
     """Return the brackets and colons outside of the strings of JSON, with curly brackets made square.
 
-    For text that is not JSON the result has no meaning.
+    They show the depth of nesting and the number of members. For text that is not JSON the result has no
+    meaning.
     """
     if b"\\" in data:
         data = _ESCAPE.sub(b"", data)

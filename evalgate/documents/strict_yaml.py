@@ -94,7 +94,7 @@ def _build_unreadable_problem(error: yaml.reader.ReaderError, text: str, shown_a
 
 
 def _explain_node(node: yaml.Node) -> str:
-    """Return the reason, as a sentence, why a node cannot be read as its type."""
+    """Return a sentence with the reason why a node cannot be read as its type."""
     kind = node.tag.rpartition(":")[2]
     if not isinstance(node, yaml.ScalarNode):
         return f"this cannot be read as `{kind}`"

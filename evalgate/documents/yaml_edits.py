@@ -79,10 +79,10 @@ def _set_value(root: object, path: Sequence[str], value: object) -> object:
 
 
 def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: object) -> str:
-    """Return the text with a new key in the last node, which is replaced by an object if it is none.
+    """Return the text with the first missing key of `path`, and `value`, added to the last of `nodes`.
 
-    `nodes` are the node of the document and those of the existing keys of `path`, in order; the key after
-    these is added, with `value`.
+    `nodes` are the node of the document and the nodes of the existing keys of `path`, in order. If the last
+    node is no object, an object replaces it.
     """
     node, key = nodes[-1], path[len(nodes) - 1]
     if node is None:
@@ -100,7 +100,7 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 
 
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
-    """Return the text with the items that the list `after` has beyond `before` added to the list at `node`.
+    """Return the text with the new last items of the list `after` added to the list at `node`.
 
     Return "" unless `before` is a list with items, and `after` begins with the same items and has more.
     """

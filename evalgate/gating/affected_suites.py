@@ -1,4 +1,4 @@
-"""Decide which suites the changed files concern. A file that cannot be judged concerns every suite."""
+"""Decide which suites to run after a change. A changed file that no rule names concerns every suite."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,10 @@ _LONGEST_LINE = 500
 
 @frozen
 class SuiteScope:
-    """One suite and the files that are known to concern it. Paths are relative to the working folder."""
+    """One suite of eval sets, with the files that are known to concern it.
+
+    Paths are relative to the working folder.
+    """
 
     name: str
     eval_sets: tuple[str, ...]
@@ -38,7 +41,7 @@ class SuiteScope:
 
 @frozen
 class FileEffect:
-    """The suites that a changed file concerns."""
+    """The suites that one changed file concerns, with the reason."""
 
     path: str
     suites: tuple[str, ...]
@@ -49,7 +52,7 @@ class FileEffect:
 
     @property
     def sentence(self) -> str:
-        """Return the path and the reason as one sentence."""
+        """Return one sentence: the path, and the reason why the file concerns its suites."""
         return f"{self.path} {self.reason}."
 
 
@@ -112,7 +115,7 @@ class AffectedSuites:
         return tuple(each.sentence for each in sorted(found, key=lambda each: not each.is_global))
 
     def describe(self) -> str:
-        """Return one sentence on what the change concerns."""
+        """Return one sentence that names the suites that need a run, or the reason why all or none do."""
         if self.everything:
             return f"Every suite runs: {self.everything}"
         decisive = [effect for effect in self.effects if effect.is_global]
@@ -128,14 +131,17 @@ class AffectedSuites:
 
 
 def find_affected_suites(rules: ChangeRules, changed: Iterable[str], base_revision: str) -> AffectedSuites:
-    """Return the suites that the changed files concern; `base_revision` is the revision before the change."""
+    """Return the suites that the files in `changed` concern.
+
+    `base_revision` is the revision before the change; only reports use it.
+    """
     return AffectedSuites(
         rules, tuple(explain_file(rules, path) for path in sorted(changed)), base_revision=base_revision
     )
 
 
 def explain_file(rules: ChangeRules, path: str) -> FileEffect:
-    """Return the suites of this run that a change of the file concerns, and why."""
+    """Return the suites of this run that a change of the file at `path` concerns, with the reason."""
     if _is_below(path, rules.rule_files):
         return FileEffect(
             path, rules.names, "decides how the agent runs or how the gate judges", is_global=True
@@ -166,7 +172,7 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
 
 
 def _explain_suite(suite: SuiteScope, path: str) -> str:
-    """Return why the file is known to concern the suite; "" if it is not."""
+    """Return the reason why the file concerns the suite, as the end of a sentence; "" if none is known."""
     if _is_below(path, suite.files):
         return f"belongs to the eval sets of {suite.name}"
     if _is_below(path, suite.opened):
@@ -179,7 +185,7 @@ def _is_below(path: str, files: frozenset[str]) -> bool:
     """Return True if the path is one of the files or a folder above one of the files.
 
     Folders count because git lists a folder that was replaced by a link as one changed path. Upper and lower
-    case are the same, as on some file systems.
+    case are equal, as on some file systems.
     """
     return path.casefold() in _fold_with_parents(files)
 
@@ -196,18 +202,18 @@ def _fold_with_parents(files: frozenset[str]) -> frozenset[str]:
 
 @lru_cache(maxsize=4_096)
 def _list_kinds(files: frozenset[str]) -> frozenset[tuple[str, str]]:
-    """Return the kinds of the files, as `_get_kind` returns them."""
+    """Return the folder and ending of each file, as `_get_kind` returns them."""
     return frozenset(map(_get_kind, files))
 
 
 def _get_kind(path: str) -> tuple[str, str]:
-    """Return (folder, ending) of a path in lower case; without a dot the ending is the whole name."""
+    """Return (folder, ending) of a path in lower case; without a dot the whole name is the ending."""
     folder, _, name = path.casefold().rpartition("/")
     return folder, name.rpartition(".")[2]
 
 
 def build_json(found: AffectedSuites) -> Mapping[str, object]:
-    """Return what `evalgate affected --json` prints."""
+    """Return the JSON document of `evalgate affected --json`: base revision, reason, suites and files."""
     return {
         "base": found.base_revision,
         "everything": found.is_everything,
@@ -228,10 +234,10 @@ def build_json(found: AffectedSuites) -> Mapping[str, object]:
 
 
 def build_matrix(found: AffectedSuites) -> Mapping[str, object]:
-    """Return a matrix for GitHub's `fromJSON`, with one job for each concerned suite.
+    """Return a matrix for GitHub's `fromJSON`, with one job for each suite that the change concerns.
 
-    GitHub refuses a matrix without jobs. So if nothing is concerned, the matrix has one job without eval
-    sets, in which `run --affected` reports `skipped`.
+    GitHub refuses a matrix without jobs. If no suite is concerned, the matrix has one job with the suite
+    `none` and no eval sets, in which `run --affected` reports `skipped`.
     """
     concerned = [suite for suite in found.rules.planned if suite.name in found.names]
     include = [{"suite": each.name, "eval_sets": "\n".join(each.eval_sets)} for each in concerned]
@@ -239,7 +245,7 @@ def build_matrix(found: AffectedSuites) -> Mapping[str, object]:
 
 
 def format_report(found: AffectedSuites) -> str:
-    """Return the suites with the reasons, as text."""
+    """Return one line on the change, then one line for each suite with its first reasons."""
     lines = [found.describe()]
     for suite in found.rules.planned:
         reasons = found.list_reasons(suite.name)

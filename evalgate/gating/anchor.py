@@ -1,13 +1,13 @@
-"""Compare the averages with the anchor: an older baseline that stays fixed, so that small drops add up.
+"""Compare the averages with the anchor, an older baseline that stays fixed, to find slow drops.
 
 The moving baseline shows sudden drops, but hardly slow ones. A drop since the anchor may be older than the
-tested change. So the gate of an unmerged change closes only if the average also fell against the moving
-baseline, by more than luck. On other commits, such as those of the default branch, the whole drop closes
-the gate.
+tested change. So the anchor closes the gate of an unmerged change only if the average also fell against the
+moving baseline, by more than luck. On other commits, such as those of the default branch, the drop since the
+anchor is enough.
 
-The tests against the baseline and the anchor share the false-alarm level of the averages. On an unmerged
-change the anchor closes the gate only if the test against the baseline finds a drop, too, so both tests have
-the full level. On other commits each test has half of the level.
+Both tests of an average, against the baseline and against the anchor, share one false-alarm level. On an
+unmerged change each test gets the full level, because only a drop in both closes the gate by the anchor. On
+other commits each test gets half of it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ _DAYS_OF_WEEKS = 21
 
 @frozen
 class AnchorContext:
-    """Facts about the run that the comparison with the anchor and its sentences need."""
+    """Facts about the run that the comparison with the anchor and its sentences use."""
 
     base_branch: str = ""
     """Name of the moving baseline's branch; "" if there is no such baseline."""
@@ -64,7 +64,7 @@ class AnchorContext:
 def compare_with_anchor(
     scored: ScoredRuns, anchor_baseline: Baseline, gate: GateConfig, context: AnchorContext
 ) -> AnchorComparison:
-    """Compare the average of each gating metric, except budgets, with the anchor.
+    """Compare the average of each gating metric, except budgets, with the stored runs of the anchor.
 
     Raises:
         ValueError: `gate.anchor` is not set, or the scored runs have no settings of the statistics.
@@ -111,9 +111,10 @@ def compare_with_anchor(
 def build_anchor_tables(
     cases: Sequence[CaseResult], anchor_baseline: Baseline, gate: GateConfig, statistics: StatisticalPolicy
 ) -> Mapping[str, GatingMetric]:
-    """Build one table for each metric with scores, with the anchor as its baseline and the anchor's limit.
+    """Build one score table for each metric, with the anchor's runs as the baseline.
 
-    Budgets are left out: their figures are compared with the moving baseline alone.
+    The limit of a drop is `gate.anchor.max_regression`. If this is None, the limits for the moving baseline
+    count. Budgets are left out: they are compared with the moving baseline alone.
     """
     own = gate.anchor.max_regression if gate.anchor else None
     limit = gate.max_regression if own is None else own
@@ -129,14 +130,14 @@ def build_anchor_tables(
 def decide_anchor_outcome(
     assessment: Assessment, own: MeanDifference | None, own_level: float | None, *, is_unmerged: bool
 ) -> AnchorOutcome:
-    """Return the outcome for one metric.
+    """Return the outcome of one metric: `held`, `doubtful`, `fell` or `fell_before`.
 
     Args:
         assessment: assessment of the average against the anchor.
         own: change of the average against the moving baseline; None if nothing was compared with it.
         own_level: significance level of `own`; None if the agent is deterministic.
-        is_unmerged: True if an unmerged change is tested. Then the outcome is `fell_before` instead of `fell`
-            if `own` shows no drop; without `own` it stays `fell`.
+        is_unmerged: True if an unmerged change is tested. If `own` shows no drop, the outcome is then
+            `fell_before` instead of `fell`. Without `own` it stays `fell`.
     """
     verdict = assessment.checks[0].verdict
     if verdict != "fail":
@@ -148,7 +149,7 @@ def decide_anchor_outcome(
 
 
 def describe_anchor(found: AnchorComparison) -> Iterator[str]:
-    """Yield notices: means since the anchor, drops that do not close the gate, and metrics left out."""
+    """Yield notices about averages that held, drops that do not close the gate, and metrics left out."""
     held = [
         f"{each.name} {_format_means(each)}{_describe_coverage(each)}"
         for each in found.metrics
@@ -172,7 +173,7 @@ def _format_means(metric: AnchorMetric) -> str:
 
 
 def _describe_coverage(metric: AnchorMetric) -> str:
-    """Return how many cases are as they were at the anchor; "" if all are."""
+    """Return the number of cases that are unchanged since the anchor, as text; "" if all are."""
     if metric.cases == metric.of:
         return ""
     return f" over the {metric.cases} of {pluralize(metric.of, 'case')} that are as they were"

@@ -1,4 +1,4 @@
-"""Describe the comparison of a budget in words: as ratios, counts and luck."""
+"""Describe in words the comparison of a budget (cost, latency or a count) with baseline and limits."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ _NOUNS = {"cost_usd": "cost", "latency_s": "latency"}
 def describe_growth(
     metric: str, ratio: RatioEstimate | None, growth: MetricDecision, context: "MessageContext"
 ) -> str:
-    """Return the sentence about the increase since the baseline; `ratio` is None without a comparison."""
+    """Return the sentence about the increase of a budget; `ratio` is None without a comparison."""
     from evalgate.gating.verdict_messages import format_odds, suggest_more_runs
 
     if ratio is None or growth.change is None:
@@ -84,7 +84,7 @@ def describe_unknown_figures(cases: int) -> str:
 def describe_percentile(
     found: ThresholdEstimate | None, runs: int, needed: int, limit: float, alpha: float
 ) -> str:
-    """Return the sentence about the 95th percentile.
+    """Return the sentence about the 95th percentile of a budget's figures.
 
     Args:
         found: The comparison with the limit; None: there are too few runs.

@@ -1,7 +1,7 @@
-"""Compare the figures of budgets with the baseline and with a percentile's limit.
+"""Compare budgets, such as cost and latency, with the baseline and with a limit of their 95th percentile.
 
-Only runs that passed every gating metric except budgets are compared, on both sides: an agent that gives up
-is cheap.
+The baseline comparison uses only runs that passed every gating metric except budgets, because an agent that
+gives up is cheap. The percentile uses all answered runs except follow-up runs.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ _COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})
 
 @frozen
 class BudgetFigures:
-    """Figures of one budget over all gating cases, from the runs that passed."""
+    """Figures of one budget over all gating cases."""
 
     metric: str
     limits: BudgetLimits
@@ -71,7 +71,7 @@ class BudgetFigures:
     def list_costs_from_zero(self) -> list[float]:
         """Return the mean cost of each case that cost 0 in every stored run and more in every run now.
 
-        An increase from 0 has no ratio. Budgets of counts have no such cases: 1 is added to their figures.
+        An increase from 0 has no ratio. Budgets of counts return an empty list: 1 is added to their figures.
         """
         if self.metric in _COUNTS:
             return []
@@ -84,9 +84,10 @@ class BudgetFigures:
         return found
 
     def build_table(self, statistics: "StatisticalPolicy") -> GatingMetric:
-        """Build the table with which the increase is tested; without `max_increase` nothing is tested.
+        """Build the table that tests the budget's increase since the baseline against `max_increase`.
 
-        `gate.max_regression` does not count here: it limits drops of scores.
+        Without `max_increase` nothing is tested. `gate.max_regression` has no effect: it limits drops of
+        scores.
         """
         most = self.limits.max_increase
         max_drop = None if most is None else self.shares.to_drop(most)
@@ -96,7 +97,10 @@ class BudgetFigures:
 def collect_budget_figures(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: "StatisticalPolicy"
 ) -> dict[str, BudgetFigures]:
-    """Return the figures of every budget, over all of its lines in the report, by name of the score table."""
+    """Return the figures of every budget, by the name of its score table.
+
+    A budget with several lines in the report, as with limits that differ between cases, has one entry.
+    """
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
     before = baseline.index_cases() if baseline else {}
@@ -135,7 +139,10 @@ def collect_budget_figures(
 def _build_row(
     case: CaseResult, metric: CaseMetric, old: BaselineCase | None
 ) -> tuple[CaseFigures, tuple[int, int]]:
-    """Return a case's figures, and its runs with a figure that did not pass: their number now and before."""
+    """Return the figures of one case, and the counts of its left-out runs now and in the baseline.
+
+    A run with a figure is left out if it missed another gating metric.
+    """
     now = [(_find_score(run, metric.name), has_passed_others(run)) for run in case.runs]
     then: list[tuple[Score, bool]] | None = None
     comparable = True
@@ -175,7 +182,7 @@ def _find_score(run: RunResult, name: str) -> Score:
 
 
 def has_passed_others(run: RunResult) -> bool:
-    """Return True if a run was answered and none of its gating metrics, budgets aside, failed or errored."""
+    """Return True if the run was answered and no gating metric, budgets aside, failed or errored."""
     return run.outcome == "answered" and all(
         each.name.startswith("budget/") or each.gating_status not in {"failed", "errored"}
         for each in run.metrics
@@ -183,7 +190,7 @@ def has_passed_others(run: RunResult) -> bool:
 
 
 def _has_passed_then(run: BaselineRun, others: Sequence[CaseMetric]) -> bool:
-    """Return True if a stored run was answered and meets today's thresholds of the metrics in `others`.
+    """Return True if a stored run was answered and meets today's thresholds of `others`.
 
     A metric without a stored score counts as met.
     """
@@ -212,8 +219,8 @@ def compare_budgets(
         cases: all cases of the run.
         baseline: the stored runs; None if there is no baseline.
         statistics: settings of the statistics.
-        decision: decision on all gating metrics; budgets that do not gate are compared separately. None:
-            every budget is compared separately.
+        decision: decision on all gating metrics. A budget that does not gate is compared on its own; without
+            a decision, every budget is.
         context: words and settings of the sentences.
     """
     if not any(each.range.lower_is_better for each in metrics):
@@ -244,7 +251,7 @@ def compare_budgets(
 def _find_growth(
     figures: BudgetFigures, name: str, decision: Decision | None, statistics: "StatisticalPolicy"
 ) -> MetricDecision | None:
-    """Return the decision on the increase; None if there is nothing to compare with."""
+    """Return the decision on the increase of the budget `name`; None if `decision` lacks this budget."""
     if decision is not None:
         return decision.metrics.get(name)
     from evalgate.statistics.auto_runs import decide_available_runs
@@ -261,10 +268,9 @@ def _compare_means(
     growth: MetricDecision | None,
     parameters: Parameters,
 ) -> MetricSummary:
-    """Return the summary with its mean in the baseline and the delta, over cases with figures on both sides.
+    """Return the summary with the baseline's mean and the delta, over cases with figures on both sides.
 
-    `line` holds the keys of the summary's rows. These are only some rows of `figures` if limits differ
-    between cases.
+    `line` names the summary's rows, only some of the rows in `figures` if limits differ between cases.
     """
     rounds = growth.rounds if growth else None
     pairs = []
@@ -369,7 +375,7 @@ def _judge_percentile(figures: BudgetFigures, statistics: "StatisticalPolicy") -
 
 
 def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep: int) -> CaseResult:
-    """Return the case with each budget's comparison with the baseline."""
+    """Return the case with each budget's `standing` set to its comparison with the baseline."""
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
     name = build_row_name(case)

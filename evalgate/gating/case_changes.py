@@ -37,8 +37,8 @@ MOST_POINTS = 12
 def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase, float]]) -> tuple[float, ...]:
     """Return the mean of a metric in each gate run of the baseline, oldest first, at most `MOST_POINTS`.
 
-    `members` are the metric of each case, the case of the baseline, and the case's weight. Only gate runs
-    that have a score of every case count: the means of the others would be over fewer cases.
+    `members` holds for each case its metric, its stored case and its weight. A gate run without a score of
+    every case is left out: its mean would be over fewer cases.
     """
     by_source: dict[int, list[float]] = {}
     for metric, old, _ in members:
@@ -65,9 +65,9 @@ def _group_by_source(metric: CaseMetric, runs: Iterable[BaselineRun]) -> Mapping
 def compare_usage(
     pairs: Iterable[tuple[CaseResult, BaselineCase]],
 ) -> tuple[AverageRunUsage | None, AverageRunUsage | None]:
-    """Return the mean usage of a run in the baseline and now, or (None, None) if no case can be compared.
+    """Return the mean usage of a run in the baseline and now, over cases with an answered run on both sides.
 
-    Only cases that have an answered run on both sides count.
+    Return (None, None) if no case has answered runs on both sides.
     """
     sides = [(_select_answered_runs(old.runs), _select_answered_runs(case.runs)) for case, old in pairs]
     both = [(then, now) for then, now in sides if then and now]
@@ -81,7 +81,7 @@ def _select_answered_runs(runs: Iterable[BaselineRun | RunResult]) -> list[Basel
 
 
 def _compute_mean_usage(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> AverageRunUsage:
-    """Return the mean of the cases' means, so that more runs of one case change nothing."""
+    """Return the mean of the cases' means, so that a case with more runs does not count more."""
     figures = [
         [compute_mean(column) for column in zip(*map(_list_usage_figures, runs), strict=True)]
         for runs in cases
@@ -106,7 +106,8 @@ def compare_with_baseline(
 ) -> Comparison:
     """List the cases that differ from the baseline, and compare usage and metrics.
 
-    `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
+    `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were. Only cases of
+    these eval sets are listed as removed.
     """
     before = baseline.index_cases()
     found = [(case, _build_case_change(case, before.get(case.key))) for case in cases]
@@ -165,7 +166,7 @@ def _add_delta_and_trend(
 def _select_comparable_metrics(
     summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> Iterator[tuple[CaseMetric, BaselineCase, float]]:
-    """Yield the metric of every comparable case, the case of the baseline, and the case's weight."""
+    """Yield (metric, stored case, weight) for each unchanged case with a stored score of the metric."""
     for case in cases:
         old = before.get(case.key)
         for metric in case.metrics if old and _is_comparable(case, old) else ():
@@ -178,9 +179,9 @@ def _select_comparable_metrics(
 
 
 def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
-    """Return a sentence about why no metric has a delta.
+    """Return a sentence about the reason why no metric has a delta.
 
-    Return "" if there is no metric, or if any metric has a delta or reports that its runs lack scores.
+    Return "" if there is no metric, or if any metric has a delta or lacks the scores of too many runs.
     """
     if not metrics or any(
         metric.delta is not None
@@ -194,10 +195,10 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
 
 
 def describe_missing_checks(cases: Iterable[CaseResult], baseline: Baseline) -> str:
-    """Return a sentence about checks that comparable cases have in their newest stored runs, but not now.
+    """Return a sentence about checks with a score in the newest stored runs of unchanged cases, but none now.
 
-    Return "" if no check is missing. Only checks are looked at: a tested change can remove them from the
-    case notes, while other metrics are rules of the base branch.
+    Return "" if no check is missing. Only checks are looked at, because a tested change can remove them from
+    the case notes. Other metrics come from the base branch.
     """
     before = baseline.index_cases()
     missing = Counter[str]()
@@ -239,7 +240,7 @@ def _add_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float, float]
 def _pair_scores(
     summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> Iterator[tuple[float, float, float]]:
-    """Yield (baseline, now, weight) for every case that has a score of this metric on both sides."""
+    """Yield (baseline score, score now, weight) for every case with a score of this metric on both sides."""
     for case in cases:
         old = before.get(case.key)
         if old is None or not _is_comparable(case, old):
@@ -272,10 +273,10 @@ def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | No
 def _find_changed_metrics(
     cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase], *, other_judge: bool
 ) -> Iterator[str]:
-    """Yield the names of metrics that changed since the baseline in comparable cases; names may repeat.
+    """Yield the names of metrics that changed since the baseline in unchanged cases; names may repeat.
 
-    With `other_judge`: the metrics with a change of only the judge; otherwise: all other changed metrics,
-    and those that the baseline does not have.
+    With `other_judge`, yield metrics in which only the judge changed. Without it, yield all other changed
+    metrics and metrics that the baseline does not have.
     """
     for case in cases:
         old = before.get(case.key)
@@ -315,10 +316,12 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
 def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
     """Return the change of a case that has both passed and failed stored runs.
 
-    Such a case cannot be classified by its mean: if it passed 6 of 10 stored runs and fails once, it is
-    neither newly failing nor unchanged. It is `newly_failing` if the statistics say that it broke, or that no
-    stored run failed in this way; any other failing case is `flaky`, or None if its runs say nothing about
-    the agent. A case that passes is `newly_passing` if so many passes are hardly ever luck, else None.
+    A mean cannot classify a case that passed 6 of 10 stored runs and fails once. The change is
+
+    - `newly_failing` if the case fails now, and it broke by the statistics or failed as no stored run did.
+    - `flaky` if the case fails now in any other way.
+    - `newly_passing` if the case passes now, and so many passes are hardly ever luck.
+    - None if the case passes otherwise, or its runs say nothing about the agent.
     """
     if _is_failure(case.status):
         broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)
@@ -339,7 +342,7 @@ def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | N
 
 
 def _list_stored_passes(case: CaseResult, old: BaselineCase) -> list[bool]:
-    """Return True or False for each conclusive stored run: True if it passes today's thresholds."""
+    """Return one value for each conclusive stored run: True if it meets today's thresholds, else False."""
     metrics = [
         metric
         for metric in case.metrics

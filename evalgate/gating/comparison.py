@@ -18,7 +18,7 @@ _EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 
 @frozen
 class ScoredRuns:
-    """All cases of a run with their scores."""
+    """All cases of a run with their scores, before the comparison with a baseline."""
 
     cases: tuple[CaseResult, ...]
     """In file order. Their means are over the first `rounds` runs; further runs only confirm."""
@@ -32,7 +32,7 @@ class ScoredRuns:
 
 @frozen
 class ComparedRuns:
-    """Scored runs, compared with their baseline. The verdict is decided from them."""
+    """Scored runs, compared with their baseline, from which the verdict is decided."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
@@ -50,7 +50,7 @@ def compare_runs(
     *,
     whole_sets: Collection[str] | None = None,
 ) -> ComparedRuns:
-    """Compare scored runs with the baseline by means and statistics.
+    """Compare scored runs with the baseline, by plain means and by significance tests.
 
     Without settings of the statistics in `scored`, the runs are only summarized.
 
@@ -80,7 +80,7 @@ def compare_runs(
 def flag_regressions(
     metrics: Sequence[MetricSummary], gate: GateConfig, criteria: Mapping[str, Criterion]
 ) -> tuple[MetricSummary, ...]:
-    """Return the summaries with `regressed` set from the plain means, so that reports need no limits."""
+    """Return the summaries, with `regressed` set if a gating metric's mean dropped by its limit or more."""
     return tuple(
         replace(metric, regressed=metric.gates and has_dropped(metric, gate, criteria)) for metric in metrics
     )

@@ -1,4 +1,7 @@
-"""Correct the comparison with the baseline by runs of the base commit's agent today, the control."""
+"""Correct the comparison with the baseline by control runs, made today with the base commit's agent.
+
+A drop that the control runs show as well is drift, and not an effect of the change.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -54,12 +57,12 @@ def build_control_comparison(
     base_name: str = "main",
     is_base_changed: bool = False,
 ) -> ControlComparison:
-    """Build the record of the control runs.
+    """Build the record of the control runs, with one answer for each suspected case and average.
 
     Args:
-        suspects: what the comparison with the baseline found.
-        fresh: all runs that were made for the comparison.
-        decision: the answers.
+        suspects: cases and averages that may close the gate by the comparison with the baseline.
+        fresh: all runs that were made for the comparison, by case.
+        decision: answers of the statistics.
         commit: commit of the control.
         url: address of the base's deployment; "" if the control was started here.
         base_name: name of the base branch.
@@ -94,7 +97,7 @@ def _build_case(
     found: CaseControl | None,
     words: tuple[str, str, str],
 ) -> ControlCase:
-    """Return the record of a case; `words` are the names of case and base, and the cause of a drift."""
+    """Return the record of a case; `words` are the case's name, the base's name and the cause of a drift."""
     outcomes = SuspectOutcomes(case, suspects.baseline, suspects.statistics)
 
     def convert_run(run: RunResult, side: CaseResult) -> ControlRun:
@@ -200,11 +203,10 @@ def _describe_average(name: str, found: AverageControl, shown: list[str], base_n
 def apply_control(
     compared_runs: ComparedRuns, scored: ScoredRuns, control: ControlComparison
 ) -> ComparedRuns:
-    """Return the comparison with new verdicts for the metrics that the control clears or leaves open.
+    """Return the comparison with new verdicts for the metrics that the control runs clear or leave open.
 
-    All other metrics keep their verdicts. The control answers for drops and broken cases only: budgets, a
-    missed minimum of a mean or of pass^k and missing runs count as before. Sentences about drops and cases
-    that the control clears are left out.
+    Control runs answer only for drops of averages and for broken cases. Budgets, missed minima of a mean or
+    of pass^k and missing runs count as before. Sentences about cleared drops and cases are left out.
     """
     decision = scored.decision
     if decision is None:
@@ -254,7 +256,7 @@ def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
 
 
 def _drop_sentences(summary: MetricSummary, beginnings: tuple[str, ...]) -> MetricSummary:
-    """Return the summary without the sentences about drops and cases that the control explains."""
+    """Return the summary without the sentences that start with one of `beginnings`."""
     judgement = summary.judgement
     if judgement is None:
         return summary
@@ -278,7 +280,7 @@ def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> M
 
 
 def build_best_case(suspects: ControlSuspects) -> ControlComparison:
-    """Return the comparison with a control that explains every suspect.
+    """Return a made-up comparison, in which control runs explain every suspect.
 
     If the gate stays closed with this comparison, something else closes the gate, and control runs would be
     wasted.

@@ -1,4 +1,4 @@
-"""The cases and averages that would close the gate against the baseline, and their fresh runs.
+"""Suspects, the cases and averages that may close the gate against the baseline, and their fresh runs.
 
 The control is the base commit's agent. It is run today on the suspects, in turn with further runs of the
 change's agent (the head). `statistics/control_runs.py` compares these runs.
@@ -39,17 +39,20 @@ from evalgate.statistics.score_pairs import compute_score_mean, pair_cases
 
 @frozen
 class FreshRuns:
-    """One case with the runs that were made for the comparison with the control."""
+    """One case with the runs made for the control comparison, by side.
+
+    `head` is the agent of the change, `control` the agent of the base commit.
+    """
 
     head: CaseResult
     control: CaseResult
 
 
 def split_fresh_runs(case: CaseResult, fresh: CaseResult) -> FreshRuns:
-    """Return the fresh runs of a case by side: odd numbers are the head's, even ones the control's.
+    """Split the fresh runs of a case: odd run numbers are the head's (the change), even ones the control's.
 
-    A crash of the control counts only if the head crashed in the same way, now or in the runs of `case`.
-    Any other crash, as by a file that only the head's working folder has, is no sign of a drift.
+    A crash of the control counts only if the head crashed in the same way, now or in the runs of `case`. Any
+    other crash, as by a file that only the head's folder has, becomes `faulted`: it is no sign of a drift.
     """
     head = tuple(run for run in fresh.runs if run.run % 2)
     known = {_describe_crash(run) for run in (*case.runs, *head)}
@@ -73,7 +76,7 @@ def _describe_crash(run: RunResult) -> str:
 
 @frozen
 class ControlSuspects:
-    """The suspects of the comparison with the baseline, before any control run."""
+    """Cases and averages that may close the gate by the comparison with the baseline."""
 
     cases: tuple[CaseResult, ...]
     """All cases, with their follow-ups, in file order."""
@@ -94,7 +97,10 @@ class ControlSuspects:
     def build_inputs(
         self, fresh: Mapping[CaseKey, FreshRuns]
     ) -> tuple[list[CaseSuspect], list[AverageSuspect]]:
-        """Return the suspects with their fresh runs, for the statistics; no runs for cases not in `fresh`."""
+        """Return the suspects with their fresh runs, as input of the statistics.
+
+        A case that is not in `fresh` has no runs.
+        """
         cases = [case for case in self.cases if case.key in self.broken]
         suspects = []
         for case in cases:
@@ -150,14 +156,14 @@ def find_suspects(
     baseline: Baseline | None,
     mode: Literal["suspects", "all"],
 ) -> ControlSuspects | None:
-    """Return the suspects, or None if nothing that control runs can explain closes the gate.
+    """Return the cases and averages that need control runs; None if there are none.
 
     Args:
         scored: the runs with the decision of the statistics.
         cases: the cases of `scored`, with their follow-ups and comparisons.
-        baseline: the stored runs.
-        mode: `suspects` looks at the averages that fell by half of their limit or more, `all` at those of
-            all metrics.
+        baseline: the stored runs; None: nothing is suspected.
+        mode: `suspects` takes the averages that fell by half of their limit or more, `all` takes all
+            averages.
     """
     statistics, decision = scored.statistics, scored.decision
     if statistics is None or baseline is None:
@@ -185,7 +191,7 @@ def find_suspects(
 
 
 def _is_suspect(case: CaseResult) -> bool:
-    """Return True if the comparison with the baseline calls the case broken, or leaves it open."""
+    """Return True if the case gates, is not protected, and broke or may have broken by the baseline."""
     return case.gates and not case.protected and (_has_new_failures(case) or bool(_list_broken_metrics(case)))
 
 
@@ -202,7 +208,7 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 
 
 class SuspectOutcomes:
-    """The ways of failing that made one case a suspect, and the runs that failed in these ways."""
+    """The ways in which one suspected case failed, used to find further runs that failed in the same ways."""
 
     def __init__(self, case: CaseResult, baseline: Baseline, statistics: StatisticalPolicy) -> None:
         self._case = case
@@ -216,16 +222,16 @@ class SuspectOutcomes:
 
     @property
     def stored(self) -> StoredOutcomes:
-        """Return the number of stored runs, and how many of them failed in one of these ways."""
+        """Return the number of stored runs, and the number that failed in one of the case's ways."""
         runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return True for each run that failed in one of these ways, else False; None if that is unknown."""
+        """Return for each run: True if it failed in one of the case's ways, False if not, None if unknown."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:
-        """Return True if the run failed in one of these ways, else False; None if that cannot be told."""
+        """Return True if the run failed in one of the case's ways, False if not, None if unknown."""
         found = [self._classifier.has_new_failure(fresh, run)] if self._classifier else []
         for metric in fresh.metrics:
             if (limit := self._limits.get(metric.name)) is None:

@@ -1,4 +1,4 @@
-"""The files that decide what is installed for an agent, and how and with which variables a job runs it."""
+"""Globs of the files that may change what is installed for an agent, or how a job runs it."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase

@@ -1,8 +1,11 @@
 """Group the failing cases of a run by their first divergence, the same for every report.
 
-A group is marked as unprecedented only if the baseline stores the divergence of every failed run, and no
-run has the divergence of the group. Also, a case of the group must have comparable stored runs, and be
-neither excused nor already failing. A group gets no mark if its divergence says nothing about the agent.
+The first divergence is the first difference from the expectation, such as a missing tool call. A group is
+marked as unprecedented if all of this is true:
+
+- The divergence of the group says something about the agent.
+- The baseline stores the divergence of every failed run, and no run has the divergence of the group.
+- A case of the group has comparable stored runs, and is neither excused nor already failing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +28,7 @@ from evalgate.redaction.redactor import REPLACEMENT
 
 
 def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
-    """Return the groups of a record; for a record of an older version, compute them without marks."""
+    """Return the stored groups of a record; without any, compute groups, which are never marked."""
     return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
 
 
@@ -35,7 +38,7 @@ def group_failures(
     criteria: Sequence[RecordedCriterion],
     baseline: Baseline | None = None,
 ) -> tuple[FailureGroup, ...]:
-    """Return the groups of the failing cases that gate, marked by the baseline if there is one."""
+    """Return the groups of the failing cases that gate. Only a baseline can make a group unprecedented."""
     failing = [case for case in cases if case.gates and case.status in {"failed", "errored"}]
     changes = comparison.changes if comparison else ()
     newly = {change.key for change in changes if change.change == "newly_failing"}
@@ -77,7 +80,7 @@ def _is_unprecedented(
 
 
 def _is_known_failure(case: CaseResult, old: BaselineCase) -> bool:
-    """Return True if reports call the case excused or failing since an earlier run."""
+    """Return True if the case is excused by its stored runs, or has failed since an earlier run."""
     is_excused = case.follow_up is not None and case.follow_up.outcome == "excused"
     return is_excused or old.failing_since is not None
 

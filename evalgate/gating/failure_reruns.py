@@ -1,9 +1,9 @@
 """Find the failing cases that broke, by running them again.
 
-The exact test measures how far a score fell, and needs a deep baseline to judge one case. Follow-up runs
-answer another question: does a case fail by a missed threshold or a crash, although none of its stored runs
-did? Such a case is run again, one run at a time. After one or two runs without that failure it is a flake;
-after so many runs with the failure that luck does not explain them, it is broken.
+The exact test measures how far a score fell, and needs many stored runs to judge one case. Follow-up runs
+need fewer: they repeat a case that missed a threshold or crashed, although none of its stored runs did, one
+run at a time. After one or two runs without the failure the case is a flake. After more failures than luck
+explains the case is broken.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,7 +49,7 @@ def build_classifier(baseline: Baseline | None, statistics: StatisticalPolicy) -
 
 
 class FailureClassifier:
-    """Classifier of the failing cases of one run, by one baseline."""
+    """Classifier of the failing cases of one run by one baseline: broken, a flake, excused or still open."""
 
     def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
         """Compare with the newest `keep` stored runs of each case.
@@ -62,7 +62,7 @@ class FailureClassifier:
         self._most = most
 
     def plan_reruns(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
-        """Return the number of the next run for each failing case that further runs can decide.
+        """Return the next run number of each failing case that another run can decide.
 
         Keys are indexes in `cases`, values tuples of one run number.
         """
@@ -190,8 +190,6 @@ class _StoredRun:
 
 @frozen
 class _StoredRuns:
-    """Stored runs of one case."""
-
     runs: tuple[_StoredRun, ...]
     """The runs that crashed or have a score; others say nothing about the case."""
     kept: int
@@ -210,12 +208,12 @@ class _StoredRuns:
 
     @property
     def never_missed(self) -> frozenset[str]:
-        """Return the metrics that stored runs have scores of, all of which meet the threshold."""
+        """Return the metrics that stored runs have scores of and never missed."""
         scored = frozenset[str]().union(*(run.scored for run in self.runs))
         return scored.difference(*(run.missed for run in self.runs))
 
     def can_explain(self, case: CaseResult) -> bool:
-        """Return True if the stored runs say something about each metric that the case missed.
+        """Return True if the stored runs have scores of each metric that the case missed, or all crashed.
 
         A metric that is new or changed, or was never scored, has no history: no stored run could have
         excused the failure, and no further run can.
@@ -228,7 +226,7 @@ class _StoredRuns:
         return StoredOutcomes(len(self.runs), failed)
 
     def list_ways(self) -> list[StoredOutcomes]:
-        """Return the counts of crashed stored runs, and of stored runs that missed each metric."""
+        """Return counts of stored and failed runs for each way to fail: a crash, then each known metric."""
         ways = [StoredOutcomes(len(self.runs), self.crashes)]
         for name in sorted(self.known):
             runs = self._list_runs_of(name)
@@ -236,10 +234,11 @@ class _StoredRuns:
         return ways
 
     def list_comparable(self, missed: frozenset[str]) -> tuple[_StoredRun, ...]:
-        """Return the stored runs that a case which missed these metrics can be compared with.
+        """Return the stored runs to compare with a case that missed the metrics `missed`.
 
-        A run without a score of a metric says nothing about it. If several of the metrics were never missed,
-        the runs of the one with the fewest scores count. If all were missed before, all runs count.
+        If stored runs never missed one of these metrics, return the runs with a score of it. If this holds
+        for several, take the one with the fewest scores. If stored runs missed all of them, return all stored
+        runs.
         """
         new = sorted(missed & self.never_missed)
         return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)
@@ -248,7 +247,7 @@ class _StoredRuns:
         return tuple(run for run in self.runs if metric in run.scored)
 
     def find_misses(self, case: CaseResult) -> list[bool]:
-        """Return for each conclusive run True if it failed as no stored run did, else False."""
+        """Return for each conclusive run of the case: True if it failed as no stored run did, else False."""
         new = self.never_missed
         return [
             not self.crashes
@@ -285,7 +284,7 @@ def _build_stored_runs(case: CaseResult, old: BaselineCase, keep: int) -> _Store
 
 
 def _count_failed(runs: Iterable[_StoredRun], metrics: frozenset[str], *, with_crashes: bool) -> int:
-    """Count the runs that missed one of the metrics, or crashed if `with_crashes`."""
+    """Count the runs that missed one of `metrics`. With `with_crashes`, also count runs that crashed."""
     return sum((run.crashed and with_crashes) or bool(run.missed & metrics) for run in runs)
 
 

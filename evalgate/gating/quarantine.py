@@ -57,7 +57,7 @@ class _QuarantineEntry(BaseModel):
 
 @frozen
 class QuarantineFile:
-    """Location of the quarantine file."""
+    """Location of the quarantine file: the workspace and the path in it."""
 
     folder: Path
     """The workspace: a git checkout in jobs that test a change."""
@@ -126,7 +126,7 @@ def apply_quarantine(
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a notice for each quarantined case that passed its newest `RECOVERED_RUNS` stored runs.
 
-    A case that changed since, or has a metric that did, is left out: these runs say nothing about it.
+    A case is left out if it or one of its gating metrics changed since: its stored runs say nothing about it.
     """
     before = baseline.index_cases()
     quote = build_case_quote(case.key for case in cases)
@@ -212,9 +212,10 @@ def _describe_expired(entry: _QuarantineEntry) -> str:
 def _resolve_entries(
     file: QuarantineFile, entries: Sequence[_QuarantineEntry], environ: Mapping[str, str]
 ) -> Sequence[_QuarantineEntry] | None:
-    """Return the entries that count, or None if git does not know the target branch that holds them.
+    """Return the quarantine entries that count.
 
-    Return () if the target branch has no such file, or a wrong file.
+    If the job tests an unmerged change, the entries of the target branch count. The result is () if its file
+    is missing or wrong, and None if git does not know the branch. In other jobs `entries` count.
     """
     if not describe_unmerged_change(environ):
         return entries

@@ -1,4 +1,4 @@
-"""Changes of the quarantine file that keep all of its other text: comments, order and layout."""
+"""Edits of the quarantine file that keep the rest of its text: comments, order and layout."""
 
 import json
 from datetime import date

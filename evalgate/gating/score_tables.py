@@ -54,7 +54,7 @@ class StatisticalPolicy:
         return self.is_auto or self.parameters.follow_up
 
     def build_rule(self, metric: CaseMetric) -> MetricRule:
-        """Build the rule of a metric, with limits as shares of its range."""
+        """Build the rule that judges a metric, with limits as shares of its range."""
         criterion = self.criteria.get(metric.name)
         if criterion is None:
             return MetricRule(self.max_drop, self.require)
@@ -73,32 +73,36 @@ class StatisticalPolicy:
 
 
 def build_table_name(key: MetricKey) -> str:
-    """Return the key of the score table for one line of the report's table of metrics."""
+    """Return the name of the score table for one line of the report's table of metrics.
+
+    A metric has several lines if its threshold, scope or minimum differs between cases.
+    """
     return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
 
 
 def build_pool_name(name: str, fingerprint: str) -> str:
-    """Return the key of the score table for a metric, over all of its lines in the report."""
+    """Return the name of the score table for a whole metric, over all of its lines in the report."""
     return f"{name}\0{fingerprint}"
 
 
 def build_row_name(case: CaseResult) -> str:
-    """Return the key of a case's row."""
+    """Return the name of a case's row in every score table, built from the ids of eval set and case."""
     return f"{case.eval_set_id}\0{case.eval_id}"
 
 
 def build_score_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> ScoreTables:
-    """Build the tables of every gating metric with all scores inside its range, as shares of the range.
+    """Build one table for each gating metric, with its scores as shares of the metric's range.
 
-    All cases of a metric are in one comparison, even if they have different thresholds: several smaller
-    comparisons by tag or eval set would leave more of them undecided. If a metric has several lines in the
-    report, each line has a further table, used only for its minima.
+    A metric with a score outside its range has no table. All cases of a metric are in one table, even with
+    different thresholds, because several smaller comparisons would leave more of them undecided. If a metric
+    has several lines in the report, each line has a further table, used only for its minima.
 
-    A run in which the agent crashed or timed out scores 0 here: leaving it out would reward crashing. A run
-    without a score through no fault of the agent has None. Cases to which a metric does not apply have no
-    row in its table. A gating budget with `max_increase` has a table of its figures.
+    - A run in which the agent crashed or timed out scores 0: leaving it out would reward crashing.
+    - A run without a score through no fault of the agent has None.
+    - A case to which the metric does not apply has no row.
+    - A gating budget with `max_increase` has a table of its figures.
     """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
@@ -150,11 +154,11 @@ def _pool_tables(
 def compare_line_means(
     tables: ScoreTables, rounds: Mapping[str, int], parameters: Parameters
 ) -> Iterator[tuple[str, MeanDifference]]:
-    """Yield (table, change of its average) for each line of the metrics that have several lines.
+    """Yield (table name, change of the average) for each line of the metrics with several report lines.
 
     Args:
         tables: as `build_score_tables` returns them.
-        rounds: for each table, the runs of every case from which its average is computed.
+        rounds: table name to the number of first runs of each case that count; other tables are skipped.
         parameters: parameters of the decision.
     """
     for name, table in tables.items():
@@ -175,7 +179,7 @@ def is_line_table(name: str) -> bool:
 def describe_out_of_range_scores(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Iterator[str]:
-    """Yield a sentence with the score for every metric that has no table because a score is out of range."""
+    """Yield a sentence for each metric that has no table because a score is out of range, with the score."""
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
     quote = build_case_quote(case.key for case in cases)
@@ -232,9 +236,9 @@ def _list_candidate_scores(case: CaseResult, name: str, score_range: Range) -> I
 
 
 def list_baseline_scores(old: BaselineCase, name: str, score_range: Range) -> Iterator[Score]:
-    """Yield the stored scores of a case, of the runs that have an entry for the metric.
+    """Yield a case's stored scores of the metric, one for each run with an entry for it.
 
-    Scores are shares of the metric's range; 0 if the agent crashed or timed out.
+    Scores are shares of the metric's range: 0 if the agent crashed or timed out, None without a score.
     """
     for run in old.runs:
         if name in run.scores:
@@ -266,10 +270,10 @@ def build_statistical_policy(
     repeatable: bool = True,
     shares_with_anchor: bool = False,
 ) -> StatisticalPolicy:
-    """Translate the settings into those of the statistics.
+    """Translate the section `gate` and the criteria into settings of the statistics.
 
-    `repeatable`: another run of a case may end otherwise; False if a recording is replayed instead of the
-    agent. `shares_with_anchor`: the averages leave half of their share of `alpha` to `gate.anchor`.
+    `repeatable`: False if a recording is replayed instead of the agent, so that another run ends the same.
+    `shares_with_anchor`: the averages leave half of their share of `alpha` to `gate.anchor`.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None

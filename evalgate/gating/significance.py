@@ -1,7 +1,7 @@
 """Decide by statistics, and write the decisions into the fields of the record.
 
-A comparison with the baseline has these types on its way. In `statistics/` its figures are shares of a
-metric's range, in the record they are points of its scores:
+These types carry the comparison with a baseline. In `statistics/` their figures are shares of a metric's
+range, in the record they are points of its scores:
 
 | type | of what | made in | fields of this type |
 |---|---|---|---|
@@ -64,7 +64,10 @@ from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
 def decide_metrics(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Decision | None:
-    """Return the decision on the runs, even if they ended early, or None if no metric can be judged."""
+    """Return the decision of the statistics; None if no metric can be judged.
+
+    Runs that ended early are judged as they are.
+    """
     tables = build_score_tables(cases, baseline, statistics)
     if not tables:
         return None
@@ -110,11 +113,12 @@ def apply_decision(
 def find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
-    """Yield (table, amount) for each average that is too high because `runs: auto` stops at good averages.
+    """Yield (table name, excess) for each average that is too high because of `runs: auto`.
 
-    The amount is the expected excess, as a share of the metric's range. Nothing is yielded if an average
-    failed, because the runs stopped for that reason. Averages over the most possible runs are left out, as
-    are averages that are better than the baseline by more than luck.
+    AUTO stops at good averages, which are good in part by luck. The excess is an expected value, as a share
+    of the metric's range. Left out are averages over `max_runs` runs, and averages that are better than the
+    baseline by more than luck. Nothing is yielded if any average failed, because the runs stopped for that
+    reason.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -157,7 +161,7 @@ def apply_corrections(
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries, with a corrected score for each average that is listed in `excesses`.
 
-    `keys` are those of the summaries, in the same order. `excesses` are as `find_excesses` yields them.
+    `keys` are the keys of the summaries, in the same order. `excesses` are as `find_excesses` yields them.
     """
     return tuple(
         metric
@@ -190,8 +194,8 @@ def add_comparisons(
     Args:
         metrics: the summaries of `cases`, in the order of `summarize_metrics`.
         cases: all cases of the run.
-        decision: decision on every metric; for a metric with several lines in the report, also on the
-            minima of each line.
+        decision: decision on every metric. If a metric has several lines in the report, it also holds a
+            decision on the minima of each line.
         context: words and settings of the sentences.
         differences: table name to the difference of the line's mean, for metrics with several lines.
     """
@@ -228,7 +232,7 @@ def add_comparisons(
 def _combine_line_decision(
     whole: MetricDecision, minima: MetricDecision, difference: MeanDifference | None
 ) -> MetricDecision:
-    """Return the decision on one of several lines: the whole metric's comparison, and the line's minima."""
+    """Return the decision on one line of a metric: the whole metric's comparison, and the line's minima."""
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
     if difference is not None and whole.change is not None:
         difference = replace(difference, p=whole.change.p)  # the test is that of the whole metric
@@ -253,7 +257,7 @@ def _add_sentences(
     whole: MetricDecision | None,
     context: MessageContext,
 ) -> MetricSummary:
-    """Return the summary of one of several lines with its sentences.
+    """Return the summary of one line of a metric in the report, with the line's sentences.
 
     Args:
         summary: summary of the line.
@@ -278,7 +282,7 @@ def _add_sentences(
 def build_message_context(
     baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, *, blocking: bool
 ) -> MessageContext:
-    """Build the words and settings of the sentences."""
+    """Build the words and settings of the sentences. `blocking`: an inconclusive metric closes the gate."""
     source = baseline.sources[-1] if baseline else None
     return MessageContext(
         base_branch=source.branch if source and source.branch else "the baseline",
@@ -310,7 +314,7 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
 
 
 def _build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
-    """Return a function that names a case in a sentence by the key of its row."""
+    """Return a function that turns the key of a case's row into the name of the case in sentences."""
     quote = build_case_quote(case.key for case in cases)
 
     def quote_row(row: str) -> str:
@@ -358,7 +362,10 @@ def _add_metric_comparison(
 
 
 def _build_line_context(summary: MetricSummary, context: MessageContext) -> MessageContext:
-    """Return the context for the range and the cases of a line of the table of metrics."""
+    """Return the context for one line of the table of metrics.
+
+    It has the line's score range, and `is_part` is True if the line covers only some of the cases.
+    """
     score_range = summary.range
     is_part = bool(summary.scope or summary.eval_sets)
     return replace(
@@ -370,7 +377,7 @@ def _build_line_context(summary: MetricSummary, context: MessageContext) -> Mess
 
 
 def _has_regressed(metric_decision: MetricDecision) -> bool:
-    """Return True if an average of the metric or of this line failed after a drop, or if a case broke."""
+    """Return True if the average failed after a drop, or if a case broke."""
     fell = any(part.kind == "average" and part.verdict == "fail" for part in metric_decision.checks)
     return (fell and metric_decision.change is not None and metric_decision.change.drop > 0) or bool(
         metric_decision.list_cases("broken")
@@ -406,7 +413,7 @@ def _build_metric_comparison(
 
 
 def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float]]:
-    """Yield the figures of the change as field names and values; noise only if it was measured."""
+    """Yield names and values of the record's fields about the change; `noise` only if it was measured."""
     yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
     if not change.single:
         yield "noise", change.noise

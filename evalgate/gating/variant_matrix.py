@@ -90,9 +90,11 @@ class VariantMatrix:
 def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantComparison]) -> str:
     """Return the name of the variant to take instead of the reference; "" if none is preferable.
 
-    Variants that are better in a metric and worse in none come first: of these, the variant with the
-    largest share of passed runs is returned. Without any, it is the cheapest variant among those that are
-    shown to cost less and not to be worse in any metric.
+    Take the first of these that exists:
+
+    1. Of the variants that are better in a metric and worse in none, the one with the most passed runs, as a
+       share.
+    2. Of the variants that are shown to cost less and to be worse in no metric, the cheapest.
     """
     figures = {row.name: row for row in rows}
 

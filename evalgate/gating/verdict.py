@@ -1,4 +1,4 @@
-"""Decide the verdict from evidence and the section `gate`. The functions are pure: no clock, no file."""
+"""Decide the verdict from the evidence of a run and the section `gate`. No clock and no file is read."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ _CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
 
 
 def find_inconsistencies(record: Record) -> Iterator[str]:
-    """Yield contradictions in a stored record that only editing can cause, as parts of a sentence."""
+    """Yield contradictions in a stored record that only an edit can cause, as parts of a sentence."""
     verdict, totals = record.verdict, record.totals
     gating = verdict.gating_exit_code
     code = verdict.exit_code if gating is None else gating
@@ -71,10 +71,10 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 def decide_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
     """Return the verdict and its reasons, the weightiest first.
 
-    With `report_only`, every verdict but `error` leaves the gate open.
-
-    An untrustworthy run is never called better or worse. A certain failure outweighs a metric that could
-    not be evaluated. A run without any result never passes.
+    - With `report_only`, every verdict but `error` leaves the gate open.
+    - A run that cannot be trusted, as with too many errors, is never called better or worse.
+    - A certain failure outweighs a metric that could not be evaluated.
+    - A run without any score never passes. A run without any case passes only with `min_cases: 0`.
     """
     verdict = _decide_gating_verdict(evidence, gate)
     if not gate.report_only or verdict.status == "error":
@@ -133,7 +133,6 @@ def _exclude_exempt(evidence: GateInput) -> GateInput:
 
 
 def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
-    """Return the evidence without the metrics that are only reported."""
     gating = tuple(metric for metric in evidence.metrics if metric.gates)
     if len(gating) == len(evidence.metrics):
         return evidence
@@ -145,7 +144,7 @@ def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
 
 
 def _describe_undecided(evidence: GateInput) -> Iterator[str]:
-    """Yield sentences about inconclusive metrics, unless there is just no baseline to compare with."""
+    """Yield sentences about inconclusive metrics, except for the lack of any baseline."""
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is None or judgement.verdict != "inconclusive":
@@ -195,9 +194,10 @@ def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[s
 
 
 def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
-    """Quote the first reason why one of `cases` has no score; errors go before metrics that do not apply.
+    """Return the end of a sentence: the first reason why a case lacks a score, or `.` if there is none.
 
-    Reasons of metrics with a score are not quoted: they explain the score.
+    Reasons of errors go before reasons why a metric does not apply. Reasons of metrics with a score are not
+    quoted: they explain the score.
     """
     missing = [each for case in cases for each in case.metrics if each.score is None and each.reason]
     missing.sort(key=lambda each: each.status != "errored")
@@ -242,7 +242,7 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
 
 
 def _has_only_follow_up_break(case: CaseResult, incomplete: Collection[str]) -> bool:
-    """Return True if the follow-up runs found a break that no exact test reports.
+    """Return True if the follow-up runs show that the case broke, and no exact test does.
 
     `incomplete` are the metrics with too few scores for a verdict: their test reports nothing.
     """
@@ -266,7 +266,7 @@ def _describe_break(case: CaseResult, name: str, evidence: GateInput) -> str:
 
 
 def _format_run_share(some: int, runs: int) -> str:
-    """Return `its only run`, `all 4 runs` or `3 of 4 runs`."""
+    """Return the share of runs in words: `its only run`, `all 4 runs` or `3 of 4 runs`."""
     if some == runs:
         return "its only run" if runs == 1 else f"all {runs} runs"
     return f"{some} of {pluralize(runs, 'run')}"
@@ -300,12 +300,12 @@ def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
 
 
 def _is_missing_runs(metric: MetricSummary) -> bool:
-    """Return True if too many runs lack a score for the statistics."""
+    """Return True if the statistics gave no verdict because too many runs lack a score of the metric."""
     return metric.judgement is not None and metric.judgement.reason == "missing_runs"
 
 
 def _is_measured(case: CaseResult, incomplete: Collection[str]) -> bool:
-    """Return True if the statistics judged the case although some of its metrics lack a score.
+    """Return True if metrics of the case lack a score, and the statistics judged each of them all the same.
 
     `incomplete` are names of metrics that lack the scores of too many runs.
     """
@@ -341,7 +341,7 @@ def _describe_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str
 
 
 def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
-    """Yield sentences about metrics and cases without a result, which neither close nor open the gate."""
+    """Yield sentences about metrics and cases without a result, for which the gate has no verdict."""
     if gate.min_cases == 0 and evidence.totals.cases == 0:
         return
     for metric in evidence.metrics:
@@ -361,7 +361,7 @@ def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
 
 
 def _quote_missing_figure(metric: MetricSummary, cases: Sequence[CaseResult]) -> str:
-    """Return the first reason why a budget has no figure; "" for metrics with scores."""
+    """Return the first reason why a budget has no figure, after a colon; "" for metrics with scores."""
     if not metric.range.lower_is_better:
         return ""
     own = (each for case in cases for each in case.metrics if each.name == metric.name)
@@ -414,7 +414,7 @@ def _list_changed_cases(evidence: GateInput, *kinds: Change) -> list[CaseResult]
 
 
 def _describe_excuses(newly: Sequence[CaseResult], evidence: GateInput) -> Iterator[str]:
-    """Yield the reasons why newly failing cases do not close the gate."""
+    """Yield phrases on newly failing cases that do not close the gate: flakes and known failures."""
     flakes = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "flake"]
     if flakes:
         yield (

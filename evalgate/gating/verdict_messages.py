@@ -62,7 +62,7 @@ class MessageContext:
         return format_scores([*map(self.score, scores)], self.score(limit))
 
     def format_difference(self, amount: float) -> str:
-        """Return the distance of two scores as text: `5 points`, or `0.20` in another range than 0 to 1."""
+        """Return a difference of scores as text: `5 points`, or `0.20` if the range is not 0 to 1."""
         if self.width is None:
             return _format_points(amount)
         own = amount * self.width
@@ -88,7 +88,7 @@ class MessageContext:
 
 
 def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
-    """Return sentences about the checks that decided on one metric, and about its suspects.
+    """Return sentences about the checks that decided on one metric, and about cases that scored lower.
 
     Checks that ended better than the verdict are not mentioned.
     """
@@ -98,7 +98,7 @@ def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[st
 
 
 def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
-    """Return one sentence about cases that scored lower, which may be luck; () if there are none."""
+    """Return one sentence that lists the cases with lower scores that may be luck; () if there are none."""
     names = metric.list_cases("suspect")
     if not names:
         return ()
@@ -273,7 +273,7 @@ def _describe_power(change: MeanDifference, context: MessageContext) -> str:
 
 
 def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
-    """Return sentences on whether an inconclusive metric closes the gate, and on how to get a clear answer.
+    """Return sentences on an inconclusive metric: its effect on the gate, and ways to a clear answer.
 
     More runs now are no use if the baseline has fewer runs than were made: noise comes from both sides.
     Raising `max_runs` helps only if `max_runs` runs were made.
@@ -389,7 +389,7 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return False if stored means reach `case_drop`, but the exact test can call no such case broken."""
+    """Return True if the exact test can call a case broken, or no case's stored mean reaches `case_drop`."""
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
     return not high or any(case.need is not None for case in high)
 

@@ -2,7 +2,7 @@
 
 AUTO runs every case once in each round, and stops after the first round with a good average. A good average
 is good in part by luck, so averages at which AUTO stopped are too high. `estimate_early_stop_bias` estimates
-by how much, if the agent did not change; the caller subtracts this amount. The averages are assumed to be
+this excess for an agent that did not change, and the caller subtracts it. The averages are assumed to be
 normal; their variances come from the runs of each case, pooled over baseline and candidate.
 
 `plan_next_step` is pure and holds no state. At each call it recomputes the next step from all runs made so
@@ -31,7 +31,7 @@ _NORMAL = NormalDist()
 
 
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
-    """Estimate by how much the average is too high, 0 or more, if AUTO stopped after exactly `rounds` rounds.
+    """Estimate the excess of an average, 0 or more, if AUTO stopped after exactly `rounds` rounds.
 
     Assume that the agent did not change, and that AUTO goes on while the drop is at least half of `max_drop`.
     Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same score.
@@ -61,7 +61,7 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
-    """Return (p, p·m): the chance p that AUTO stops after exactly `rounds` rounds, and the mean sum m then.
+    """Return (p, p·m): p is the chance that AUTO stops after exactly `rounds` rounds, m the mean sum then.
 
     The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
     deviation `deviation`. After k rounds AUTO goes on if the sum is at most k times `limit`.
@@ -112,16 +112,16 @@ Step: TypeAlias = NextRuns | Decision
 def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
     """Return the next runs to make, or the decision if none are needed.
 
-    If a `NextRuns` is returned, make its runs, append their scores to `candidate` of their cases (None for a
-    run without a score), and call again, at most `max_runs + confirm_runs` times. With fixed `runs` there is
-    a single round, in which every case gets this number of runs; only suspects get further runs.
+    After a `NextRuns`, make its runs, append their scores to `candidate` of their cases (None without a
+    score), and call again, at most `max_runs + confirm_runs` times. With fixed `runs` there is a single
+    round, in which every case gets this number of runs; only suspects, cases that may have broken, get
+    further runs.
 
-    The averages after k rounds use the first k runs of every case. So a follow-up run of a suspect does not
-    count before every case has as many runs; otherwise a case that failed would get more chances than a case
-    that passed. Another round follows while a drop is at least half of `max_drop` and `is_futile` returns
-    False, or while a minimum, pass^k or a required proof is undecided. No round follows after `max_runs`
-    rounds, after a failed average, minimum or pass^k, or with `fail_fast` after a case broke. A metric that
-    is compared exactly needs no further round.
+    The averages after k rounds use the first k runs of every case, so that a case that failed gets no more
+    chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and
+    `is_futile` returns False, or while a minimum, pass^k or a required proof is undecided. No round follows
+    after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast` after a case
+    broke. A metric that is compared exactly needs no further round.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -159,8 +159,8 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
 def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
     """Decide on the existing runs alone, for a gate run that ended early and for stored runs.
 
-    If runs are missing, the averages use the fixed `runs`, or with AUTO as many runs as the case with the
-    fewest runs has, at least one. Suspects that were not followed up stay suspects.
+    If runs are missing, the averages use the fixed `runs`. With AUTO they use the number of runs of the case
+    with the fewest, at least 1. Suspects that were not followed up stay suspects.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -208,7 +208,7 @@ def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters
 
 
 def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: Parameters) -> bool:
-    """Return True if the drop reaches `max_drop` by the last round with a chance of at most `futility`.
+    """Return True if the drop has at most the chance `futility` to reach `max_drop` by the last round.
 
     The rounds to come are assumed to keep the drop on average, and to vary as the runs of each case did.
     Return False if `futility` is 0, if the drop has reached `max_drop`, or if no round is left.
@@ -226,10 +226,10 @@ def _classify_all_cells(
     assessments: Mapping[str, Assessment],
     parameters: Parameters,
 ) -> dict[Cell, RegressionStatus]:
-    """Return the status of each cell (metric, case) that is tested by statistics.
+    """Return the status of each cell, a pair (metric, case), that is tested by statistics.
 
-    The cell is classified again after each of its runs, from the first round on. Its status is the first one
-    that is not `rerun`. If all are `rerun`, the status is `rerun` if the case may get further runs, else
+    The test is repeated after each run of the case, from the first round on, and the first status other than
+    `rerun` counts. Without one, the status is `rerun` if the case may get further runs. Otherwise it is
     `suspect`.
     """
     return {

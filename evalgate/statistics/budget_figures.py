@@ -1,4 +1,4 @@
-"""Compare figures such as tokens or seconds: averages by their logarithms, and the 95th percentile."""
+"""Compare the figures of budgets, such as tokens or seconds: averages by logarithms, and 95th percentiles."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,11 +47,11 @@ class LogShares:
 def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -> LogShares:
     """Convert all figures to shares from 0 to 1 by their logarithms; a smaller figure has a larger share.
 
-    In each case the share 0.5 is halfway between the smallest and the largest logarithm of the case, because
-    only figures of the same case are compared. All cases have the same width: the widest spread of the
-    logarithms of one case, or 1 if no case has a spread. With a larger width, more figures would become
-    equal, because shares are rounded to thousandths later. `offset` is added to each figure before the
-    logarithm is taken. Figures that are not above `-offset` have no logarithm; their share is None.
+    Only figures of the same case are compared, so in each case the share 0.5 is halfway between the case's
+    smallest and largest logarithm. All cases have the same width: the widest spread of one case's logarithms,
+    or 1 without any spread. With a larger width, more figures would become equal, because shares are rounded
+    to thousandths later. `offset` is added to each figure before the logarithm is taken. A figure that is not
+    above `-offset` has no logarithm, and its share is None.
     """
     logs: dict[str, dict[float, float]] = {}
     for name, row in cases.items():
@@ -99,11 +99,14 @@ def compare_percentile(
 ) -> ThresholdEstimate | None:
     """Compare the 95th percentile of the figures with `limit`, the largest figure that is allowed.
 
-    A percentile above the limit fails if its lower bound is above it, too, and is else inconclusive. A
-    percentile within the limit passes; with `proof` it is inconclusive if its upper bound is above the
-    limit. Return None if there are too few figures for bounds. The bounds are order statistics, which hold
-    for any distribution (Hahn and Meeker, Statistical Intervals, 5.2); the percentile is beyond each with a
-    chance of at most `alpha`. In the result, `minimum` is the limit.
+    - A percentile above the limit fails if its lower bound is above the limit, too. Otherwise it is
+      inconclusive.
+    - A percentile within the limit passes. With `proof` it is inconclusive if its upper bound is above the
+      limit.
+
+    Return None if there are too few figures for bounds. The bounds are order statistics, which hold for any
+    distribution (Hahn and Meeker, Statistical Intervals, 5.2). The percentile is beyond each with a chance of
+    at most `alpha`. In the result, `minimum` is the limit.
     """
     n = len(figures)
     if n < count_needed_runs(alpha):

@@ -36,9 +36,10 @@ class ConfirmationPlan:
 def build_confirmation_plan(
     baselines: Mapping[Cell, Thousandths], *, case_alpha: float, case_drop: float, confirm_runs: int
 ) -> ConfirmationPlan:
-    """Divide `case_alpha` among the cells in which `confirm_runs` scores of 0 confirm a break (Tarone 1990).
+    """Divide `case_alpha` among the cells (metric, case) in which a break can be confirmed (Tarone 1990).
 
-    In any other cell no scores confirm a break, so that no false alarm is possible, and no share is needed.
+    In these cells `confirm_runs` scores of 0 confirm a break. In any other cell no scores do, so that no
+    false alarm is possible, and no share is needed.
     """
     # A case that could not fall by `case_drop` even to 0 is never called broken.
     eligible = {
@@ -72,8 +73,10 @@ def classify_case(
 ) -> RegressionStatus:
     """Return the status of one case after its runs so far; each side must have at least one score.
 
-    `ok`: the mean fell by less than `case_drop`. `broken`: the fall is confirmed. `rerun`: further runs can
-    confirm it. `suspect`: the case fell, and no further runs are wanted.
+    - `ok`: the mean fell by less than `case_drop`.
+    - `broken`: the fall is confirmed.
+    - `rerun`: further runs can confirm the fall.
+    - `suspect`: the case fell, and no further runs are wanted.
 
     Args:
         baseline: the stored scores.
@@ -82,7 +85,7 @@ def classify_case(
         need: runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
         case_drop: smallest fall of the mean that counts.
         limit: most runs of a case that fails with scores above 0, for example because one of two turns is
-            wrong. Such a case gets further runs if each of its runs is below the stored mean by at least
+            wrong. The case gets further runs if each of its runs is below the stored mean by at least
             `case_drop`, and if further runs like its worst run would confirm a break. None: no case gets
             more than `need` runs.
     """
@@ -141,18 +144,18 @@ _UNKNOWN = 0.3
 
 @frozen
 class StoredOutcomes:
-    """Number of runs of one case, and how many of them failed."""
+    """Number of runs of one case, and number of failed runs among them."""
 
     runs: int
     failed: int
 
 
 def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
-    """Estimate the number of flaky cases of a suite, including those that never failed in their stored runs.
+    """Estimate the number of flaky cases of a suite, including flaky cases without a failed stored run.
 
-    The result is at least 1. A flaky case's chance to pass is assumed to be uniform between 0 and 1; then
-    the share 1 - 2 / (n + 1) of all flaky cases shows both outcomes in n runs. The items of `baselines` may
-    also be ways of failing instead of cases.
+    The result is at least 1. A flaky case's chance to pass is assumed to be uniform between 0 and 1. Then the
+    share 1 - 2 / (n + 1) of all flaky cases shows both outcomes in n runs. The items of `baselines` may also
+    be ways of failing instead of cases.
     """
     flaky = 1.0
     for each in baselines:
@@ -176,8 +179,11 @@ class BreakageCriteria:
     def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
         """Classify a case by its runs in order; `misses` has True for each failed run.
 
-        `broke`: the case is broken. `flake`: too many runs passed. `open`: too few runs to decide. The
-        first runs alone decide, so that further runs give luck no second chance.
+        - `broke`: the case is broken.
+        - `flake`: too many runs passed.
+        - `open`: too few runs to decide.
+
+        The first runs alone decide, so that further runs give luck no second chance.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"
@@ -190,7 +196,7 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Return the breakage criteria of a case that now fails in a way in which none of its stored runs failed.
+    """Return the breakage criteria of a case that now fails in a new way, as none of its stored runs did.
 
     Args:
         baseline_runs: number of stored runs of the case, at least 1.

@@ -1,12 +1,15 @@
 """Find the places at which a series of averages changed its level, by a permutation test.
 
-A stretch of values has a statistic: the difference of its mean from the mean of all other values, weighted
-by both lengths. The stretch with the largest statistic is tested: p is the share of random orders of the same
-values with a largest statistic that is not smaller. If p is small, and the stretch begins or ends with the
-series, its other end is a change. If the stretch lies inside the series, that end of the stretch is a change
-at which the values before and after differ more clearly; the other end is a change only if a test of its own
-finds a difference. The pieces between changes are searched again. This is circular binary segmentation
-(Olshen et al. 2004), which also finds a fall that recovers.
+The method is circular binary segmentation (Olshen et al. 2004), which also finds a fall that recovers:
+
+1. A stretch of values has a statistic: the difference of its mean from the mean of all other values,
+   weighted by both lengths. Take the stretch with the largest statistic.
+2. Its p is the share of random orders of the same values with a largest statistic that is not smaller. If p
+   is too large, there is no change.
+3. If the stretch begins or ends with the series, its other end is a change. If it lies inside the series,
+   the end with the clearer difference between the values before and after is a change. The other end is a
+   change only if a test of its own finds a difference.
+4. Search the pieces between changes again.
 """
 
 import math
@@ -64,7 +67,7 @@ def _find_splits(
 ) -> Iterator[tuple[int, float]]:
     """Yield (index, p) of each change in `values`, a piece of the series that begins at index `offset`.
 
-    The yielded index counts from the start of the series.
+    The yielded index counts from the start of the whole series.
     """
     largest, first, last = _find_stretch(values)
     if first == last:

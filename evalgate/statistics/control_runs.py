@@ -2,9 +2,8 @@
 
 The comparison with the history (look 1) cannot tell a change of the agent from a drift of its provider,
 because the stored runs were made before both. Look 2 runs the base commit's agent (the control) on the
-suspects of look 1, in turn with further runs of the changed agent (the head), and compares these fresh runs.
-The head's earlier runs, which made a case a suspect, are selected for being bad, so look 2 tests the head
-without these runs and without the history. Only for the answer `drifted` are control and history compared.
+suspects of look 1, in turn with further runs of the changed agent (the head). It compares these fresh runs
+alone, because the head's earlier runs are selected for being bad. Only `drifted` uses the history.
 
 The gate closes only if both looks find a drop or a broken case. If look 2 has too few results, look 1 alone
 decides. If nothing changed, look 1 is wrong at most as often as without control runs. If a drift hit head
@@ -52,8 +51,8 @@ MOST_PAIRS = 20
 class CaseSuspect:
     """One case that the comparison with the baseline called broken or left open, with its fresh runs.
 
-    Open cases are suspects, too: once something else closed the gate, they got no more follow-up runs. If
-    a drift explains what closed the gate, an open case may still have broken.
+    Open cases are suspects, because they got no more follow-up runs once something else closed the gate. If a
+    drift explains the closed gate, an open case may still have broken.
     """
 
     name: str
@@ -69,7 +68,7 @@ class CaseSuspect:
 
 @frozen
 class FreshScores:
-    """Scores of one metric on one case, 0 to 1."""
+    """Scores of one metric on one case, 0 to 1: of stored runs, and of fresh runs of head and control."""
 
     stored: Sequence[Score]
     """Scores of the stored runs that look 1 used."""
@@ -83,10 +82,10 @@ class FreshScores:
 
 @frozen
 class AverageSuspect:
-    """One metric with an average that may have fallen, usually by half of `max_drop` or more in look 1.
+    """One metric with an average that may have fallen in look 1, the comparison with the stored runs.
 
-    A smaller drop than `max_drop` makes an average a suspect, too: AUTO stops at the first broken case, so
-    the average may not have been measured to the end.
+    A drop of half of `max_drop` is usually enough for a suspect: AUTO stops at the first broken case, so the
+    average may not have been measured to the end.
     """
 
     name: str
@@ -131,7 +130,7 @@ class CaseControl:
 
 @frozen
 class AverageControl:
-    """Answer of the control runs about one average; its means are those of the cases with control runs."""
+    """Answer of the control runs about one average, with means over the cases with control runs."""
 
     answer: ControlAnswer
     rounds: int
@@ -169,14 +168,14 @@ class ControlDecision:
 
     @property
     def answer(self) -> ControlAnswer:
-        """Return the first of `broke`, `open`, `drifted`, `recovered` that a suspect has; `open` if none."""
+        """Return the first of `broke`, `open`, `drifted`, `recovered` that occurs; `open` if none does."""
         found = {each.answer for each in self._list_answers()}
         order: tuple[ControlAnswer, ...] = ("broke", "open", "drifted", "recovered")
         return next((answer for answer in order if answer in found), "open")
 
     @property
     def is_measured(self) -> bool:
-        """Return True if every suspect has enough fresh results; if not, look 1 alone decides."""
+        """Return True if every suspect has enough fresh results. If not, the stored runs alone decide."""
         return all(each.is_measured for each in self._list_answers())
 
     def _list_answers(self) -> "tuple[CaseControl | AverageControl, ...]":
@@ -188,9 +187,9 @@ def plan_control_runs(
 ) -> PairsWanted | ControlDecision:
     """Return the pairs of runs to make next, or the decision if none are needed.
 
-    For each wanted pair, run the case once with the head and once with the control, in turn, append the two
-    results to each suspect with this case, and call again. The number for a case in several suspects is the
-    largest that one of them wants.
+    A pair is one run of a case with the head and one with the control, in turn. Append the two results to
+    each suspect with this case, and call again. If a case is in several suspects, the largest wanted number
+    counts.
 
     Args:
         cases: case suspects. A case that broke in several ways is one suspect; its runs fail if they fail
@@ -231,7 +230,7 @@ def plan_control_runs(
 def decide_control_runs(
     cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
 ) -> ControlDecision:
-    """Return the answer about each suspect from the runs made so far; `open` if they do not decide it.
+    """Return the answer about each suspect from the runs made so far; `open` if the runs do not decide it.
 
     Raises:
         InvalidInputError: for a score of an average outside 0 to 1.
@@ -247,7 +246,7 @@ def decide_control_runs(
 
 
 def count_most_pairs(suspects: int, parameters: Parameters) -> int:
-    """Return the most pairs of runs that each case gets, 4 to 20, if the number of suspects is `suspects`."""
+    """Return the most pairs of runs of each case, 4 to 20, if `suspects` cases share `case_alpha`."""
     most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
     level = parameters.case_alpha / max(1, suspects)
     while most < MOST_PAIRS and not is_within_level(_compute_total_break_p(most, most), level):
@@ -348,9 +347,9 @@ class _AverageLook:
 
 
 def _is_explained(average: AverageSuspect, drifted: Collection[str]) -> bool:
-    """Return True if look 1's drop is below half of `max_drop` when drifted cases count as unchanged.
+    """Return True if cases that drifted explain the drop of an average from the stored runs.
 
-    Return False if the drops of look 1 are not known.
+    The drop left without these cases must be below half of `max_drop`. Return False if the drops are unknown.
     """
     left = math.fsum(
         drop * average.cases[case].weight for case, drop in average.drops.items() if case not in drifted
@@ -436,7 +435,10 @@ def _answer_average(
 def _is_futile(
     change: MeanDifference, look: _AverageLook, limit: float, last: int, parameters: Parameters
 ) -> bool:
-    """Return True if the drop reaches `limit` by round `last` with a chance of at most `futility`."""
+    """Return True if the drop has at most the chance `futility` to reach `limit` by round `last`.
+
+    Return False before 4 rounds if fewer than 10 cases have unequal runs.
+    """
     # If only few cases have unequal runs, few rounds do not show the size of luck.
     if look.rounds < LEAST_PAIRS and change.informative < _MANY:
         return False

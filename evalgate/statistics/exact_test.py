@@ -62,7 +62,8 @@ def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
 def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
     """Return the exact one-sided p of one case, small if the candidate's scores are low.
 
-    Of all choices of as many of the pooled scores, p is the share with a sum up to the candidate's.
+    Choose as many of the pooled scores as the candidate has, in all possible ways. Then p is the share of
+    choices with a sum up to the candidate's.
     """
     law = compute_sum_distribution(tuple(sorted(baseline + candidate)), len(candidate))
     below = sum(law.counts[: law.find_index(sum(candidate)) + 1])
@@ -70,9 +71,9 @@ def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
 
 
 def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
-    """Return the largest possible p of a case that is at most the threshold; 0 if there is none.
+    """Return the largest p of a case that is possible and at most the threshold; 0 if there is none.
 
-    The case has the scores `pooled`, ascending, and `runs` of them are the candidate's; every choice of these
+    `pooled` are all scores of the case, ascending. Every choice of `runs` of these scores as the candidate's
     gives a possible p. With more than 500 possible sums, return the largest multiple of 1 / (number of
     choices) up to the threshold instead: nearly every multiple is then a possible p, and the result is never
     too small.

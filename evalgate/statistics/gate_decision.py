@@ -132,14 +132,15 @@ class Decision:
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
     """Return the margin of a verdict: the distance of an average, a minimum's mean or pass^k from its limit.
 
-    The margin also has the fewest runs that could bring the average to the limit: after a pass if they
-    scored 0 instead, after any other verdict if they scored 1. This number is None for pass^k, and if not
-    even all runs suffice. A smaller change may already make a fail inconclusive, so the margin is an upper
-    bound.
+    The margin also has the fewest runs that could bring the average to the limit: after a pass if they scored
+    0 instead, after any other verdict if they scored 1. This number is None for pass^k, and if even all runs
+    do not suffice. A smaller change may already make a fail inconclusive, so the margin is an upper bound.
 
-    Return None for verdicts on cases or data. Return None also if the verdict does not depend on the
-    distance: for an average, if it depends on a required proof (`unproven`) or on luck (`likely_luck`); for
-    a minimum or pass^k, if the limit is reached but not proven.
+    Return None for a verdict that does not depend on the distance:
+
+    - A verdict on cases or data.
+    - A verdict on an average that depends on a required proof (`unproven`) or on luck (`likely_luck`).
+    - A verdict on a minimum or pass^k that is reached, but not proven.
 
     Args:
         assessment: the assessment of the metric.
@@ -182,7 +183,7 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """Return for each run how far the average moves if this run scores 1 (`rising`) or 0, largest first.
+    """Return for each run the move of the average if the run scored 1 (`rising`) or 0, largest first.
 
     Runs that have this score already are left out.
     """
@@ -214,7 +215,7 @@ def plan_confirmation(
     parameters: Parameters,
     confirm_runs: int,
 ) -> ConfirmationPlan:
-    """Return the confirmation plan over all cells that are judged statistically."""
+    """Return the confirmation plan over all cells, pairs (metric, case), that are tested by statistics."""
     baselines = {
         (name, pair.case): pair.baseline
         for name, assessment in assessments.items()
@@ -244,8 +245,8 @@ def build_decision(
         metrics: the measured scores, of all runs.
         parameters: parameters of the gate.
         assessments: metric to its assessment at the stage that decides.
-        statuses: status of the cells that were tested one by one. Any other cell with a fall of `case_drop`
-            or more is broken if the metric is compared exactly, else a suspect.
+        statuses: status of the cells, pairs (metric, case), that were tested one by one. Any other cell with
+            a fall of `case_drop` or more is broken if the metric is compared exactly, otherwise a suspect.
         plan: number of runs that confirm a break of each cell.
         rounds: runs of every case that the averages are computed from.
     """
@@ -367,10 +368,13 @@ def _build_case_outcome(
 
 
 def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
-    """Return the final status of a case from its tested status, which is None if it was not tested.
+    """Return the final status of a case; `status` is None if the case was not tested.
 
-    A case is `broken` if it fell and is compared exactly. A case without a tested status, or with `ok` or
-    `rerun`, is `suspect` if it fell, else `ok`. To fall is to lose `case_drop` or more of the mean.
+    - A case that fell and is compared exactly is `broken`.
+    - A case with None, `ok` or `rerun` is `suspect` if it fell, otherwise `ok`.
+    - Any other status stays.
+
+    `fell`: the case lost `case_drop` or more of its mean.
     """
     if fell and exact:
         return "broken"

@@ -1,11 +1,11 @@
-"""Estimate from people's labels how far a judge can be trusted; standard library only.
+"""Estimate the accuracy of a judge from people's labels; standard library only.
 
-People label a sample that is drawn separately from the answers that the judge passed and from those that it
-failed. In such a sample the shares of correct verdicts among passed and among failed answers are unbiased.
-The judge's true positive and true negative rates in the sample are biased, so they are computed from these
-shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic tests when disease
-verification is subject to selection bias"). Limits are quantiles of the posterior with Jeffreys' priors,
-drawn with a fixed seed.
+People label a sample that is drawn separately from the answers that the judge passed and from the answers
+that it failed. In this sample the shares of correct verdicts among passed and among failed answers are
+unbiased. The judge's true positive and true negative rates (TPR, TNR) in the sample are biased, so they are
+computed from these shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic
+tests when disease verification is subject to selection bias"). Limits are quantiles of the posterior with
+Jeffreys' priors, drawn with a fixed seed.
 """
 
 import random
@@ -46,7 +46,7 @@ class LabelCounts:
 
     @property
     def labelled(self) -> int:
-        """Return the number of labelled answers."""
+        """Return the number of answers that people labelled."""
         return self.passed_right + self.passed_wrong + self.failed_right + self.failed_wrong
 
     def extend(self, labels: int) -> "LabelCounts":
@@ -77,7 +77,7 @@ class Estimate:
 
 @frozen
 class JudgeAccuracy:
-    """Agreement of a judge with people."""
+    """Agreement of a judge with people, as five figures with intervals."""
 
     agreement: Estimate
     """Share of answers with the verdict of people, 0 to 1."""
@@ -92,14 +92,14 @@ class JudgeAccuracy:
 
     @property
     def is_informative(self) -> bool:
-        """Return True if TPR and TNR are known and add up to more than 1."""
+        """Return True if TPR and TNR are known and add up to more than 1: the judge is better than chance."""
         rates = (self.tpr.value, self.tnr.value)
         return rates[0] is not None and rates[1] is not None and rates[0] + rates[1] > 1
 
 
 @frozen
 class FloorDecision:
-    """Decision whether a figure reaches its floor, the least value that is asked for."""
+    """Comparison of a figure with its floor, the least value that is asked for."""
 
     answer: FloorAnswer
     further_labels: int | None = None
@@ -123,10 +123,10 @@ def compute_kappa(both_pass: float, only_first: float, only_second: float, both_
 
 
 def correct_pass_rate(observed: float, tpr: float, tnr: float) -> float | None:
-    """Return the pass rate without the judge's errors, 0 to 1, from the share that the judge passes.
+    """Return the share of answers that people would pass, 0 to 1, from the share that the judge passes.
 
     Rogan and Gladen (1978), "Estimating prevalence from the results of a screening test". Return None if
-    TPR + TNR is at most 1: such a judge is no better than chance.
+    TPR + TNR is at most 1: then the judge is no better than chance.
     """
     gain = tpr + tnr - 1
     return None if gain <= 0 else min(1.0, max(0.0, (observed + tnr - 1) / gain))
@@ -176,7 +176,7 @@ def _compare_with_floor(counts: LabelCounts, figure: Figure, floor: float) -> Fl
 
 
 def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | None]:
-    """Return the judge's pass rate, the share of its passes that are right, and that of its fails.
+    """Return the judge's pass rate, the correct share of its passes, and the correct share of its fails.
 
     The pass rate is 0.0 without answers. A share is None without labels for answers with this verdict.
     """
@@ -192,8 +192,8 @@ def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | N
 def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
     """Return all figures, by name, from the three values that `_compute_shares` returns.
 
-    All figures are None if a share is None although the judge gave verdicts of this kind. A single figure is
-    None if the three values do not determine it.
+    All figures are None if a needed share is None: the judge passed answers and `ppv` is None, or failed
+    answers and `npv` is None. A single figure is None if the three values do not determine it.
     """
     if (ppv is None and observed > 0) or (npv is None and observed < 1):
         return dict.fromkeys(_FIGURES)

@@ -1,4 +1,4 @@
-"""Compute how far the mean moved from the baseline, and test the move by permuting runs within each case.
+"""Compare the candidate's mean with the baseline's, and test the drop by permuting runs within each case.
 
 The test convolves the exact distributions of all cases (`exact_test.py`). With binary scores it is the
 conditional Mantel-Haenszel test, and with one run on both sides McNemar's test.
@@ -43,10 +43,13 @@ class TailProbability:
 
 
 def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> TailProbability:
-    """Return the one-sided mid-p of the weighted drop, or the plain p if only one case is informative.
+    """Return the one-sided p of the weighted drop, by permutation of the runs within each case.
 
-    A case is informative if its scores are not all equal. Without such a case p is 1. If the exact
-    distribution would take too long, p is a normal approximation.
+    A case is informative if its scores are not all equal.
+
+    - Without an informative case p is 1.
+    - With one informative case it is the plain exact p.
+    - With more it is the exact mid-p, or a normal approximation if the exact one would take too long.
 
     Args:
         pairs: the cases that are compared.
@@ -113,10 +116,11 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
 
 
 def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
-    """Return (moves, scale): how far one step of each case's sum moves the weighted drop, times `scale`.
+    """Return (moves, scale): for each case, the move of the weighted drop by one step of the case's sum.
 
-    The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum. `scale` makes all moves whole numbers. A
-    weight is taken as the decimal number that it prints as, so that 0.2 is twice 0.1.
+    The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum. The moves are multiplied by `scale`,
+    which makes all of them whole numbers. A weight is taken as the decimal number that it prints as, so that
+    0.2 is twice 0.1.
     """
     moves = []
     for pair in pairs:
@@ -136,7 +140,7 @@ def _pool_scores(pair: Pair) -> Thousandths:
 
 
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
-    """Return a lower bound of the multiplications of the convolution, so that it is not begun in vain.
+    """Return a lower bound of the number of multiplications of the convolution, to skip a hopeless one.
 
     The bound follows from |A + B| ≥ |A| + |B| − 1, for the sets of possible sums A and B of two cases.
     """

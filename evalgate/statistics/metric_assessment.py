@@ -79,7 +79,7 @@ class AnalysisStage:
 
 @frozen
 class SignificanceLevels:
-    """Levels that one metric's p is compared with."""
+    """Levels that one metric's p is compared with, to fail a drop or to doubt it."""
 
     fail: float
     """A drop with a p up to this level fails."""
@@ -117,7 +117,9 @@ class Assessment:
 def build_assessments(
     metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: AnalysisStage
 ) -> dict[str, Assessment]:
-    """Assess every metric on the first runs of every case; the tested metrics share the significance level.
+    """Assess every metric on the first runs of every case, `moment.rounds` of each.
+
+    The tested metrics share the significance level.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -154,7 +156,7 @@ def build_assessments(
 
 
 def is_deterministic(scores: PairedScores, parameters: Parameters) -> bool:
-    """Return True if the agent is declared to answer the same each time, and no runs disagree."""
+    """Return True if the agent is declared deterministic, and all runs of each case agree on each side."""
     return parameters.deterministic and not has_disagreeing_runs(scores)
 
 
@@ -245,9 +247,10 @@ def decide_mean_verdict(
 ) -> tuple[MetricVerdict, Reason]:
     """Return the verdict on the change of an average, and its reason.
 
-    A drop of `max_drop` or more fails if its p is at most `level`. If not, it is inconclusive if its p is at
-    most `doubt` or proof is required. A smaller drop is inconclusive if proof is required and the interval
-    reaches beyond `max_drop`. All other changes pass.
+    - A drop of `max_drop` or more fails if its p is at most `level`. If not, it is inconclusive if its p is
+      at most `doubt` or proof is required.
+    - Any other change is inconclusive if proof is required and the interval reaches beyond `max_drop`.
+    - All other changes pass.
     """
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):
@@ -275,10 +278,10 @@ def _decide_drop_verdict(
 
 
 def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_bounded: bool = True) -> bool:
-    """Return True if p is at most `doubt` when all candidate runs score 0, the largest possible drop.
+    """Return True if the test can tell the largest possible drop from luck, at the level `doubt`.
 
-    If `is_bounded` is False, the runs score less than 0. If even this p is larger than `doubt`, as with two
-    cases of one run on each side, no drop can be told from luck, and a large p says nothing about the agent.
+    In the largest drop all candidate runs score 0, or -1 if `is_bounded` is False. If even its p is above
+    `doubt`, as with two cases of one run on each side, a large p says nothing about the agent.
     """
     lowest = 0 if is_bounded else -1  # a figure may be larger, and its share smaller, than all stored ones
     worst = [replace(pair, candidate=(lowest,) * len(pair.candidate)) for pair in pairs]

@@ -13,7 +13,7 @@ from evalgate.statistics.score_pairs import Pair, Thousandths, compute_score_mea
 
 
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return for each test the level that its p must not exceed (Holm's step-down procedure).
+    """Return for each test the largest p at which the test rejects (Holm's step-down procedure).
 
     After the first test that does not reject, no test with a larger p may reject: all of them get the level
     of this first test.
@@ -28,7 +28,7 @@ def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str
 
 
 def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return for each test the level that its p must not exceed (Hochberg's step-up procedure).
+    """Return for each test the largest p at which the test rejects (Hochberg's step-up procedure).
 
     The procedure finds more than Holm's if metrics move together, as several scores of the same runs do: at a
     level of 0.06 it finds four metrics with p = 0.06, and Holm's none.
@@ -43,9 +43,9 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
     """Return the ids of the cases that fell by `case_drop` or more and have the smallest p.
 
-    The ids have the order of `pairs`. As many cases are named as possible with an expected share of wrongly
-    named cases of at most `rate`. The rule is the discrete version of Benjamini and Hochberg (Heyse 2011): at
-    each threshold, a case counts with the largest possible p of its scores that is at most the threshold.
+    The ids have the order of `pairs`. The list is as long as possible, with an expected share of at most
+    `rate` of unchanged cases in it. The rule is the discrete version of Benjamini and Hochberg (Heyse 2011):
+    at each threshold, a case counts with the largest possible p of its scores that is at most the threshold.
 
     Raises:
         ValueError: cases have unequal numbers of runs. If only bad cases are run again, the list is biased.
@@ -68,7 +68,7 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 def _is_within_discovery_budget(
     laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
 ) -> bool:
-    """Return True if at most `most` cases are expected to have a p up to the threshold if none changed.
+    """Return True if luck alone is expected to give at most `most` cases a p up to the threshold.
 
     `laws` counts the cases by their pooled scores and the number of candidate runs.
     """

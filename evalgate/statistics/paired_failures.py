@@ -1,8 +1,8 @@
 """Compare the failures of two agents that are run in turn, one pair of runs after the other.
 
 The statistic is the smallest p of Fisher's exact test over the pairs so far. If the test is repeated after
-every pair, equal agents have many chances to show a small p. `compute_repeated_p` returns the chance that
-they show one within all pairs that may be made, so a decision may be taken after any pair. Dividing the
+every pair, equal agents have many chances to show a small p. `compute_repeated_p` returns the chance of a
+small p after any of the pairs that may be made, so a decision may be taken after any pair. Dividing the
 level among the pairs would be simpler, but it would take two more pairs to confirm a total break.
 """
 
@@ -24,7 +24,10 @@ no matter how often its stored runs failed."""
 
 @lru_cache(maxsize=8192)
 def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
-    """Return Fisher's exact one-sided p that the head fails more often, after `pairs` runs of each side."""
+    """Return the one-sided p of Fisher's exact test, small if the head fails more often than the control.
+
+    Each side has `pairs` runs.
+    """
     failed = head_failed + control_failed
     as_bad = range(head_failed, min(pairs, failed) + 1)
     choices = sum(math.comb(pairs, bad) * math.comb(pairs, failed - bad) for bad in as_bad)
@@ -36,10 +39,10 @@ _GRID = 64
 
 @lru_cache(maxsize=1024)
 def compute_repeated_p(smallest: float, most: int) -> float:
-    """Return the chance that equal agents show a p of Fisher's test up to `smallest` after some pair.
+    """Return the chance that equal agents show a p of Fisher's test up to `smallest` after any pair.
 
     A p is computed after each pair from 1 to `most`. The chance is the largest over 64 rates of failure,
-    evenly spaced up to one half, that head and control may share. For each rate it is exact.
+    evenly spaced up to one half, that both agents may share. For each rate it is exact.
     """
     limit = smallest + EPSILON
     alive = {(0, 0): 1}
@@ -68,9 +71,9 @@ def compute_repeated_p(smallest: float, most: int) -> float:
 
 
 def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
-    """Return the one-sided p that the head fails more often than the control, after the pairs so far.
+    """Return a one-sided p for the pairs so far, small if the head fails more often than the control.
 
-    The p is valid after any number of pairs, also if this number depends on the outcomes.
+    The p is valid after any number of pairs, even if the outcomes decide when to stop.
 
     Args:
         head: runs of the head in order, True for a failure.
@@ -87,7 +90,7 @@ def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: in
 def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
     """Return True if the control fails more often than the stored runs, or in more than half of its runs.
 
-    Each of the two is a test at `DRIFT_LEVEL`.
+    Each of the two conditions is tested at `DRIFT_LEVEL`.
     """
     if control.failed == 0:
         return False

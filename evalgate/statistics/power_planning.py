@@ -1,8 +1,8 @@
 """Plan how many cases and runs a gate needs to catch a drop of a metric's average.
 
-The procedure of `auto_runs` and `metric_assessment` is modelled with normal distributions. The averages
-of baseline and candidate vary as the runs of each case do, and the gate closes if the drop reaches `max_drop`
-and is more than luck explains. The model leaves out that single broken cases close the gate as well.
+Normal distributions model the procedure of `auto_runs` and `metric_assessment`. The averages of baseline and
+candidate vary as the runs of each case do. The gate closes if the drop reaches `max_drop` and is more than
+luck explains. The model leaves out that single broken cases close the gate as well.
 """
 
 import math
@@ -42,7 +42,7 @@ class CaseNoise:
 
 @frozen
 class RunDesign:
-    """Number of runs of each case."""
+    """Number of runs of each case: a fixed number, or the most rounds of AUTO."""
 
     runs: int
     """Runs of each case; with `is_auto` the most rounds."""
@@ -182,7 +182,10 @@ class DropModel:
     def _simulate_trial(
         self, dice: random.Random, shift: float, limits: Mapping[int, float], spread: _Spread
     ) -> bool:
-        """Return True if the average closes the gate; `limits`: rounds to the smallest drop that closes."""
+        """Return True if the average closes the gate in one trial.
+
+        `limits` maps the number of rounds made to the smallest drop that closes the gate.
+        """
         summed, deviation = 0.0, math.sqrt(spread.round)
         for rounds, limit in limits.items():
             summed += dice.gauss(shift, deviation)

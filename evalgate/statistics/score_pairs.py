@@ -104,7 +104,7 @@ class Pair:
 
 @frozen
 class PairedScores:
-    """All cases of one metric: those that can be compared, and the reasons why the others cannot."""
+    """All cases of one metric: pairs of scores, and for each unpaired case the reason."""
 
     pairs: tuple[Pair, ...]
     unpaired: Mapping[str, UnpairedReason]
@@ -121,7 +121,7 @@ class PairedScores:
 def pair_cases(
     cases: Mapping[str, CaseScores], *, keep: int, first: int | None = None, runs: int = 0
 ) -> PairedScores:
-    """Pair the scores of each case that both sides have scores of, with a reason for each other case.
+    """Pair the baseline's and the candidate's scores of each case, with a reason for each unpaired case.
 
     Args:
         cases: case id to scores.

@@ -88,8 +88,9 @@ def compare_mean_with_minimum(
 ) -> ThresholdEstimate:
     """Compare the weighted mean of the case means with its minimum, over at least one case.
 
-    A mean below the minimum fails if the upper end of its interval is below it, too, and is else
-    inconclusive. Another mean passes; with `proof` it is inconclusive if the lower end is below the minimum.
+    - A mean below the minimum fails if the upper end of its interval is below the minimum, too. Otherwise it
+      is inconclusive.
+    - Any other mean passes. With `proof` it is inconclusive if the lower end is below the minimum.
     """
     value, half = estimate_mean(cases, alpha)
     return _compare_estimate(value, half, minimum, require)

@@ -101,9 +101,9 @@ def compare_variants(
 ) -> dict[Comparison, VariantScore]:
     """Compare every variant with the reference on every metric.
 
-    Differences are tested on both sides by permutation of runs within cases, with Holm's correction over all
-    comparisons. The bounds of the drops are each at `alpha` divided by the number of comparisons, so all of
-    the upper bounds hold together with probability 1 - alpha.
+    The tests are two-sided, by permutation of runs within cases, with Holm's correction over all comparisons.
+    The bounds of the drops are each at `alpha` divided by the number of comparisons, so all of the upper
+    bounds hold together with probability 1 - alpha.
     """
     if not tables:
         return {}
@@ -121,7 +121,7 @@ def compare_variants(
 
 
 def _compute_gain_p(pairs: Sequence[Pair]) -> float:
-    """Return the one-sided p that the variant is better than the reference."""
+    """Return the one-sided p of a gain, small if the variant is better than the reference."""
     swapped = [Pair(pair.case, pair.candidate, pair.baseline, pair.weight, pair.attempted) for pair in pairs]
     return compare_means(swapped, alpha=ALPHA).p
 
@@ -153,7 +153,7 @@ def _build_score(
 
 
 def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: float) -> int | None:
-    """Return the runs of each case that decide four times in five if the measured difference is the true one.
+    """Return the runs of each case that decide with a chance of 80 % if the measured difference is true.
 
     To decide is to show either the difference, or a drop smaller than `max_drop`. Return None if a thousand
     runs do not suffice.

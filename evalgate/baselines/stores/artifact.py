@@ -1,9 +1,9 @@
 """Store a baseline in an artifact of GitHub Actions: `artifact:[WORKFLOW.yml/]NAME[:FILE]`.
 
 The artifact is read from the newest successful run of a workflow on the default branch of this repository
-that still has the artifact. Artifacts of pull requests are never read: anyone can open one from a branch with
-the name of the default branch, and upload an artifact of any name. Artifacts cannot be changed: an update
-writes the file, and the next step of the workflow uploads it.
+that still has the artifact. Artifacts of pull requests are never read: anyone can open a pull request from a
+branch with the name of the default branch, and upload an artifact of any name. Artifacts cannot be changed:
+an update writes the file, and the next step of the workflow uploads it.
 """
 
 import hashlib
@@ -135,7 +135,7 @@ class ArtifactStore:
 
     @property
     def shown_as(self) -> str:
-        """Return the name of the store in reports."""
+        """Return the name of the store in reports, such as `artifact:NAME:baseline.json`."""
         return f"artifact:{self.workflow}{'/' if self.workflow else ''}{self.name}:{self.file}"
 
     @property
@@ -144,7 +144,7 @@ class ArtifactStore:
         return f"Upload the folder {self.name} as the artifact `{self.name}`."
 
     def read(self) -> Baseline | None:
-        """Read the baseline of the newest good run that still has the artifact.
+        """Read the baseline of the newest good run (see the class) that still has the artifact.
 
         Return None if no recent good run has the artifact, and set `absence` to the reason.
 
@@ -207,7 +207,7 @@ class ArtifactStore:
         return load_baseline_or_results(data, shown_as)
 
     def find_workflow_file(self) -> str:
-        """Return the file name of the workflow with the runs that are searched.
+        """Return the file name of the workflow with the artifact: the given one, or that of the running job.
 
         Raises:
             PostError: the store names no workflow, and no job of GitHub Actions is running.
@@ -243,7 +243,7 @@ class _StoredArtifact:
 
 @frozen
 class _ArtifactSearch:
-    """Search for an artifact in the runs of a workflow."""
+    """Search for an artifact in the good runs of a workflow, which succeeded on the default branch."""
 
     wanted: ArtifactStore
     account: Account
@@ -252,7 +252,7 @@ class _ArtifactSearch:
     """Time of `time.monotonic()` after which no request is repeated."""
 
     def find_newest(self) -> _StoredArtifact | str:
-        """Download the artifact from the newest good run that still has it.
+        """Download the artifact from the newest good run that still has the artifact.
 
         If no recent good run has the artifact, return the reason as a part of a sentence.
 
@@ -335,7 +335,7 @@ class _ArtifactSearch:
 
 
 def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> bool:
-    """Return True if the run succeeded on this repository's branch, and its event is one of `EVENTS`."""
+    """Return True if the run succeeded on `branch` of this repository, and its event is one of `EVENTS`."""
     return (
         run.conclusion == "success"
         and run.event in EVENTS
@@ -346,7 +346,7 @@ def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> b
 
 
 def _ignore_netrc(request: "PreparedRequest") -> "PreparedRequest":
-    """Return the request unchanged; with this as `auth`, `requests` adds no password of a .netrc file."""
+    """Return the request unchanged; as the argument `auth` this keeps `requests` from reading .netrc."""
     return request
 
 

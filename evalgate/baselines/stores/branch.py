@@ -2,7 +2,7 @@
 
 The branch is written with git alone, so the store works with every host. Each push names the commit that it
 replaces. The host refuses the push if another job pushed first; then the update is repeated on top of the
-newer commit. Git runs in a private repository, and not in that of the workspace, which the agent can change.
+newer commit. Git runs in a private repository, because the agent can change the workspace's repository.
 """
 
 import os
@@ -71,7 +71,7 @@ class BranchStore:
 
     @property
     def shown_as(self) -> str:
-        """Return the name of the store in reports."""
+        """Return the name of the store in reports, `branch:NAME:FILE`."""
         return f"branch:{self.branch}:{self.file}"
 
     def read(self) -> Baseline | None:
@@ -92,11 +92,11 @@ class BranchStore:
         time: datetime | None,
         find_commit: Callable[[PrivateRepository, Collection[str]], tuple[str, int]],
     ) -> Baseline:
-        """Read the baseline as it was at `time`, or the one that `when` names.
+        """Read an older baseline: as it was at `time`, or at the save or commit that `when` names.
 
-        A save is a commit on the branch. With a `time`, the last save until then is read. Without a `time`,
-        `when` names a save, which is read, or a commit of the agent. Of the 20 saves after this commit the
-        first with a gate run of the commit is read, else the last save until the commit.
+        A save is a commit on the branch. With a `time`, the last save until this time is read. Without a
+        `time`, `when` names a save, which is read, or a commit of the agent. For a commit, the first of the
+        20 later saves with a gate run of it is read, or without one the last save until the commit.
 
         Args:
             when: date, or name of a save or a commit, for error messages.
@@ -181,7 +181,7 @@ class BranchStore:
         raise lost
 
     def _fetch_tip(self, repository: PrivateRepository, *, whole: bool = False) -> str:
-        """Fetch the newest commit of the branch, and return its hash; "" if there is no such branch.
+        """Fetch the newest commit of the branch, and return its hash; "" if the remote lacks the branch.
 
         If `whole` is True, the older commits of the branch are fetched, too.
         """
@@ -213,7 +213,7 @@ class BranchStore:
         return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
 
     def _commit_file(self, repository: PrivateRepository, tip: str, text: str) -> str:
-        """Commit `text` as the file on top of `tip`, keep its other files, and return the commit's hash."""
+        """Commit `text` as the store's file on top of `tip`, keep other files, and return the commit."""
         # Git's low-level commands need no work tree, so that nothing of the branch is checked out.
         blob = repository.run_git("hash-object", "-w", "--stdin", stdin=text).strip()
         index = {"GIT_INDEX_FILE": f"{repository.folder}/index-{blob}"}

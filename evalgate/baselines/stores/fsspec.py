@@ -59,7 +59,7 @@ _ATTEMPTS = 10
 
 
 def build_fsspec_store(url: str, context: StoreContext) -> "FsspecStore":
-    """Build the store at a URL.
+    """Build the store in the folder at a URL, or the read-only store of a `.json` file.
 
     Raises:
         InvalidInputError: the URL cannot be used, or holds a secret.
@@ -98,10 +98,10 @@ class FsspecStore:
         return self._join_stored(folder.read_runs())
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Replace the stored gate runs by those of the result of `change`, and return this result.
+        """Replace the stored gate runs by the gate runs in the result of `change`, and return this result.
 
-        `change` gets None if there are no gate runs yet. New and changed gate runs are written before the
-        gate runs that are not in the result are removed.
+        `change` gets None if there are no gate runs yet. New and changed gate runs are written before gate
+        runs that are not in the result are removed.
 
         Raises:
             InvalidInputError: the baseline cannot be read, access is refused, or the URL names a file.
@@ -158,7 +158,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return fingerprint and runs of each case by key; an object is replaced only if these have changed."""
+    """Return (fingerprint, runs) of each case by key; an object is replaced only if they have changed."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
@@ -211,9 +211,7 @@ class _ObjectFolder:
         return content
 
     def read_runs(self) -> dict[str, Baseline]:
-        """Return the gate run in each object by the object's name, the oldest first.
-
-        Only the newest 2,000 are returned.
+        """Return the gate runs by the name of their object, the oldest first; at most the newest 2,000.
 
         Raises:
             InvalidInputError: access is refused, or an object is no gate run.
@@ -249,7 +247,7 @@ class _ObjectFolder:
             return name
 
     def remove_objects(self, names: Iterable[str]) -> None:
-        """Remove the objects with these names; skip objects that another writer has removed already."""
+        """Remove the objects with these names, except objects that another writer has removed already."""
         for name in sorted(names):
             with suppress(FileNotFoundError), _translate_errors(self.url, self.redactor):
                 self.system.rm_file(f"{self.root}/{name}")

@@ -238,7 +238,7 @@ class LongList(Sequence[Any]):
         self._digests.append(_hash_item(text.encode()))
 
     def get_span(self, index: int) -> ValueSpan:
-        """Return the position of an item."""
+        """Return offsets, line and column of the item at `index`."""
         return ValueSpan(
             self._starts[index], self._get_item_end(index), self._lines[index], self._columns[index]
         )
@@ -304,7 +304,7 @@ def _hash_item(data: bytes) -> int:
 
 @dataclass(slots=True)
 class LongDocument:
-    """A large file; satisfies `evalgate.core.protocols.Document`."""
+    """A decoded large file, with its long lists still in the file."""
 
     path: str
     value: Any

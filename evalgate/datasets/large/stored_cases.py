@@ -1,7 +1,7 @@
 """Cases of large eval sets that are decoded from their file when they are used.
 
 All cases are built once when the set is read, so every problem is found then. In memory remain the position
-of each case, and what a run needs of every case at any time: id, line, tags, expectations and fingerprint.
+of each case and the facts that a run needs at any time: id, line, tags, expectations and fingerprint.
 """
 
 from array import array
@@ -34,8 +34,6 @@ class _CaseMetadata(NamedTuple):
 
 
 class _CaseMetadataTable:
-    """A compact table of the metadata of many cases."""
-
     def __init__(self) -> None:
         # Texts would take most of the memory: these are all ids in UTF-8, concatenated, and the end of each.
         self._ids, self._ends = bytearray(), array("Q", [0])
@@ -102,7 +100,7 @@ class _ItemReader:
         """Items that were decoded last, and the index of the first of them."""
 
     def read_item(self, at: int) -> Any:
-        """Return the item at an index."""
+        """Return the decoded item at the index `at`."""
         past = self._first + len(self._block)
         if not self._first <= at < past:
             self._first = at
@@ -180,7 +178,7 @@ class StoredCases(CasesInFile):
         metadata: _CaseMetadataTable | None = None,
         fingerprints: "array[int] | None" = None,
     ) -> None:
-        """Store the list. `metadata` and `fingerprints` are those of its cases, and are computed if None."""
+        """Store the list. `metadata` and `fingerprints` of its cases are computed if they are None."""
         self._items = items
         self._make = make
         self._eval_set_id = eval_set_id

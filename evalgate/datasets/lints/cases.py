@@ -173,7 +173,7 @@ class DuplicateLint:
     """Finds cases, and turns of a case, that send and expect the same."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """Return the checker for duplicates. Call the checker once for each case of the set, in order."""
+        """Return the checker for duplicates, to be called once for each case of the set, in order."""
         del metrics
         cases = _DuplicateFinder(eval_set.cases, _get_case_key, _get_case_content)
 
