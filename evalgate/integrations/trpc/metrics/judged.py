@@ -45,7 +45,7 @@ from evalgate.metrics.turnwise import Exchange
 
 
 class TrpcLlmFinalResponse(LlmEvaluator):
-    """1.0 for each turn with a valid response, else 0.0, averaged."""
+    """1.0 for each turn with a response that the judge finds valid, else 0.0, averaged over the turns."""
 
     needs_reference = True
     prompt_name = "trpc_final_response"
@@ -67,7 +67,7 @@ _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
 
 
 class TrpcLlmHallucinations(LlmEvaluator):
-    """Share of each final response's sentences that the evidence of the conversation supports, averaged.
+    """Share of each final response's sentences that the conversation supports, averaged over the turns.
 
     The judge is asked once to split a response, then `numSamples` times to label its sentences.
     """
@@ -110,9 +110,10 @@ def _parse_sentences(answer: ModelAnswer) -> list[str]:
 
 
 def format_evidence(so_far: Sequence[Exchange]) -> str:
-    """Format the facts that the turns `so_far` revealed, as tRPC-Agent-Go does.
+    """Format the facts that the conversation `so_far` revealed, as tRPC-Agent-Go does.
 
-    The agent's own messages are left out, because they prove nothing.
+    The facts are the user's messages, the context messages, and the calls and results of tools. The agent's
+    own messages prove nothing.
 
     Raises:
         TurnNotJudgeableError: a tool's arguments or result are nested too deep to be shown.
@@ -168,7 +169,7 @@ class _TemplateCriterion(LlmCriterion):
 
 @dataclass(frozen=True)
 class TrpcLlmJudgeTemplate(LlmEvaluator):
-    """The judge's score of each turn, averaged."""
+    """The judge's score of each turn by the user's own prompt, averaged over the turns."""
 
     template: JudgeTemplate = field(kw_only=True)
 
@@ -222,9 +223,9 @@ _DOCUMENT_DEFAULTS: Mapping[str, object] = {"text": "", "score": 0}
 
 
 def _format_knowledge(reply: Reply) -> str:
-    """Return one line of JSON for each search of the turn, with the known fields only.
+    """Return one line of JSON for each knowledge search of the turn; a sentence if there was no search.
 
-    Return a sentence if there was no search.
+    Only the known fields of a result are in the JSON.
 
     Raises:
         TurnNotJudgeableError: a result is not in the form of tRPC-Agent-Go's own tools.
@@ -301,17 +302,20 @@ class TrpcLlmRubricCritic(RubricEvaluator):
 
 
 class TrpcLlmRubricReferenceCritic(RubricEvaluator):
-    """Share of the rubrics that each final response meets, judged by comparison with the expected one."""
+    """Share of the rubrics that each final response meets compared with the expected response, averaged.
+
+    Turns that expect no response have no score.
+    """
 
     needs_reference = True
     prompt_name = "trpc_rubric_reference_critic"
 
 
 class TrpcLlmVerifierPairwise(LlmEvaluator):
-    """0.5 for a response as good as the expected one, more for a better and less for a worse one, averaged.
+    """Score of each response against the expected one, averaged: 0.5 if as good, more if better.
 
-    The score of a turn is from 0 to 1. It is computed from the probabilities of the judge's grades, which
-    the model must return.
+    The score of a turn is from 0 to 1. It is computed from the probabilities of the judge's letter grades,
+    which the model must return.
     """
 
     needs_rubrics = True
