@@ -1,6 +1,6 @@
 """tRPC-Agent-Go's eval sets, of all its releases: objects with `evalCases` and `{role, content}` messages.
 
-`expectedRunnerEnabled` concerns another program. It is kept, so that a writer can restore it.
+`expectedRunnerEnabled`, a setting of another program, is kept, so that a writer can restore it.
 """
 
 from collections.abc import Iterator, Sequence

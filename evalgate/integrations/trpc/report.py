@@ -1,7 +1,6 @@
 """Write results in the format, and under the file names, of tRPC-Agent-Go's result manager (August 2026).
 
-The report's folder serves as the manager's base folder. It has one file for each eval set: `<app>/<result
-id>.evalset_result.json`.
+The report's folder serves as the manager's base folder. Each eval set has one file in the subfolder `<app>`.
 """
 
 import json

@@ -192,7 +192,7 @@ def parse_rouge_kind(name: str) -> int | str:
 def compute_rouge(
     expected: str, actual: str, name: str, *, stemmed: bool = False, split_sentences: bool = False
 ) -> RougeScore:
-    """Compute the ROUGE score of `actual` against `expected`; `name` is such as `rouge1` or `rougeL`.
+    """Compute the ROUGE score of `actual` against `expected`; `name` is the kind, such as `rougeL`.
 
     `rougeLsum` compares line by line; with `split_sentences`, by English sentence.
 

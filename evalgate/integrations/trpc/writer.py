@@ -46,7 +46,7 @@ class ToolCallPairs:
 def match_tool_results(reply: Reply) -> ToolCallPairs:
     """Match each call, in order, with the first unmatched result that fits.
 
-    A result fits if it has the call's id. If one of the two has no id, they fit if their names are equal. The
+    A result fits if it has the call's id. If the call or the result has no id, equal names suffice. The
     result may come before the call.
     """
     open_answers = [event for event in reply.events if isinstance(event, ToolResult)]

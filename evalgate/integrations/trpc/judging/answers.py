@@ -144,7 +144,7 @@ def parse_final_response(text: str) -> Scorecard:
 
     The score is 1.0 for the label `valid`, in small or capital letters. The score is 0.0 for `invalid`, for
     an empty label, and for a label that only contains `valid`, such as `**valid**`; so does Go. Any other
-    label is an error, because it does not answer the question. Go takes it for `invalid`.
+    label is an error, although Go takes it for `invalid`, because it does not answer the question.
 
     Raises:
         UnparsableAnswerError: a field is missing, or a label that is not empty does not contain `valid`.
@@ -179,7 +179,7 @@ def parse_rubric_blocks(text: str) -> Scorecard:
 def parse_sentence_blocks(text: str) -> Scorecard:
     """Parse blocks of `ID:`, `Reason:`, `Label:` and `Verdict:` between blank lines; return their mean.
 
-    The label decides the score. If it is empty, the verdict does.
+    The label decides the score. For an empty label, the verdict decides.
 
     Raises:
         UnparsableAnswerError: no block has all of these fields, or a label is unknown.
@@ -323,7 +323,7 @@ def build_rubric_schema(ids: Sequence[str]) -> AnswerSchema:
 def build_scores_schema() -> AnswerSchema:
     """Build the JSON Schema for `parse_rubric_scores` with any number of scores.
 
-    It is for a user's own prompt, which names the rubrics.
+    The schema is for a user's own prompt, which names the rubrics itself.
     """
     item = _build_object_schema({"id": _TEXT, "score": {"type": "number"}, "reason": _TEXT})
     return AnswerSchema(
