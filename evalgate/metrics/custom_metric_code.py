@@ -28,11 +28,9 @@ _MOST_OF_FOLDER = 32 * 1024 * 1024
 def write_metric_code(code: MetricCode, folder: Path) -> str:
     """Write the files of a metric, and a manifest of their digests, into an empty folder.
 
-    All users can read the files of the metric, and none can write to them.
-
-    Returns:
-        SHA-256 of the manifest, in hexadecimal. With it the metric's process detects changes by an agent that
-            runs as the same user.
+    All users can read the files of the metric, and none can write to them. Return the SHA-256 of the
+    manifest, in hexadecimal. With it the metric's process detects changes by an agent that runs as the same
+    user.
     """
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
     manifest = json.dumps(digests).encode()
@@ -71,9 +69,10 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
     """Read the code of a metric: its module, the files that it imports, and the other files of its folder.
 
     The digest covers the module and the files of the workspace that it imports, directly or indirectly.
-    Nothing is executed: only `import` statements are followed. The digest does not cover:
+    Nothing is executed: only `import` statements are followed. Installed packages, imports by a computed
+    name, and data files are therefore not covered. Two kinds of imported files are read, but are not covered
+    either:
 
-    * installed packages, imports by a computed name, and data files, which change no digest,
     * files that are found only in `roots`,
     * each `__init__.py` that runs only because a module is in its package.
 
@@ -214,7 +213,7 @@ class _CodeReader:
             yield from (([*module, each.name], roots) for each in node.names)
 
     def _find_import_root(self, path: str) -> str:
-        """Return the folder with the outermost package of a file; for a file in no package, the file's folder."""
+        """Return the folder with the outermost package of a file; for a file in no package, its folder."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             folder = folder.parent

@@ -1,4 +1,4 @@
-"""Pair the turns of a run with those of its case, and score turn by turn; a missing turn scores 0.0."""
+"""Pair the turns of a run with the turns of its case, and score turn by turn; a missing turn scores 0.0."""
 
 import asyncio
 from collections.abc import Callable, Sequence

@@ -49,8 +49,8 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
 def parse_session(document: Document) -> EvalSet:
     """Parse the conversation in a session as an eval set with one case.
 
-    The case's id is `NAME` for a file `NAME.session.json`. Other files give the session's id, or without an
-    id the file's name without its ending.
+    The case's id is `NAME` for a file `NAME.session.json`. For another file it is the session's id; without
+    one, it is the file's name without its ending.
 
     Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
     without a final event, as after a model's error, has no response. The state of the session becomes the

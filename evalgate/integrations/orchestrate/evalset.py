@@ -177,11 +177,6 @@ class _Attack(_OrchestrateModel):
 
 
 def _validate_attack(value: dict[str, Any]) -> dict[str, Any]:
-    """Return `value` unchanged if it is a valid `attack_data`.
-
-    Raises:
-        ValidationError: a key is missing or wrong.
-    """
     _Attack.model_validate(value)
     return value
 

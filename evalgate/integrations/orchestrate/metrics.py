@@ -273,7 +273,7 @@ class ToolCallPrecision(JourneyMetric):
 
 
 class ToolCallRecall(JourneyMetric):
-    """Share of the tool-call goals that a call fulfilled, rounded to hundredths."""
+    """Share of the goals of tool calls that were fulfilled, rounded to hundredths."""
 
     reads_texts = False
 

@@ -185,7 +185,7 @@ def may_hold_conversations(path: Path) -> bool:
 def read_conversations(path: Path, shown_as: str) -> EvalSet:
     """Read the conversations in a file, or in all `*.messages.json` of a folder.
 
-    A folder without such files is searched for a subfolder `messages`. The eval set has a case for each file,
+    If the folder has no such file, its subfolder `messages` is read. The eval set has a case for each file,
     so that a case occurs once for each of its runs.
 
     Raises:

@@ -236,7 +236,6 @@ def _iter_line_rows(
 
 
 def _find_row_lines(text: str) -> Iterator[int]:
-    """Yield the line of each item of a JSON array."""
     decoder, at, line, seen = json.JSONDecoder(), text.index("[") + 1, 1, 0
     while True:
         while at < len(text) and text[at] in " \t\r\n,":

@@ -117,7 +117,7 @@ class TrpcRubric(TrpcModel):
 
 
 def build_default_rubric_id(number: int) -> str:
-    """Return the id for a rubric of a case that has none; `number` counts from 1."""
+    """Return the id that a case's rubric gets if it has none; `number` counts from 1."""
     return f"case_rubric_{number}"
 
 
@@ -131,13 +131,13 @@ class _Scenario(TrpcModel):
     def to_scenario(self) -> Scenario:
         """Convert to evalgate's scenario, with its limit of turns and its stop signal.
 
-        * A positive limit stays. Without a stop signal, the signal is then "", so that only the limit ends
+        * A positive limit stays. A missing or blank stop signal then becomes "", so that only the limit ends
           the conversation.
         * A limit of 0 becomes -1, which means no limit.
         * A missing or invalid limit becomes None, so that the run's limit holds.
 
-        Without a positive limit, a missing or blank stop signal becomes None, so that the run's stop signal
-        holds.
+        Unless the limit is positive, a missing or blank stop signal becomes None, so that the run's stop
+        signal holds.
         """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0

@@ -95,7 +95,7 @@ def dump_indented_json(value: object) -> str:
 def dump_go_struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> RawJson:
     """Return a JSON object with its keys in the given order, as Go writes a struct.
 
-    `value`, `for_html` and the error are those of `dump_compact_json`.
+    `dump_compact_json` describes the values, `for_html` and the error.
     """
     found = (f'"{name}":{dump_compact_json(value, for_html=for_html)}' for name, value in members)
     return RawJson(f"{{{','.join(found)}}}")

@@ -165,7 +165,7 @@ _LONGEST_MESSAGE = 300
 
 
 class SchemaValidatorMissingError(RuntimeError):
-    """The package that checks schemas is not installed; the text says what to do."""
+    """The package that checks schemas is not installed; the message tells how to install it."""
 
 
 def check_schema_validator() -> None:

@@ -123,7 +123,7 @@ class RubricMetric(JudgedMetric):
     def collect_points(self, case: EvalCase, exchange: Exchange) -> dict[str, float]:
         """Return the weight of each rubric, by id.
 
-        The rubrics are the criterion's, and those of the case and the turn that `accepts_rubric` accepts.
+        The rubrics are the criterion's, and all of the case and the turn that `accepts_rubric` accepts.
         """
         own = {each.rubric_id: each.points for each in self.rubrics}
         written = [each for each in collect_rubrics(case, exchange) if self.accepts_rubric(each)]
@@ -138,7 +138,7 @@ class RubricMetric(JudgedMetric):
     def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
         """Return the text of each rubric to judge by, by id; {} if there is none.
 
-        The rubrics are the criterion's, then those of the case and the turn that `accepts_rubric` accepts. If
+        The rubrics are the criterion's, then all of the case and the turn that `accepts_rubric` accepts. If
         the option `answers` is "adk<=2.5" and the criterion has no rubrics, the result is {}.
 
         Raises:
@@ -167,7 +167,7 @@ class RubricMetric(JudgedMetric):
         """Ask the judge for a verdict on each of `rubrics` (texts by id).
 
         Raises:
-            JudgeError: an answer is missing, except after a refusal.
+            JudgeError: an answer is missing for a reason other than a refusal.
         """
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
         listed = "\n".join(f"* {text}" for text in rubrics.values())

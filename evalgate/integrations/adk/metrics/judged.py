@@ -312,7 +312,7 @@ class ToolUseQuality(_RubricsTurnByTurn):
 class MultiTurnTrajectoryQuality(RubricMetric):
     """Share of the rubrics that the whole conversation meets, as a model judges.
 
-    The rubrics are those of the criterion, of the case and of the last turn.
+    The rubrics come from the criterion, the case and the last turn.
     """
 
     kind = "TRAJECTORY_QUALITY"
@@ -346,11 +346,12 @@ class MultiTurnTrajectoryQuality(RubricMetric):
 
 
 class UserSimulatorQuality(JudgedMetric):
-    """Share of the simulated user's messages that are valid.
+    """Share of the user's messages that are valid.
 
-    The first message must be the scenario's starting prompt. On each other message, a majority of the judge's
-    samples decides. The judge is also asked if the conversation should end after the last message. Unless
-    more than half of the usable samples agree, the last message is not valid.
+    The messages are a simulated user's. The first message must be the scenario's starting prompt. On each
+    other message, a majority of the judge's samples decides. The judge is also asked if the conversation
+    should end after the last message. If at least half of the usable samples deny this, the last message is
+    not valid.
     """
 
     prompt_names = ("adk_user_simulator",)

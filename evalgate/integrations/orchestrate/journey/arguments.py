@@ -268,7 +268,7 @@ _DIGIT = re.compile(r"\d")
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
     """Return True if two numbers differ by at most 0.001, or two dates are equal, else False.
 
-    Return None unless both values are numbers, or both are dates. Both may be written as texts.
+    Return None unless both values are numbers, or both are dates. Numbers and dates may be written as texts.
     """
     numbers = _to_float(actual), _to_float(expected)
     if numbers[0] is not None and numbers[1] is not None:

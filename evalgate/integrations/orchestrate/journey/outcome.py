@@ -1,10 +1,10 @@
-"""Find the goals of its journey that a conversation reached: tool calls, widgets, texts and checks.
+"""Find the goals of a journey that a conversation reached: tool calls, widgets, texts and checks.
 
 Only a judge can decide whether two different texts mean the same. Without a judge, keywords are searched for,
 equal texts match, and other texts stay undecided.
 
-The rules are those of watsonx Orchestrate's evaluation framework 1.6.9. It takes tool calls as reached first,
-in their order. Widgets come next, and texts last, both in the order of the goals in the file.
+The rules are the rules of watsonx Orchestrate's evaluation framework 1.6.9. It takes tool calls as reached
+first, in their order. Widgets come next, and texts last, both in the order of the goals in the file.
 """
 
 import json

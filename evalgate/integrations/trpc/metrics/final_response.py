@@ -26,7 +26,7 @@ _ELEMENT = re.compile(rb"<[^!?/\s]")
 def find_xml_problem(text: str) -> str:
     """Return the fault of an XML document, or "" if it is well-formed.
 
-    Nothing outside of the document is read. A document that declares entities is faulty. Predefined entities,
+    No other file and no address is read. A document that declares entities is faulty. Predefined entities,
     and characters by number, are accepted.
     """
     data = text.strip().encode("utf-8", "replace")

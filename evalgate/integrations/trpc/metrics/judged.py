@@ -45,7 +45,7 @@ from evalgate.metrics.turnwise import Exchange
 
 
 class TrpcLlmFinalResponse(LlmEvaluator):
-    """1.0 for each turn with a response that the judge finds valid, else 0.0, averaged over the turns."""
+    """1.0 for each turn with a valid response, else 0.0, averaged."""
 
     needs_reference = True
     prompt_name = "trpc_final_response"
@@ -67,7 +67,7 @@ _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
 
 
 class TrpcLlmHallucinations(LlmEvaluator):
-    """Share of each final response's sentences that the conversation supports, averaged over the turns.
+    """Share of each final response's sentences that the evidence of the conversation supports, averaged.
 
     The judge is asked once to split a response, then `numSamples` times to label its sentences.
     """
@@ -169,7 +169,10 @@ class _TemplateCriterion(LlmCriterion):
 
 @dataclass(frozen=True)
 class TrpcLlmJudgeTemplate(LlmEvaluator):
-    """The judge's score of each turn by the user's own prompt, averaged over the turns."""
+    """The judge's score of each turn, averaged.
+
+    The user's own prompt asks for the score, and tells the form of the answer.
+    """
 
     template: JudgeTemplate = field(kw_only=True)
 
@@ -302,9 +305,9 @@ class TrpcLlmRubricCritic(RubricEvaluator):
 
 
 class TrpcLlmRubricReferenceCritic(RubricEvaluator):
-    """Share of the rubrics that each final response meets compared with the expected response, averaged.
+    """Share of the rubrics that each final response meets, judged by comparison with the expected one.
 
-    Turns that expect no response have no score.
+    The share is averaged over the turns. Turns that expect no response have no score.
     """
 
     needs_reference = True
@@ -312,7 +315,7 @@ class TrpcLlmRubricReferenceCritic(RubricEvaluator):
 
 
 class TrpcLlmVerifierPairwise(LlmEvaluator):
-    """Score of each response against the expected one, averaged: 0.5 if as good, more if better.
+    """0.5 for a response as good as the expected one, more for a better and less for a worse one, averaged.
 
     The score of a turn is from 0 to 1. It is computed from the probabilities of the judge's letter grades,
     which the model must return.
