@@ -3,7 +3,7 @@
 The scores equal, to the last bit, the scores of the `rouge_score` package with its stemmer, if the texts are
 split as Google ADK's `response_match_score` splits them.
 
-The stems equal the stems of `nltk.stem.porter.PorterStemmer()`. Its default mode deviates from Porter's
+The stems equal the stems of `nltk.stem.porter.PorterStemmer()`. NLTK's default mode deviates from Porter's
 paper, and each deviation matters: a pool of irregular words, `ies`/`ied` in words of four letters, `y` to `i`
 only after a consonant, `alli` first and again, `fulli`, `logi`.
 """

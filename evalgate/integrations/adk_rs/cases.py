@@ -186,7 +186,7 @@ class AdkRsEvalSetFile(_AdkRsModel):
 def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
     """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON.
 
-    Data of `raw` that no field of `EvalCase` holds is kept in `native`.
+    `raw` gives the data that no field holds, for the `native` of each turn.
     """
     session = wire.session_input
     invocations = zip(wire.conversation, get_items(raw, "conversation"), strict=True)

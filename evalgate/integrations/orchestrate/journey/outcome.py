@@ -3,8 +3,8 @@
 Only a judge can decide whether two different texts mean the same. Without a judge, keywords are searched for,
 equal texts match, and other texts stay undecided.
 
-The rules are the rules of watsonx Orchestrate's evaluation framework 1.6.9. It takes tool calls as reached
-first, in their order. Widgets come next, and texts last, both in the order of the goals in the file.
+The rules are the rules of watsonx Orchestrate's evaluation framework 1.6.9. The framework takes tool calls as
+reached first, in their order. Widgets come next, and texts last, both in the order of the goals in the file.
 """
 
 import json
