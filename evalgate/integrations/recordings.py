@@ -18,10 +18,10 @@ from evalgate.integrations.trpc.results import TrpcResultsFormat
 
 
 def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
-    """Read a `results.json` as a record, or a recording of another kind.
+    """Read a `results.json`, or a file or folder with another recording.
 
-    Results of tRPC-Agent-Go become a record, too. Conversations, saved sessions, traces of OTLP or Jaeger,
-    and eval sets become an eval set.
+    * `results.json` and results of tRPC-Agent-Go become a record.
+    * Conversations, saved sessions, traces of OTLP or Jaeger, and eval sets become an eval set.
 
     Raises:
         InvalidInputError: the file is none of these, or damaged.
@@ -41,7 +41,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 
 
 def is_recording(path: Path, shown_as: str) -> bool:
-    """Return True for a path that may hold sessions or conversations, for traces, and for an eval set.
+    """Return True if the path may hold a recording that `read_recording` turns into an eval set.
 
     True for each folder, for a file named `*.messages.json`, for traces of OTLP or Jaeger, and for an eval
     set in a file named `.json`. False for results, and for a single saved session.
@@ -62,7 +62,7 @@ def is_recording(path: Path, shown_as: str) -> bool:
 def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ...]]:
     """Return the steps of each conversation in a file of traces, by the id of the conversation's case.
 
-    Each trace is a turn; times are seconds after the conversation began.
+    Each trace is a turn. The times of the steps are seconds after the conversation began.
 
     Raises:
         InvalidInputError: the file or a part of it cannot be read, or it holds no trace.
@@ -78,7 +78,7 @@ def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ..
 def _read_trace_conversations(
     path: Path, shown_as: str
 ) -> tuple[tuple[RecordedTrace, ...], list[ObservedConversation]]:
-    """Return a file's traces and their conversations.
+    """Return the traces in a file, and the conversations in these traces.
 
     Raises:
         InvalidInputError: the file or a part of it cannot be read, or it holds no trace.

@@ -1,4 +1,4 @@
-"""Summarize the cases of a run: each metric's mean and margin, totals, and cases with inconsistent runs."""
+"""Summarize the cases of a run: mean and margin of each metric, totals, and cases with inconsistent runs."""
 
 import math
 from array import array
@@ -26,7 +26,7 @@ from evalgate.core.types import (
 
 
 class MetricKey(NamedTuple):
-    """Properties of a metric that are the same for all cases of one `MetricSummary` (a row in reports)."""
+    """The properties by which metrics are grouped: each key has a `MetricSummary`, a row in reports."""
 
     name: str
     fingerprint: str
@@ -44,7 +44,7 @@ _get_key = attrgetter(*MetricKey._fields)
 
 
 class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
-    """Sequence of (case, metric) for all cases with the same `MetricKey`.
+    """The pairs (case, metric) of all cases with the same `MetricKey`.
 
     The cases and the metrics are in two lists, which need a fifth of the memory of a list of pairs.
     """
@@ -74,7 +74,10 @@ class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
 
 
 def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]:
-    """Group the gating cases by the `MetricKey` of each of their metrics, in the order of the first cases."""
+    """Group the gating cases by the `MetricKey` of each metric, in the order of the first case of each group.
+
+    Cases in quarantine, and imported cases without a review, do not gate and are left out.
+    """
     groups: dict[MetricKey, MetricGroup] = {}
     for case in cases:
         for metric in case.metrics if case.gates else ():
@@ -90,11 +93,11 @@ def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]
 def summarize_metrics(
     cases: Sequence[CaseResult], *, with_margins: bool = False
 ) -> tuple[MetricSummary, ...]:
-    """Return a summary for each `MetricKey` of the gating cases, in the order of the first cases.
+    """Return a summary for each `MetricKey` of the gating cases, in the order of the first case of each.
 
     A metric has several summaries if its definition, threshold, scope or minimum differs between cases, for
     example because eval sets have their own thresholds files. `with_margins` sets `flip` of each summary to
-    the result of `compute_threshold_margin` for its mean and its minimum.
+    the margin between its mean and its minimum.
     """
     groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
@@ -150,14 +153,14 @@ def compute_threshold_margin(
     members: Sequence[tuple[CaseResult, CaseMetric]],
     score_range: Range = UNIT_RANGE,
 ) -> Margin | None:
-    """Return how far a mean is from its threshold, and the fewest runs that could move the mean across.
+    """Return the distance of a mean from its threshold, and the fewest runs that could move it across.
 
-    Such a run is assumed to have the best score instead of its own if the mean is below the threshold, else
-    the worst. The number of runs is None if not even all runs could move the mean across. `score` is the
-    mean, and `members` are its cases, also those without a score.
+    The runs are assumed to have the best score if the mean is below the threshold, otherwise the worst score.
+    The number is None if even all runs could not move the mean across. `score` is the mean, and `members` are
+    its cases, including cases without a score.
 
-    Return None if `score` is None, or if the score of a run is outside `score_range`: then one run can move
-    the mean by any amount.
+    Return None if `score` is None. Return None also if the score of a run is outside `score_range`, because a
+    single run could then move the mean by any amount.
     """
     # Arrays, because there may be hundreds of thousands of scores, and the record already fills the memory.
     weights, counts, scores = array("d"), array("Q"), array("d")
@@ -196,7 +199,10 @@ def _list_run_scores(case: CaseResult, name: str) -> list[float]:
 
 
 def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
-    """Return the fewest gains with a sum of at least `distance`; None if the sum of all is smaller."""
+    """Return the fewest of `gains` that sum to at least `distance`; None if the sum of all is smaller.
+
+    A gain is the change of the mean by one run.
+    """
     reached = 0.0
     for count, gain in enumerate(sorted(gains, reverse=True), 1):
         reached += gain
@@ -206,7 +212,7 @@ def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
 
 
 def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | None:
-    """Return the agreement of a judge with itself, 0 to 1; None if no question was answered twice.
+    """Return the agreement of a judge with itself, 0 to 1; None if no question has two answers.
 
     `name` is the name of the judged metric.
     """
@@ -226,7 +232,7 @@ def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | N
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     """Count the cases by status, and sum the usage of agent and simulated users over all runs.
 
-    The usage of earlier attempts at a run is included, that of judges is not.
+    Earlier attempts at a run are included; judges are not.
     """
     runs = [run for case in cases for run in case.runs]
     usage = Usage()
@@ -249,7 +255,7 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
 
 
 def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
-    """Return a sentence about gating cases that passed some runs and failed others; "" if there are none."""
+    """Return a sentence about gating cases with both passed and failed runs; "" if there are none."""
     repeated = [case for case in cases if len(case.runs) > 1 and case.gates]
     flipping = [case for case in repeated if _has_inconsistent_runs(case)]
     if not flipping:

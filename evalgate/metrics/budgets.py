@@ -1,7 +1,7 @@
 """Score the consumption of a run: tokens, cost, calls, turns and latency.
 
-The scores are figures, such as 5,400 tokens, and smaller ones are better. If a figure is unknown, the metric
-is not applicable; the score is never 0 for this reason.
+The score is a plain figure, such as 5,400 tokens, and less is better. If the figure is unknown, the metric is
+not applicable, and the score is not 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +68,10 @@ _NO_TOKENS = "the agent reports no tokens"
 
 
 def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
-    """Return the reported cost in USD, else the cost by prices of tokens, else a reason why it is unknown."""
+    """Return the reported cost in USD; without one, the cost of the tokens by their prices.
+
+    If neither is known, return the reason.
+    """
     usage = run.usage
     if usage is None or not (usage.input_tokens or usage.output_tokens or usage.cost_usd):
         return f"{_NO_TOKENS} and no cost"

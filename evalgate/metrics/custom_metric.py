@@ -2,7 +2,7 @@
 
 The process is an agent host (`agents/host/`). It runs a copy of the metric's files, which were read before
 the agent started. An exception, `sys.exit`, a hang, a segfault or a result that is no score cannot harm
-evalgate itself: each becomes a `MetricFailure`.
+evalgate: each becomes a `MetricFailure`.
 """
 
 import json
@@ -50,7 +50,10 @@ _SHOWN_FILES = 5
 
 
 class CustomMetric:
-    """A metric that calls a function of the user, in a process that lives from the first case to `aclose`."""
+    """A metric that calls a function of the user in a process of its own.
+
+    The process starts with the first call of `score`, and ends with `aclose`.
+    """
 
     def __init__(
         self,
@@ -67,9 +70,9 @@ class CustomMetric:
         self._pool: WorkerPool | None = None
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the result of the function; a `MetricFailure` if it fails, or a score is out of range.
+        """Return the result of the function.
 
-        The first call starts the process.
+        Return a `MetricFailure` if the function fails, or a score is out of range.
         """
         if self._pool is None:
             self._pool = WorkerPool(
@@ -86,7 +89,7 @@ class CustomMetric:
         return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
     def _add_file_hint(self, result: MetricResult) -> MetricResult:
-        """Return the result; add a hint about copied files to a failure that is about a missing file."""
+        """Return `result`; a failure because of a missing file gets a hint about the copied files."""
         if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
@@ -95,7 +98,7 @@ class CustomMetric:
         return MetricFailure(f"{result.reason}. {hint}.") if self._code.files else result
 
     def _check_range(self, result: MetricResult) -> MetricResult:
-        """Return the result, or a failure if the score, or the score of a turn, is outside the `range`."""
+        """Return `result`, or a failure if the score of the run or of a turn is outside `range`."""
         if self._config.range is None or not isinstance(result, MetricScore):
             return result
         low, high = self._config.range
@@ -142,7 +145,9 @@ class CustomMetric:
         return LaunchSpec(argv, environment.folder, env, environment.uid, environment.gid)
 
     async def _ask_worker(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
-        """Ask the worker; if the crash of another case lost the request, ask once more, without other cases.
+        """Return the function's reply.
+
+        If the crash of another case lost the request, ask once more, with no other case in the process.
 
         Raises:
             AgentError, AgentUnreachableError, SessionLostError: the function failed or gave no answer.
@@ -190,7 +195,10 @@ def build_custom_metric(
 
 
 def _describe_failure(failure: Failure) -> str:
-    """Return the message of a failure with "the metric" for "the agent", as the agent host calls all code."""
+    """Return the message of a failure, with "the metric" for "the agent".
+
+    The agent host calls all code the agent.
+    """
     message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
     return f"the metric gave {message}" if message.startswith("no answer") else message
 
@@ -214,7 +222,10 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
 
 
 def _find_worst_reason(turns: Sequence[TurnScore]) -> str:
-    """Return the reason of the turn with the lowest score; "" without a reason or without any score."""
+    """Return the reason of the turn with the lowest score; "" without a reason or without any score.
+
+    If there are several turns, the reason begins with the turn's number.
+    """
     judged = [(turn.score, at, turn.reason) for at, turn in enumerate(turns, 1) if turn.score is not None]
     _, at, reason = min(judged, default=(0.0, 0, ""))
     return f"turn {at}: {reason}" if reason and len(turns) > 1 else reason

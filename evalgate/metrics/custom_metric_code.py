@@ -1,4 +1,4 @@
-"""Read the code of custom metrics before the agent starts, and write it into the folder of their process.
+"""Read the code of custom metrics before the agent starts, and write a copy for the metric's process.
 
 The digest of the code decides whether scores of two runs are comparable.
 """
@@ -28,11 +28,9 @@ _MOST_OF_FOLDER = 32 * 1024 * 1024
 def write_metric_code(code: MetricCode, folder: Path) -> str:
     """Write the files of a metric, and a manifest of their digests, into an empty folder.
 
-    All users can read the metric's files, and none can write to them.
-
-    Returns:
-        SHA-256 of the manifest, in hexadecimal. With it the metric's process detects changes by an agent
-        that runs as the same user.
+    All users can read the files of the metric, and none can write to them. Return the SHA-256 of the
+    manifest, in hexadecimal. With it the metric's process detects changes by an agent that runs as the same
+    user.
     """
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
     manifest = json.dumps(digests).encode()
@@ -49,7 +47,7 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
 
 
 def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
-    """Read the code of an entry point with `environment.read_code`, or from `environment.folder` without one.
+    """Read the code of an entry point with `environment.read_code`, or if that is None, from the folder.
 
     Later changes of the files do not affect the result.
     """
@@ -62,7 +60,7 @@ def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
 def hash_metric_code(entry: str, folder: Path) -> str:
     """Return the digest of a metric's code: 16 hexadecimal digits, or "" if the module is not found.
 
-    The module is searched from `folder` itself, not from `src` or the folders of PYTHONPATH.
+    The module is searched for in `folder` itself, not in `src` or the folders of PYTHONPATH.
     """
     return read_metric_code(entry, folder, FolderFiles(folder)).digest
 
@@ -70,13 +68,15 @@ def hash_metric_code(entry: str, folder: Path) -> str:
 def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[str] = ()) -> MetricCode:
     """Read the code of a metric: its module, the files that it imports, and the other files of its folder.
 
-    The digest covers the module and the files of the workspace that it imports, directly or indirectly. It
-    does not cover installed packages, imports by a computed name, or data files: nothing is executed, so
-    only `import` statements are followed. Two kinds of imported files are read, but are not covered: files
-    that are found only in `roots`, and each `__init__.py` that runs only because a module is in its package.
+    The digest covers the module and the files of the workspace that it imports, directly or indirectly.
+    Nothing is executed: only `import` statements are followed. Installed packages, imports by a computed
+    name, and data files are therefore not covered. Two kinds of imported files are read, but are not covered
+    either:
 
-    The digest is "" if the module is found only in `roots`. If the module is not found at all, the digest is
-    "", and the code has no files.
+    * files that are found only in `roots`,
+    * each `__init__.py` that runs only because a module is in its package.
+
+    The digest is "" if the module is not found, or found only in `roots`. Code without a module has no files.
 
     Args:
         entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.
@@ -99,10 +99,10 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
 
 
 def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
-    """Return the folders below the workspace in which Python looks for modules.
+    """Return the folders below the workspace in which Python looks for modules, relative to the workspace.
 
-    They are those of PYTHONPATH, and `src`, to which an editable installation of the workspace's own package
-    usually points. The paths are relative to the workspace.
+    The folders are the ones in PYTHONPATH, and `src`. An editable installation of the workspace's own package
+    usually points to `src`.
     """
     paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
     inner = (each for each in paths if each != "." and not _leads_outside(each))
@@ -110,16 +110,13 @@ def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
 
 
 def strip_python_path(home: Path, python_path: str) -> str:
-    """Return PYTHONPATH without the workspace and the folders in it, because an agent can write to these."""
+    """Return `python_path` without the workspace and the folders in it, because an agent can write there."""
     entries = [each for each in python_path.split(os.pathsep) if each]
     return os.pathsep.join(each for each in entries if _leads_outside(os.path.relpath(home / each, home)))
 
 
 def _leads_outside(path: str) -> bool:
-    """Return True if a normalized relative path begins with `..`, so that it leaves its starting folder.
-
-    The name `..lib` does not leave the folder.
-    """
+    """Return True if a normalized relative path leaves its starting folder, as `../lib` but not `..lib`."""
     return path == os.pardir or path.startswith(os.pardir + os.sep)
 
 
@@ -136,9 +133,9 @@ class _CodeReader:
         """True unless the entry's module was found only in one of the further roots."""
 
     def find_entry(self, entry: str, home: Path) -> str:
-        """Return the file of the module that an entry names, relative to `home`; "" if it is not found.
+        """Return the file of the module in `entry`, relative to the workspace; "" if it is not found.
 
-        Set `found_in_workspace`.
+        Also set `found_in_workspace`.
         """
         module = entry.rpartition(":")[0]
         if module.endswith(".py"):
@@ -153,7 +150,7 @@ class _CodeReader:
     def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
         """Return the path `first` and the paths of all files that it imports, directly or indirectly.
 
-        `with_packages` adds the `__init__.py` of each package that contains one of these files.
+        With `with_packages`, the `__init__.py` of each package with one of the files is added.
         """
         found, open_ = {first}, [first]
         while open_:
@@ -169,9 +166,9 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read all other files below a folder; return the sorted paths of files that are too large.
+        """Read the other files below a folder; return the sorted paths of files that are too large.
 
-        `_MOST_OF_FILE` and `_MOST_OF_FOLDER` are the limits.
+        `_MOST_OF_FILE` limits each file, and `_MOST_OF_FOLDER` all of them together.
         """
         sizes = {
             path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
@@ -185,7 +182,7 @@ class _CodeReader:
         return tuple(sorted(sizes.keys() - set(kept)))
 
     def _find_imports(self, path: str, content: bytes) -> Iterator[str]:
-        """Yield the paths of the modules that a file imports, as far as they are in the workspace.
+        """Yield the paths of the workspace's modules that a file imports.
 
         Yield nothing if the file has a syntax error.
         """
@@ -216,7 +213,7 @@ class _CodeReader:
             yield from (([*module, each.name], roots) for each in node.names)
 
     def _find_import_root(self, path: str) -> str:
-        """Return the folder that contains the outermost package of a file, else the folder of the file."""
+        """Return the folder with the outermost package of a file; for a file in no package, its folder."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             folder = folder.parent

@@ -1,4 +1,4 @@
-"""pass^k (all of k runs pass) and pass@k (at least one of k passes): the status of a case by its runs."""
+"""Decide the status of a case by pass^k (all of k runs pass) or pass@k (at least one of k runs passes)."""
 
 from collections.abc import Sequence
 from math import comb
@@ -21,8 +21,7 @@ def estimate_reliability(rule: ReliabilityRule, *, passed: int, runs: int) -> fl
 def decide_reliability(rule: ReliabilityRule, scored: Sequence[RunMetric]) -> tuple[Status, str]:
     """Return the status of a case by pass^k or pass@k, and its reason ("" for a passed case).
 
-    `scored` holds the metric of each run that has a score. The status is "errored" if there are fewer than k
-    of these.
+    `scored` holds the metric of each run that has a score. With fewer than k runs, the status is "errored".
     """
     if len(scored) < rule.k:
         return "errored", f"{rule.kind} with k = {rule.k} needs as many runs; {len(scored)} have a score"

@@ -1,11 +1,11 @@
 """Compute ROUGE-1 of two texts, with the Porter stemmer.
 
-The scores equal, to the last bit, those of the `rouge_score` package with its stemmer, if the texts are split
-as Google ADK's `response_match_score` splits them.
+The scores equal, to the last bit, the scores of the `rouge_score` package with its stemmer, if the texts are
+split as Google ADK's `response_match_score` splits them.
 
-The stems equal those of `nltk.stem.porter.PorterStemmer()`. Scores depend on each deviation of NLTK's default
-mode from Porter's paper: a pool of irregular words, `ies`/`ied` in words of four letters, `y` to `i` only
-after a consonant, `alli` first and again, `fulli`, `logi`.
+The stems equal the stems of `nltk.stem.porter.PorterStemmer()`. NLTK's default mode deviates from Porter's
+paper, and each deviation matters: a pool of irregular words, `ies`/`ied` in words of four letters, `y` to `i`
+only after a consonant, `alli` first and again, `fulli`, `logi`.
 """
 
 import re
@@ -94,7 +94,7 @@ def stem_word(word: str) -> str:
 
 
 def _classify_letters(word: str) -> str:
-    """Return `c` for each consonant and `v` for each vowel; a `y` after a consonant is a vowel."""
+    """Return `c` for each consonant and `v` for each vowel of `word`; a `y` after a consonant is a vowel."""
     marks, previous = [], ""
     for letter in word:
         previous = "v" if letter in "aeiou" or (letter == "y" and previous == "c") else "c"
@@ -108,9 +108,9 @@ def _compute_measure(word: str) -> int:
 
 
 def _has_short_ending(word: str) -> bool:
-    """Return True if a word ends with consonant, vowel and a consonant other than w, x and y (Porter's *o).
+    """Return True if a word ends with consonant, vowel, consonant, and not with w, x or y (Porter's *o).
 
-    As in NLTK, this is also true for a word of only one vowel and one consonant.
+    As in NLTK, a word of only one vowel and one consonant counts, too.
     """
     shape = _classify_letters(word)
     return (shape.endswith("cvc") and word[-1] not in "wxy") or shape == "vc"
@@ -181,7 +181,7 @@ Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
 
 
 class StemCounts(NamedTuple):
-    """The number of occurrences of each stem in a text, and the number of all words."""
+    """The number of occurrences of each stem in a text, and the number of its words."""
 
     counts: Mapping[str, int]
     total: int
@@ -207,7 +207,7 @@ class WordOverlap(NamedTuple):
 
 
 def compute_rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> WordOverlap:
-    """Count the words of two texts, and the words that they share, compared by stem.
+    """Count the words of two texts, and the words with a shared stem.
 
     The stem counts of recent `expected` texts are cached.
     """
@@ -234,7 +234,7 @@ def _split_words(text: str, profile: Profile) -> list[str]:
 # Several runs of a case repeat its expected texts. 256 texts are more than the concurrent cases have.
 @lru_cache(maxsize=256)
 def count_stems(text: str, profile: Profile = "adk>=2.6") -> StemCounts:
-    """Count the stems of a text that is split into words as the release `profile` does."""
+    """Count the stems in `text`, which is split into words as in the releases that `profile` names."""
     words = _split_words(text, profile)
     return StemCounts(Counter(map(_STEMS.__getitem__, words)), len(words))
 
@@ -251,7 +251,10 @@ _MOST_REMEMBERED = 1 << 16
 
 
 class _StemCache(dict[str, str]):
-    """Cache from a word to its stem. Words of up to three characters or outside ASCII are their own stems."""
+    """Cache from a word to its stem.
+
+    A word of at most three characters, or with characters outside ASCII, is its own stem.
+    """
 
     def __missing__(self, word: str) -> str:
         if len(self) >= _MOST_REMEMBERED:
@@ -266,8 +269,8 @@ _STEMS = _StemCache()
 class _SpacingTable(dict[int, str]):
     """Table for `str.translate` that puts blanks between words, and replaces characters of no word by blanks.
 
-    Each Chinese, Japanese or Korean character is a word. In scripts without blanks a base character starts a
-    word, and its marks belong to it. Elsewhere letters, digits and marks form words.
+    Each Chinese, Japanese or Korean character is a word. In other scripts without blanks, such as Thai, a
+    base character starts a word that includes its marks. Elsewhere letters, digits and marks form words.
     """
 
     def __missing__(self, code: int) -> str:

@@ -46,7 +46,7 @@ from evalgate.llm.usage import UsageTally
 
 
 def validate_result(result: object) -> MetricResult:
-    """Return `result`; or a `MetricFailure` if it is no `MetricResult`, or a score is no finite number."""
+    """Return `result`, or a `MetricFailure` if it is no `MetricResult`, or a score is no finite number."""
     if not isinstance(result, MetricScore):
         if isinstance(result, (NotApplicable, MetricFailure)):
             return result
@@ -82,7 +82,7 @@ class BoundMetric:
         return self.criterion.metric
 
     def apply_threshold(self, case_threshold: ScopedThreshold | None) -> "BoundMetric":
-        """Return the metric with a case's own threshold; this object if `case_threshold` is None."""
+        """Return the metric with the case's own threshold; return this object if `case_threshold` is None."""
         if case_threshold is None:
             return self
         common = self.criterion.min_mean
@@ -106,7 +106,7 @@ class BoundMetric:
 
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
-    """Score a run with every metric, and return its result; a run that was not answered gets no scores."""
+    """Score a run with every metric, and return its result; without an answer, the run gets no scores."""
     results: Sequence[tuple[BoundMetric, MetricResult]] = ()
     with UsageTally() as tally:
         if run.outcome == "answered" and case.alternatives:
@@ -136,10 +136,10 @@ async def _score_nearest_way(
 ) -> tuple[EvalCase, list[tuple[BoundMetric, MetricResult]]]:
     """Score a run against each alternative of its case; return the nearest alternative, and its scores.
 
-    An alternative is a copy of the case with other expected replies (`case.alternatives`). One alternative is
-    chosen for all metrics, because the calls of one and the response of another are not right together. The
-    nearest has the most passing metrics, and among equals the highest sum of scores. Judges that need no
-    expected reply are asked only once.
+    An alternative is a copy of the case with other expected replies (`case.alternatives`). The nearest
+    alternative has the most passing metrics, and among equals the highest sum of scores. It is the same for
+    all metrics, because the calls of one alternative and the response of another are not right together.
+    Judges that need no expected reply are asked only once.
     """
     found: list[tuple[BoundMetric, MetricResult]] = []
     nearest, best = case, (-1, 0.0)
@@ -209,7 +209,7 @@ def _build_turn_results(
 
 @lru_cache(maxsize=1024)
 def _share_full_score(name: str, status: Status, literal: bool, gates: bool) -> RunMetric:
-    """Return a result with the score 1.0, the same object for equal results: this is five times as fast."""
+    """Return a result with the score 1.0; equal results are one object, which is five times as fast."""
     return RunMetric(name, 1.0, status, literal=literal, gates=gates)
 
 
@@ -241,7 +241,7 @@ def score_case(
 ) -> CaseResult:
     """Return the result of a case over its runs; `metrics` have the thresholds of this case.
 
-    Runs that follow up a suspicion (`confirms`) are in the result, but do not count for scores and status.
+    Follow-up runs (`confirms`) are in the result, but do not count for scores and status.
     """
     # Otherwise a case that failed would get more chances than a case that passed.
     counting = [run for run in runs if not run.confirms]
@@ -320,11 +320,14 @@ def _create_case_metric(
 
 
 def decide_case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
-    """Return the status of a case from its runs and metrics, or of one run from that run and its metrics.
+    """Return the status of a case from its runs and metrics, or of one run from this run and its metrics.
 
-    With a crash or a time-out the status is "errored". Without any run, or if a run failed through no fault
-    of the agent, it is "not_evaluated". Otherwise it is the first of "failed", "errored" and "passed" that a
-    metric has, and "not_evaluated" if there is none. Metrics that are only reported do not count.
+    The first rule that fits decides:
+
+    1. A crash or time-out: "errored".
+    2. No run, or a run that failed through no fault of the agent: "not_evaluated".
+    3. The first of "failed", "errored" and "passed" that a gating metric has.
+    4. Otherwise: "not_evaluated".
     """
     outcomes = {run.outcome for run in runs}
     if not outcomes.isdisjoint(AGENT_FAULT_OUTCOMES):

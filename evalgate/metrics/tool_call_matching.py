@@ -1,8 +1,8 @@
 """Compare and align expected and actual tool calls, and show their differences line by line.
 
-Names and arguments are compared with Python's `==`, as Google ADK does. So 1 == 1.0 == true, and the order
-of keys does not matter. Missing arguments equal an empty object, except in `ToolCallComparator`. Ids are
-ignored. Comparing arguments that are nested too deep raises RecursionError.
+Names and arguments are compared with Python's `==`, as in Google ADK: 1 == 1.0 == true, and the order of keys
+does not matter. Missing arguments equal an empty object, except in `ToolCallComparator`. Ids are ignored.
+Comparing arguments that are nested too deep raises RecursionError.
 """
 
 import json
@@ -33,9 +33,8 @@ class ToolRecord:
 def collect_tool_records(reply: Reply) -> list[ToolRecord]:
     """Return the calls of a reply in their order, each with its result.
 
-    A result belongs to the first earlier call with the same id that has no result yet. A result without an
-    id belongs to the first earlier call of the same tool that has no result yet. Other results are left
-    out.
+    A result belongs to the first earlier call with its id and without a result. For a result without an id,
+    the tool's name counts instead of the id. Other results are left out.
     """
     records: list[ToolRecord] = []
     for event in reply.events:
@@ -75,7 +74,10 @@ class ToolCallComparator:
         return one.name == other.name and (self.ignore_args or _has_same_args(one, other))
 
     def compare_exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Return "" if both have the same calls in the same order; else a sentence about a difference."""
+        """Return "" if both lists have the same calls in the same order.
+
+        Otherwise return a sentence about the first difference.
+        """
         for number, (wanted, given) in enumerate(zip_longest(expected, actual), start=1):
             if wanted is None:
                 return f"call {number}: expected no further call, got {format_call(given)}"
@@ -87,7 +89,7 @@ class ToolCallComparator:
         return ""
 
     def compare_in_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Return "" if all expected calls were made in their order, with any others in between.
+        """Return "" if all expected calls were made in their order, with any other calls in between.
 
         Otherwise return a sentence about the first missing call.
         """
@@ -101,7 +103,8 @@ class ToolCallComparator:
     def compare_any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
         """Return "" if each expected call has an actual call of its own, in any order.
 
-        Otherwise return a sentence about the first missing call. There may be further actual calls.
+        The agent may make other calls, too. If an expected call is missing, return a sentence about the first
+        one.
         """
         missing = next(iter(self.find_unmatched_calls(expected, actual)), None)
         if missing is None:
@@ -113,7 +116,7 @@ class ToolCallComparator:
         return f"call {missing + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
     def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        """Return the indices of `calls` without a match in `others`; each of `others` matches one call."""
+        """Return the indices of `calls` without a match in `others`, which match one call each."""
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._match_by_pairs(calls, others)
         try:
@@ -153,12 +156,12 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _to_hashable(value: object) -> Hashable:
-    """Convert a JSON value to a hashable value.
+    """Convert a JSON value to a hashable value; two results are equal if and only if the values are.
 
-    The results for two values are equal exactly if the values are equal in Python, where 1 == 1.0 == True.
+    Values are compared as in Python, where 1 == 1.0 == True.
 
     Raises:
-        TypeError: the value, or one in it, is no JSON value.
+        TypeError: the value, or a value in it, is no JSON value.
     """
     if isinstance(value, Mapping):
         # Most arguments are scalars: testing the type here saves a recursive call for each.
@@ -193,7 +196,7 @@ _SAME, _SAME_TOOL = 3, 1  # scores of an aligned pair
 
 @frozen
 class DiffLine:
-    """One call of a difference, or a remark about calls that are not shown."""
+    """One line of a difference: a call, or a remark about calls that are not shown."""
 
     sign: Sign
     """"-" for expected but not made, "+" for made but not expected, " " for as expected."""
@@ -208,10 +211,9 @@ def diff_trajectories(
 ) -> tuple[DiffLine, ...]:
     """Return the expected and actual calls around their first difference as lines; () if all are equal.
 
-    The result has at most `lines` lines; `lines` must be 6 or more. A line has at most `width` characters.
-    Calls are equal if tool and arguments are equal; missing arguments equal an empty object here. If a call
-    differs from the expected call only in its arguments, the two are on successive lines, and both are
-    shortened around the difference.
+    The result has at most `lines` lines (6 or more) of at most `width` characters. Calls are equal if their
+    tools and arguments are; missing arguments equal an empty object here. Two calls that differ only in their
+    arguments are on successive lines, and are shortened around the difference.
     """
     pairs = align_calls(expected, actual)
     first = next(
@@ -242,8 +244,8 @@ CallPair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
 def align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[CallPair]:
     """Pair expected with actual calls in order; a call without a counterpart is paired with None.
 
-    Equal calls at the start and at the end are paired with each other, and the calls in between by the best
-    alignment. If a side has more than 80 calls in between, these get no counterparts.
+    Equal calls at the start and at the end are paired first. The best alignment pairs the calls in between.
+    If one side has more than 80 of these, they get no counterparts.
     """
     shorter = min(len(expected), len(actual))
     head = next((at for at in range(shorter) if not is_same_tool_call(expected[at], actual[at])), shorter)
@@ -308,7 +310,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
 def render_call(call: ToolCall) -> str:
-    """Return `tool(key="value", …)` on one line, with invisible characters escaped, in full length.
+    """Return `tool(key="value", …)` on one line, in full length, with invisible characters escaped.
 
     Arguments that are no object are shown as JSON within the parentheses.
     """

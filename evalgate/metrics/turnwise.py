@@ -1,4 +1,4 @@
-"""Pair the turns of a run with those of its case, and score turn by turn; a missing turn scores 0.0."""
+"""Pair the turns of a run with the turns of its case, and score turn by turn; a missing turn scores 0.0."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ _WEIGHT_OF_AN_EVENT = 100
 async def compute_turn_mean(
     case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the mean of the scores that `judge`, a function and not a model, gives to the turns of a run.
+    """Return the mean of the scores that the function `judge` gives to the turns of a run.
 
     A turn that is missing, or that the case does not have, scores 0.0. The scores of `judge` must not be
     None. Return `NotApplicable` for a case without written turns. For large texts `judge` runs in a thread,
@@ -110,10 +110,10 @@ def _score_turns(
 async def compute_turn_mean_all_pass(
     case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the result of `compute_turn_mean`, which passes only if every turn passes, at any mean.
+    """Return the result of `compute_turn_mean`, but pass only if every turn passes, at any mean.
 
-    The score that `judge` returns says if the turn passed. A turn that is missing, or that the case does not
-    have, fails.
+    `passed` in the score that `judge` returns tells if a turn passed. A turn that is missing, or that the
+    case does not have, fails.
     """
     result = await compute_turn_mean(case, run, judge)
     if not isinstance(result, MetricScore):

@@ -1,8 +1,8 @@
 """Pydantic models of a case in Google ADK's eval sets, releases 2.3 to 2.13.
 
-Most models of Google ADK refuse unknown keys; `EvalCase`, `SessionInput` and, since 2.13,
-`InvocationEvent` do not. Only the models that refuse keys have a method `is_refused`, which
-`evalgate.datasets.ignored_keys` calls.
+Most objects of Google ADK refuse unknown keys. `EvalCase` and `SessionInput` do not, nor does
+`InvocationEvent` since 2.13. Models of objects that refuse keys have a method `is_refused`, for
+`evalgate.datasets.ignored_keys`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,19 +38,20 @@ class GenaiModel(AdkModel):
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return the other keys that google-genai up to 3.4 has; evalgate keeps their values unread."""
+        """Return the keys of google-genai up to 3.4 that no field reads; evalgate keeps their values."""
         return ()
 
     @classmethod
     def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """Return True if `value` has every key that evalgate reads, so that no scored value is missing."""
+        """Return True if `value` has all keys that evalgate needs for a score."""
         return value.keys() >= cls.model_fields.keys()
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
         """Return True if the unknown `key` is probably a mistake.
 
-        This is so if `key` resembles a known key, or `is_complete` is False for `value`.
+        A mistake is a key that resembles a known one, or any unknown key if `is_complete` is False for
+        `value`.
         """
         known = {*cls.model_fields, *cls.kept_keys()}
         near = find_similar(key, [*known, *map(to_camel, known)])
@@ -94,7 +95,7 @@ class AdkFunctionResponse(GenaiModel):
 
 
 class AdkPart(GenaiModel):
-    """A part of a content, with the keys that evalgate reads."""
+    """One part of a message or action: a text, a tool call, a tool's answer or other data."""
 
     @override
     @classmethod
@@ -154,7 +155,7 @@ class AdkInvocationEvent(AdkModel):
 
     @classmethod
     def kept_keys(cls) -> Iterable[str]:
-        """Return known keys that evalgate does not read, of later releases and of ADK's web UI."""
+        """Return keys of later releases and of ADK's web UI that no field reads; evalgate keeps the data."""
         return ("grounding_metadata", "usage_metadata", "model_version", "invocation_index", "tool_use_index")
 
     author: str | None = None
@@ -162,7 +163,7 @@ class AdkInvocationEvent(AdkModel):
 
 
 class AdkIntermediateData(StrictAdkModel):
-    """The steps before the final response: `invocation_events`, or the three lists of older files."""
+    """The steps before the final response: `invocation_events`, or three lists as in older files."""
 
     # Null counts as absent here: ADK's documentation shows it, although ADK's releases refuse it.
     tool_uses: list[AdkFunctionCall] | None = None
@@ -248,7 +249,7 @@ class _Behavior(BaseModel):
 
 
 class _Persona(BaseModel):
-    """The keys of a persona. Its values are checked when the user is simulated."""
+    """The keys of a persona, to find unknown keys; the values are checked when the user is simulated."""
 
     model_config = ConfigDict(defer_build=True)
 

@@ -36,7 +36,10 @@ _NO_SESSION = SessionInput()
 
 
 def build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
-    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON."""
+    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON.
+
+    `raw` gives the data that no field holds, for the `native` of each turn.
+    """
     conversation, plan, own = (
         get_member(raw, "conversation", find_snake_or_camel_key),
         wire.conversation_scenario,

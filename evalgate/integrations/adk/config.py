@@ -22,7 +22,7 @@ _OF_EVERY_JUDGE = ("temperature", "max_tokens")
 
 
 class GenerationConfig(BaseModel):
-    """The keys of Google's `GenerateContentConfig` that other providers have, too; all others are ignored."""
+    """The keys of Google's `GenerateContentConfig` that other providers also have; other keys are ignored."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True, defer_build=True
@@ -37,7 +37,7 @@ class GenerationConfig(BaseModel):
     frequency_penalty: _Finite | None = None
 
     def to_judge_changes(self) -> dict[str, object]:
-        """Return the settings that replace those of a judge, by their keys in `JudgeConfig`."""
+        """Return the settings, by their keys in `JudgeConfig`, to replace settings of a judge."""
         given = self.model_dump(mode="json", exclude_none=True)
         generation = {_OURS.get(name, name): value for name, value in given.items()}
         changes = {name: generation.pop(name) for name in _OF_EVERY_JUDGE if name in generation}
@@ -140,7 +140,7 @@ metric and are checked elsewhere."""
 
 
 def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return notices about ignored keys, such as misspelt ones; keys within criteria are not checked here."""
+    """Return notices about ignored keys, such as misspelt keys; keys within criteria are not checked here."""
     # Google ADK ignores them silently: with `criterias` for `criteria` nothing is evaluated.
     check = KeyChecker(document.path, document.find_position, [])
     check.add_keys(

@@ -1,4 +1,4 @@
-"""Editor of Google ADK's eval sets, in snake_case or camelCase."""
+"""Editor that writes changed cases back into Google ADK's eval sets, in snake_case or camelCase."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -43,13 +43,13 @@ _KINDS = (ToolCall, ToolResult, Message)
 
 
 class AdkEditor:
-    """Editor of the files that `AdkFormat` reads."""
+    """Editor of the files that `AdkFormat` reads; data outside a change stays as it is."""
 
     cases_key = "eval_cases"
     id_key = "eval_id"
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:
-        """Return the decoded cases."""
+        """Return the decoded cases of a decoded file; () if it has no list of cases."""
         return get_items(value, self.spell(value, self.cases_key))
 
     def replace_cases(self, value: object, cases: Sequence[JsonObject]) -> object:
@@ -60,8 +60,8 @@ class AdkEditor:
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
         """Return the decoded case with the changes from `old` to `new`.
 
-        Only changes of the id, turns, scenario, session state, rubrics and final state are written. If
-        `new` has no scenario, the old one stays.
+        Only changes of the id, turns, scenario, session state, rubrics and final state are written. If `new`
+        has no scenario, the scenario of `old` stays.
         """
         edited = dict(raw)
         if new.eval_id != old.eval_id:
@@ -89,11 +89,14 @@ class AdkEditor:
         return edited
 
     def build_turn(self, turn: CaseTurn) -> JsonObject:
-        """Return the JSON of a new turn."""
+        """Return the JSON of a new turn, as Google ADK writes it."""
         return build_invocation(turn)
 
     def spell(self, raw: object, name: str) -> str:
-        """Return key `name` as `raw` spells it; if `raw` lacks the key, in the style of its other keys."""
+        """Return the spelling of the key `name` in `raw`: snake_case or camelCase.
+
+        If `raw` lacks the key, the spelling follows the other keys of `raw`.
+        """
         found = find_snake_or_camel_key(raw, name)
         if isinstance(raw, dict) and found not in raw:
             is_camel = any(key != key.lower() for key in raw) and not any("_" in key for key in raw)
@@ -186,7 +189,7 @@ class AdkEditor:
         return set_key(raw, key, items or None)
 
     def _list_slots(self, events: Sequence[Any]) -> list[_Slot]:
-        """Return the place of each text, call and result in `events`, in reading order."""
+        """Return the slot (event, part, kind of content) of each text, call and result, in reading order."""
         found = []
         for at, event in enumerate(events):
             for number, part in enumerate(get_items(event.get("content"), "parts")):
@@ -229,9 +232,10 @@ class AdkEditor:
     def _edit_event(
         self, at: int, raw: Any, before: dict[_Slot, Event], kept: dict[_Slot, Event]
     ) -> JsonObject:
-        """Return the decoded event `raw`, which has the index `at`, with only the contents in `kept`.
+        """Return the decoded event `raw` with the events in `kept`, and without its other contents.
 
-        `before` holds the event of each place before the edit. Parts without a place in `before` stay.
+        `at` is the index of `raw`. `before` and `kept` hold the events by slot before and after the edit.
+        Parts that have no slot in `before` stay.
         """
         parts: list[Any] = []
         for number, part in enumerate(get_items(raw["content"], "parts")):

@@ -41,7 +41,7 @@ content that holds more than evalgate reads is kept whole."""
 
 
 class AdkModel(BaseModel):
-    """An object in either spelling; unknown keys are ignored."""
+    """An object with keys in snake_case or camelCase; unknown keys are ignored."""
 
     model_config = ConfigDict(
         alias_generator=AliasGenerator(validation_alias=to_camel),
@@ -113,7 +113,7 @@ class AdkFormat:
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read.
 
-        Keys within messages and steps are left out: those contents are kept whole as native data.
+        Keys within messages and steps are left out, because evalgate keeps such contents whole.
         """
         from evalgate.integrations.adk.case_models import AdkCase
 
@@ -149,8 +149,8 @@ def _create_reader(document: Document) -> EvalSetReader:
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
     """Return True if the case has only the most common keys, so that no key needs to be reported.
 
-    This is the fast path for nearly every case. Messages need no search: `extract_native_data` puts data
-    that a `CaseTurn` cannot hold into `native`, and parts without text are attachments.
+    This is the fast path for nearly every case. The keys within messages are not searched: data that a
+    `CaseTurn` cannot hold shows in `native`, and parts without text are attachments.
     """
     return (
         case is not None

@@ -1,4 +1,4 @@
-"""Write results as Google ADK's `LocalEvalSetResultsManager` names and writes them.
+"""Write results in the format, and under the file names, of Google ADK's `LocalEvalSetResultsManager`.
 
 The report's folder can be the `agents_dir` of that class. Its method `list_eval_set_results` then lists the
 results of all runs of evalgate that wrote into the folder.
@@ -95,7 +95,7 @@ def _build_case_result(case: CaseResult, run: RunResult, criteria: _Criteria) ->
 
 
 def _decide_status(run: RunResult) -> int:
-    """Return the status of a run: FAILED if the agent crashed or timed out, as in `LocalEvalService`."""
+    """Return a run's `EvalStatus`: FAILED if the agent crashed or timed out, as in `LocalEvalService`."""
     if run.outcome in AGENT_FAULT_OUTCOMES:
         return _FAILED
     return _STATUSES.get(decide_case_status([run], run.metrics), _NOT_EVALUATED)

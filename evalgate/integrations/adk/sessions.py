@@ -1,4 +1,4 @@
-"""Sessions saved by Google ADK (`adk run --save_session`, or its web UI's export), as conversations."""
+"""Read sessions saved by Google ADK (`adk run --save_session`, or its web UI) as conversations."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ def has_sessions(path: Path) -> bool:
 
 
 def is_session(value: object) -> bool:
-    """Return True if decoded JSON is a session of Google ADK with its events."""
+    """Return True if decoded JSON is a session of Google ADK: an object with events and an app's name."""
     return (
         isinstance(value, dict) and "events" in value and any(key in value for key in ("appName", "app_name"))
     )
@@ -49,10 +49,12 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
 def parse_session(document: Document) -> EvalSet:
     """Parse the conversation in a session as an eval set with one case.
 
-    The case's id is `NAME` for a file `NAME.session.json`. For another file name, it is the session's id, or
-    else the file's name without its ending. Each message of the user begins a turn. A turn's events are
-    converted as in ADK's evaluation. A turn without a final event, as after a model's error, has no
-    response. The state of the session becomes the expected final state of the case.
+    The case's id is `NAME` for a file `NAME.session.json`. For another file it is the session's id; without
+    one, it is the file's name without its ending.
+
+    Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
+    without a final event, as after a model's error, has no response. The state of the session becomes the
+    expected final state of the case.
 
     Raises:
         InvalidInputError: the document is no session, an event is malformed, or there is no message of the
@@ -101,10 +103,13 @@ def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]
 def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
     """Return the steps of a session, timed by its events; () if there is no event, or an event has no time.
 
-    The document must be a session. A turn is a step of kind `agent`, from the user's message to the turn's
-    last event. A tool's step lasts from call to result. Any other event is a step of the author's model, or
-    of kind `other` if its content has no part. This step starts at the previous event. Times are seconds
-    after the first event. Events before the first message of the user are left out.
+    The document must be a session. Times are seconds after the first event. Events before the first message
+    of the user are left out. The steps are:
+
+    * `agent`: a turn, from the user's message to the last event of the turn.
+    * `tool`: a tool's call, from the call to its result.
+    * `model`: an answer of a model, from the previous event.
+    * `other`: an event without content, from the previous event.
     """
     spans: list[TraceSpan] = []
     session: Any = document.value
@@ -145,10 +150,10 @@ def _build_steps(
     end: float,
     calls: dict[str, list[float]],
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with an event: from `start` to `end`, in seconds of the session.
+    """Yield the steps that end with `event`, at `end`; a model's step begins at `start` (both in seconds).
 
-    `calls` holds the starts of open tool calls, the oldest first, by the call's id or else the tool's name.
-    The calls in the event are added to `calls`; the calls that have a result in the event are removed.
+    `calls` holds the start times of open tool calls, the oldest first, by the call's id or else the tool's
+    name. Calls in the event are added to `calls`, and calls with a result in the event are removed.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

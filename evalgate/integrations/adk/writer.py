@@ -30,7 +30,7 @@ _HOLDS = frozenset(
 
 
 class AdkWriter:
-    """Writer of eval set files for `adk eval`, in the style of ADK's own migration of old lists."""
+    """Writer of eval sets for `adk eval`, in the style of ADK's own conversion of older lists."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the file's text, and a list of the data that the format cannot hold."""
@@ -113,8 +113,8 @@ def build_invocation(turn: CaseTurn) -> JsonObject:
 def build_intermediate_data(events: Sequence[Event]) -> dict[str, Any]:
     """Return the JSON of the events before a turn's final response; {} if there are none.
 
-    The result has the lists by kind of older files (`tool_uses`, `tool_responses`,
-    `intermediate_responses`) if they lose nothing, else the list `invocation_events`.
+    The JSON has the lists `tool_uses`, `tool_responses` and `intermediate_responses` of older files, if these
+    lists can hold the events without loss; otherwise the list `invocation_events`.
     """
     if not _is_sorted(events):
         return {"invocation_events": [build_invocation_event(event) for event in events]}
@@ -131,9 +131,10 @@ _ORDER = (ToolCall, ToolResult, Message)
 
 
 def _is_sorted(events: Sequence[Event]) -> bool:
-    """Return True if the lists by kind of older files can hold the events without loss.
+    """Return True if the three lists of older files can hold the events without loss.
 
-    Those lists have no order between kinds of events, and no author of a call or result.
+    The lists do not keep the order of calls, results and messages among each other, or the author of a call
+    or result.
     """
     kinds = [_ORDER.index(type(event)) for event in events]
     authored = any(event.author is not None for event in events if not isinstance(event, Message))

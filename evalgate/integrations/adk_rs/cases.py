@@ -78,7 +78,7 @@ _CONTENT_KEYS = (
 
 
 def _select_content(part: object) -> object:
-    """Return a part with only the first content in the order of `_CONTENT_KEYS`, as adk-rs reads it.
+    """Return a part with only one content, as adk-rs reads it: the first in the order of `_CONTENT_KEYS`.
 
     The result also has the part's `thought`, and the whole part as `raw`. A value that is no object is
     returned unchanged.
@@ -166,7 +166,7 @@ class AdkRsCase(_AdkRsModel):
 
 
 class AdkRsEvalSetFile(_AdkRsModel):
-    """An eval set. Its cases may be read one by one."""
+    """An eval set; `EvalSetReader` reads its cases one by one."""
 
     eval_set_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_set_id", "id"))]
     name: str = ""
@@ -184,7 +184,10 @@ class AdkRsEvalSetFile(_AdkRsModel):
 
 
 def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
-    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON."""
+    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON.
+
+    `raw` gives the data that no field holds, for the `native` of each turn.
+    """
     session = wire.session_input
     invocations = zip(wire.conversation, get_items(raw, "conversation"), strict=True)
     return EvalCase(

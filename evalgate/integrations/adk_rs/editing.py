@@ -1,4 +1,4 @@
-"""Editor of adk-rs' eval sets: Google ADK's keys, but `id` may be the key of a case's id.
+"""Editor of adk-rs' eval sets: Google ADK's keys, but the key of a case's id may be `id`.
 
 adk-rs has no rubrics and no final states.
 """
@@ -11,7 +11,7 @@ from evalgate.integrations.adk_rs.writer import build_invocation
 
 
 class AdkRsEditor(AdkEditor):
-    """Editor of the files that `AdkRsFormat` reads."""
+    """Editor of the files that `AdkRsFormat` reads; data outside a change stays as it is."""
 
     @override
     def build_turn(self, turn: CaseTurn) -> JsonObject:

@@ -1,8 +1,8 @@
 """Eval sets of adk-rs' first format: `id` instead of Google ADK's `eval_set_id` and `eval_id`.
 
-Newer files of adk-rs have Google ADK's format. evalgate takes null as absent, and reads the events in
-`invocation_events`; adk-rs 0.6 refuses most nulls, and loads those events without their calls. See
-https://docs.rs/adk-rs, `eval::EvalSet`.
+Newer files of adk-rs have Google ADK's format. evalgate differs from adk-rs 0.6 in two ways: null counts as
+absent, while adk-rs refuses most nulls; and events in `invocation_events` keep their calls, while adk-rs
+drops the calls. See https://docs.rs/adk-rs, `eval::EvalSet`.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from evalgate.documents.validation_errors import Location
 
 
 class AdkRsFormat:
-    """The `.evalset.json` of adk-rs, with `id` or Google ADK's keys for the ids."""
+    """Eval sets of adk-rs (`.evalset.json`), with `id` or Google ADK's keys for the ids."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with eval cases, if the set or one of the first cases has an `id`.
+        """Return True for an object with eval cases, if the set or one of the first cases has the key `id`.
 
-        An `id` next to Google ADK's own key of that id does not count.
+        The key does not count in an object that also has Google ADK's key, `eval_set_id` or `eval_id`.
         """
         value = document.value
         if not isinstance(value, dict) or as_sequence(value.get("eval_cases")) is None:
@@ -67,6 +67,6 @@ def _has_plain_id(value: object, *canonical: str) -> bool:
 
 
 def _find_id_key(value: object, name: str) -> str:
-    """Return `id` if the object has that key and lacks `name`, Google ADK's key of an id; else `name`."""
+    """Return `id` if `name` is Google ADK's key of an id, and `value` has `id` instead; otherwise `name`."""
     is_id = name in {"eval_id", "eval_set_id"}
     return "id" if is_id and isinstance(value, dict) and name not in value and "id" in value else name

@@ -3,9 +3,9 @@
 The response match is recall alone: extra words cost nothing, and order does not count. See
 https://docs.rs/adk-rs (release 0.6), `eval::ResponseMatch`.
 
-The tool trajectory pairs the n-th expected call with the n-th actual one. An extra call at the front shifts
-all pairs, one at the end costs only its share. See https://docs.rs/adk-rs (release 0.6),
-`eval::TrajectoryMatch`.
+The tool trajectory pairs the n-th expected call with the n-th actual one. An extra call at the front
+therefore shifts every pair, while an extra call at the end spoils none. See https://docs.rs/adk-rs (release
+0.6), `eval::TrajectoryMatch`.
 """
 
 import re
@@ -36,7 +36,7 @@ _TOLERANCE = 1e-9
 
 
 class _AdkRsMetric(BaseModel):
-    """A metric that passes if every turn reaches the threshold; the mean alone decides nothing."""
+    """A metric that passes if every turn reaches the threshold; the mean does not decide."""
 
     is_mean_of_turns: ClassVar[Literal[True]] = True
 
@@ -58,8 +58,8 @@ class _AdkRsMetric(BaseModel):
 class AdkRsResponseMatch(_AdkRsMetric):
     """Share of the expected words that occur in the response, averaged over the turns; each turn must pass.
 
-    Words are separated by blanks, include punctuation and are compared in lower case (not case-folded). A
-    word that is expected twice counts twice, also if the response has it once. A turn that expects no words
+    White space separates words. Words include punctuation and are compared in lower case (not case-folded). A
+    word that is expected twice counts twice, even if the response has it once. A turn that expects no words
     scores 1.0 and passes.
     """
 
@@ -90,8 +90,8 @@ def _split_words(text: str | None) -> list[str]:
 class AdkRsToolTrajectory(_AdkRsMetric):
     """Share of calls that match the expected call at the same position, averaged over the turns.
 
-    The number of matches is divided by the length of the longer list, expected or actual. The case passes
-    if every turn reaches the threshold. A call matches if its name and its arguments are equal.
+    The number of matches is divided by the length of the longer list, expected or actual. The case passes if
+    every turn reaches the threshold. A call matches if its name and its arguments are equal.
     """
 
     empty_is_match: bool = False
@@ -136,8 +136,8 @@ class AdkRsToolTrajectory(_AdkRsMetric):
 def _is_equal(one: object, other: object) -> bool:
     """Return True if two JSON values are equal in serde_json.
 
-    1 differs from 1.0 and from true, and null from {}. The order of keys is ignored, the order of lists is
-    not.
+    1 differs from 1.0 and from true, and null from {}. The order of keys does not count, the order of lists
+    does.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_equal(value, other[key]) for key, value in one.items())
@@ -148,7 +148,7 @@ def _is_equal(one: object, other: object) -> bool:
 
 
 def _normalize_number(value: object) -> object:
-    """Return `value`, or the float that serde_json makes of an integer of more than 64 bits."""
+    """Return `value`; for an integer of more than 64 bits, return the float that serde_json reads."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         try:
             return float(value)

@@ -1,4 +1,4 @@
-"""Write results as adk-rs serialises its `EvalReport`, which its command `eval` prints."""
+"""Write results in the format of adk-rs' `EvalReport`, which its command `eval` prints."""
 
 import json
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ class AdkRsReport:
     file_name = "adk-rs.json"
 
     def render(self, record: Record) -> str:
-        """Return the report as pretty JSON, with only the fields of adk-rs' types."""
+        """Return the report as indented JSON, with only the fields of adk-rs' types."""
         return json.dumps(build_eval_report(record), indent=2, ensure_ascii=False) + "\n"
 
 
 def build_eval_report(record: Record) -> JsonObject:
-    """Return the fields of adk-rs' `EvalReport`."""
+    """Return the JSON of adk-rs' `EvalReport`, with one result for each run of a case."""
     return {"results": [_build_result(case, run) for case in record.cases for run in case.runs]}
 
 

@@ -1,4 +1,4 @@
-"""Writer of eval sets for adk-rs, with only those of Google ADK's keys that adk-rs knows.
+"""Writer of eval sets for adk-rs, with only the keys of Google ADK that adk-rs reads.
 
 No nulls are written, since adk-rs refuses most of them.
 """
@@ -30,7 +30,7 @@ _ROLES = ("user", "model", "system", "tool")
 
 
 class AdkRsWriter:
-    """Writer of files that adk-rs reads. Google ADK reads them too, unless the set's id has the key `id`."""
+    """Writer of files for adk-rs; Google ADK can read them too, unless the key of the set's id is `id`."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the file's text, and a list of the data that the format cannot hold.
@@ -55,8 +55,8 @@ class AdkRsWriter:
 def _choose_id_key(eval_set: EvalSet) -> str:
     """Return the key of the set's id: `eval_set_id`, which Google ADK reads too, or `id`.
 
-    `id` marks a file as adk-rs' own format. This key is chosen if the set was read from that format, or if
-    a call has arguments that are not an object.
+    The key `id` marks a file of adk-rs' own format. A set gets this key if it was read from this format, or
+    if the arguments of a call are not an object.
     """
     if eval_set.format_name == _NAME:
         return "id"
@@ -74,7 +74,7 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
 
 
 def _drop_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn without the contents in its native data that `_get_readable_contents` returns."""
+    """Return the turn without the messages that `_get_readable_contents` finds in its `native` data."""
     kept = {
         key: value
         for key, value in turn.native.get("adk", {}).items()
@@ -84,7 +84,7 @@ def _drop_contents(turn: CaseTurn) -> CaseTurn:
 
 
 def _get_readable_contents(turn: CaseTurn) -> JsonObject:
-    """Return the contents in the turn's native data for Google ADK that adk-rs reads too, by their key."""
+    """Return the `user_content` and `final_response` in the turn's `native` data, if adk-rs can read them."""
     kept = turn.native.get("adk", {})
     return {key: kept[key] for key in ("user_content", "final_response") if _is_readable(kept.get(key))}
 

@@ -1,6 +1,6 @@
-"""Editor of watsonx Orchestrate's datasets: an object, or a list of several.
+"""Editor that writes changed cases back into watsonx Orchestrate's files: one dataset, or a list of datasets.
 
-The expectations of a case are its goals. Expected replies are not written: they follow from the goals.
+The goals hold all expectations of a case. Expected replies follow from the goals and are not written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,10 @@ from evalgate.integrations.orchestrate.writer import build_goal
 
 
 class OrchestrateEditor:
-    """Editor of the files that `OrchestrateFormat` reads."""
+    """Editor of the files that `OrchestrateFormat` reads; data outside a change stays as it is."""
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:
-        """Return the decoded datasets."""
+        """Return the decoded datasets of a decoded file, which holds one dataset or a list."""
         listed = as_sequence(value)
         return [value] if listed is None and isinstance(value, dict) else listed or ()
 
@@ -43,7 +43,7 @@ class OrchestrateEditor:
         state is not written if the dataset has `context_variables`.
 
         Raises:
-            InvalidInputError: the user's messages have changed, and the first is missing or empty.
+            InvalidInputError: the user's messages have changed, and the first message is missing or empty.
         """
         edited: dict[str, Any] = dict(raw)
         if new.eval_id != old.eval_id:

@@ -1,7 +1,7 @@
-"""Datasets of watsonx Orchestrate, by the rules of its evaluation framework 1.6.9.
+"""Datasets of watsonx Orchestrate, read by the rules of its evaluation framework 1.6.9.
 
-Unlike that framework, which comments here call the original, evalgate also reads a file with a list of
-datasets. Keys that are not evaluated here (`attack_data`, `file_upload`, …) are kept so that a writer can
+Comments call this framework the original. Unlike the framework, evalgate also reads a file with a list of
+datasets. Keys that are not evaluated here (`attack_data`, `file_upload`, …) are kept, so that a writer can
 restore them. `max_user_turns` limits a simulated user as well as a script.
 """
 
@@ -149,7 +149,7 @@ def _replace_null(value: object) -> object:
 
 
 def _validate_goal_names(value: object) -> list[str] | str:
-    """Return the names of the goals that follow a goal: a list, or a single name; [] for null.
+    """Return `value`, the name or names of the goals that come after a goal; [] for None.
 
     Raises:
         ValueError: `value` is something else.
@@ -164,7 +164,7 @@ def _validate_goal_names(value: object) -> list[str] | str:
 
 
 def ensure_name_list(value: Any) -> Any:
-    """Return a list of names unchanged, and a single name as a list of one."""
+    """Return a single name as a list of one; return a list of names unchanged."""
     # The original reads a name alone as a list of its letters, so that the goal is never reached.
     return [value] if isinstance(value, str) else value
 
@@ -177,11 +177,6 @@ class _Attack(_OrchestrateModel):
 
 
 def _validate_attack(value: dict[str, Any]) -> dict[str, Any]:
-    """Return `value` unchanged if it is valid. Nothing but the writer uses the value.
-
-    Raises:
-        ValidationError: a key is missing or wrong.
-    """
     _Attack.model_validate(value)
     return value
 
@@ -230,7 +225,7 @@ _ENDING = ".json"
 
 
 class OrchestrateFormat:
-    """Datasets of `orchestrate evaluations evaluate`."""
+    """Format of the datasets that `orchestrate evaluations evaluate` reads."""
 
     def matches_document(self, document: Document) -> bool:
         """Return True for an object with goals and their details, or a list with such an object."""
@@ -243,8 +238,8 @@ class OrchestrateFormat:
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build a case for each dataset of the file.
 
-        The id of the set is the file's path. The id of a case is its `dataset_name`, else the file's name
-        without `.json`, followed by `-1`, `-2`, … if the file holds several datasets.
+        The id of the set is the file's path. The id of a case is its `dataset_name`. Without one it is the
+        file's name without `.json`, followed by `-1`, `-2`, … if the file holds several datasets.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -298,9 +293,9 @@ def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) 
 
 
 def _build_default_name(document: Document, index: int) -> str:
-    """Return the file's name without its ending, for a dataset without `dataset_name`.
+    """Return the id of a case without `dataset_name`: the file's name without `.json`.
 
-    If the file holds several datasets, the dataset's number (from 1) follows.
+    If the file holds several datasets, `-` and the dataset's number (from 1) follow.
     """
     stem, listed = PurePath(document.path).name.removesuffix(_ENDING), as_sequence(document.value)
     return f"{stem}-{index + 1}" if listed is not None and len(listed) > 1 else stem
@@ -335,10 +330,11 @@ def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
 
 
 def _extract_native_data(wire: OrchestrateFile) -> JsonObject:
-    """Return the values that the writer cannot rebuild from the fields of `EvalCase`.
+    """Return the data of a dataset that the writer cannot rebuild from the fields of `EvalCase`.
 
-    These are the values of `_KEPT`, and all goals if one of them has data that a `Goal` cannot hold. The
-    prompts are added if they are an empty list, or if the case has too few turns for them.
+    The data is the values of `_KEPT`, and all goals if one of them has data that a `Goal` cannot hold.
+    Prompts are added if the list is empty, or if `max_user_turns` or a missing starting sentence keeps them
+    from the turns.
     """
     found = {name: getattr(wire, name) for name in _KEPT}
     if any(map(_has_extra_fields, wire.goal_details)):
@@ -359,7 +355,7 @@ def _has_extra_fields(goal: AnyGoal) -> bool:
 
 
 def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
-    """Yield the scripted turns; none without a starting sentence, since then the user is simulated."""
+    """Yield the scripted turns; none without a starting sentence, because the user is then simulated."""
     prompts = _get_prompts(wire)
     # Only with a single turn is it clear which turn the goals belong to.
     expected = _build_expected_reply(journey) if len(prompts) == 1 else Reply()
@@ -368,9 +364,9 @@ def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
 
 
 def _get_prompts(wire: OrchestrateFile) -> list[str]:
-    """Return the scripted messages; [] without a starting sentence.
+    """Return the user's scripted messages, at most `max_user_turns` if this number is above 0.
 
-    A `max_user_turns` above 0 limits their number.
+    Return [] without a starting sentence.
     """
     if not wire.starting_sentence:
         return []
@@ -380,9 +376,9 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
 
 
 def _build_expected_reply(journey: Journey) -> Reply:
-    """Build the reply that the goals ask for: all their tool calls, and the last of their responses.
+    """Build a reply with the tool calls of all goals, and the last response among the goals.
 
-    The goals are taken in the journey's order if that order is linear, else in the order of the file.
+    The goals are in the journey's order if this order is linear, otherwise in the order of the file.
     """
     rank = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
     goals = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))

@@ -1,4 +1,4 @@
-"""Lint journeys that can be read but can never succeed, because of their goals or the order of goals."""
+"""Warn of journeys that can never succeed, because of their goals or the order of their goals."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +12,10 @@ _RANK = {"tool_call": 0, "interaction": 1, "text": 2}
 
 
 class JourneyLint:
-    """A lint of the goals of every case that has a journey."""
+    """Lint of the journeys of cases: the goals of a conversation, and their order."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """Return the checker of the journey of a case; both arguments are unused."""
+        """Return a function that yields the faults of a case's journey; both arguments are unused."""
         del eval_set, metrics
         return _describe_journey_faults
 
@@ -34,7 +34,7 @@ def _describe_journey_faults(case: EvalCase) -> Iterator[str]:
 
 
 def find_cycle(order: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the names along one cycle, the first one again at its end; empty if there is none."""
+    """Return the names along one cycle, with the first name again at the end; [] if there is no cycle."""
     done: set[str] = set()
     for start in order:
         path: list[str] = []

@@ -1,6 +1,6 @@
-"""The metrics of journeys, judged by a model or literally.
+"""The metrics of journeys: goals of a whole conversation, which a model or a literal comparison judges.
 
-The details of a score, except that of `KeywordMatch`, hold the counts from which the score was computed.
+The details of a score hold the counts from which it was computed, except for `KeywordMatch`.
 """
 
 from abc import ABC, abstractmethod
@@ -99,7 +99,7 @@ class ModelTextJudge:
 
 
 class JourneyMetric(BaseModel, ABC):
-    """A metric of the conversation of a case with a journey, as watsonx Orchestrate 1.6.9 computes it."""
+    """A metric that scores a conversation by the goals of its case, as watsonx Orchestrate 1.6.9 does."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -131,17 +131,17 @@ class JourneyMetric(BaseModel, ABC):
         return JudgedJourneyMetric(metric, get_judge_resolver(judges).resolve_judge(metric.judge_model))
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1].
+        """Return the score in [0, 1], judged literally, without a model.
 
-        The result is not applicable if the case has no journey, or if only a judge can decide. Except for
-        `JourneySuccess`, it is also not applicable if the journey has no goal that the metric counts.
+        The result is not applicable if the case has no journey, or if the score depends on a judge. Except
+        for `JourneySuccess`, it is also not applicable if the journey has no goal that the metric counts.
         """
         return await self.score_with_judge(
             case, run, LiteralTextJudge(knows_only_equal=self.responses == "judged")
         )
 
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
-        """Return the score, with `judge` for the texts.
+        """Return the score in [0, 1], with `judge` for the texts; see `score` for results without a score.
 
         Raises:
             JudgeError: `judge` asks a model, which returns no verdict.
@@ -160,14 +160,14 @@ class JourneyMetric(BaseModel, ABC):
 
 @frozen
 class JudgedJourneyMetric:
-    """A metric of journeys with a model that judges the texts."""
+    """A metric of journeys together with the model that judges its texts."""
 
     metric: JourneyMetric
     judge: Judge
 
     @property
     def judged_by(self) -> JsonObject:
-        """Return the judge's identity and the versions of the prompts."""
+        """Return the judge's identity and the versions of the prompts, for the record of the run."""
         return {**self.judge.identity, "prompt": [load_prompt(name).version for name in PROMPTS]}
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
@@ -191,8 +191,8 @@ class JudgedJourneyMetric:
 class JourneySuccess(JourneyMetric):
     """1.0 when every goal in the journey's order was reached, in that order, and all checks hold; else 0.0.
 
-    If no goal at all was reached, as in a journey of checks alone, the score is 0.0. The metric is not
-    applicable if the score depends on a text or check that only a judge can decide.
+    A journey in which no goal was reached scores 0.0, even if it has only checks and these hold. The metric
+    is not applicable if the score depends on a text or check that only a judge can decide.
     """
 
     @override

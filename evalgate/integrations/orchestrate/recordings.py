@@ -1,4 +1,4 @@
-"""Recorded conversations of watsonx Orchestrate, in every shape that its releases have written.
+"""Read recorded conversations of watsonx Orchestrate, in every form that its releases have written.
 
 A tool call is written as the message's `name` and `args`, as `tool_calls` (release 1.6), or as JSON in its
 `content` (older releases and the recorder).
@@ -183,9 +183,10 @@ def may_hold_conversations(path: Path) -> bool:
 
 
 def read_conversations(path: Path, shown_as: str) -> EvalSet:
-    """Read a file, or every `*.messages.json` in a folder; if there is none, in its subfolder `messages`.
+    """Read the conversations in a file, or in all `*.messages.json` of a folder.
 
-    The eval set has a case for each file, so that a case occurs once for each of its runs.
+    If the folder has no such file, its subfolder `messages` is read. The eval set has a case for each file,
+    so that a case occurs once for each of its runs.
 
     Raises:
         InvalidInputError: there is no conversation, or a file is invalid. Lists the problems of all files.

@@ -1,4 +1,4 @@
-"""Write results as watsonx Orchestrate's evaluation framework 1.6.9 writes its folder of results.
+"""Write results as watsonx Orchestrate's evaluation framework 1.6.9 lays out its folder of results.
 
 The folder is named by the time of evalgate's run. `orchestrate evaluations analyze` and the framework's
 comparison of two runs read `summary_metrics.csv`.
@@ -49,17 +49,19 @@ _NO_FIELDS: JsonObject = dict.fromkeys(
 
 
 class OrchestrateReport:
-    """`summary_metrics.csv` with a row for each run of a case, and files with the messages of each run."""
+    """`summary_metrics.csv` with a row for each run of a case, and JSON files with the run's messages."""
 
     file_name = "orchestrate"
 
     def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each file.
 
-        Each run of a case has files in `<time>/messages/`, and `<time>/<case>.metadata.json` if the id of
-        its session is known. The last file is `<time>/summary_metrics.csv`. `<time>` is `results` if the
-        record has no time. The files of a case with several runs have `.run1`, `.run2`, … in their names;
-        watsonx Orchestrate would overwrite the files of the first run.
+        * `<time>/messages/`: messages and metrics of each run of a case.
+        * `<time>/<case>.metadata.json`: for each run with a known session.
+        * `<time>/summary_metrics.csv`, as the last file.
+
+        `<time>` is `results` if the record has no time. If a case has several runs, the names have `.run1`,
+        `.run2`, …; watsonx Orchestrate would overwrite the files of the first run.
         """
         # watsonx Orchestrate names its folders by the time: 2026-01-31_12-30-59.
         created_at = record.created_at
@@ -86,7 +88,7 @@ class OrchestrateReport:
 def _name_files(cases: Sequence[CaseResult]) -> list[str]:
     """Return a unique file name, without an ending, for each case: the case's id.
 
-    If several cases share the id, the eval set's id precedes it. A number makes equal names unique.
+    If several cases share an id, the eval set's id comes before it. A number makes equal names unique.
     """
     own = [to_file_name(case.eval_id) for case in cases]
     counts, names = Counter(own), dict[str, None]()
@@ -100,7 +102,10 @@ def _name_files(cases: Sequence[CaseResult]) -> list[str]:
 
 
 def build_summary_row(case: CaseResult, run: RunResult) -> JsonObject:
-    """Return one run's values under watsonx Orchestrate's names; other metrics keep their names."""
+    """Return the values of one run as a row of `summary_metrics.csv`, by column.
+
+    Metrics that watsonx Orchestrate does not have are columns too.
+    """
     metrics = {metric.name.removeprefix(_PREFIX): metric for metric in run.metrics}
     messages = list(_iter_messages(run))
     details = [metric.details for metric in run.metrics if metric.details and metric.name.startswith(_PREFIX)]
@@ -134,7 +139,7 @@ def _to_value(name: str, metric: RunMetric) -> object:
 
 
 def format_summary(rows: list[JsonObject]) -> str:
-    """Return the rows as CSV, with each column that any row has; booleans are `True` and `False`."""
+    """Return the rows as CSV, with a column for each key of any row; booleans are `True` and `False`."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns or ["run_idx", "dataset_name"], lineterminator="\n")

@@ -1,7 +1,7 @@
 """Writer of cases as datasets of watsonx Orchestrate: one object, or a list if there are several.
 
-If a case has turns but no goals, its goals are built from the turns: the calls in their order, then the
-responses in theirs. In watsonx Orchestrate, an order with a text before a call can never be fulfilled.
+If a case has turns but no goals, its goals are built from the turns: first all calls, then all responses. In
+watsonx Orchestrate no text can come before a call.
 """
 
 from collections import Counter
@@ -22,13 +22,13 @@ _KEPT = ("max_user_turns", "attack_data", "agents_list_or_path", "file_upload", 
 
 
 class OrchestrateWriter:
-    """Writer of files; `orchestrate evaluations evaluate` reads only the files with a single dataset."""
+    """Writer of datasets; `orchestrate evaluations evaluate` reads only a file with a single dataset."""
 
     def write_eval_set(self, eval_set: EvalSet) -> WriteResult:
         """Return the file's text, and a list of the data that the format cannot hold.
 
-        A case that cannot be written is left out and listed. If goals are built from the turns, the file
-        does not tell the turn to which a call or a response belongs.
+        A case that cannot be written is left out and listed. If goals are built from the turns, the file does
+        not tell the turn of a call or a response.
 
         Raises:
             InvalidInputError: the set has cases, and none of them can be written.
@@ -102,7 +102,7 @@ def _build_dataset(case: EvalCase) -> JsonObject:
 
 
 def build_goal(goal: Goal) -> JsonObject:
-    """Return an entry of `goal_details`."""
+    """Return the JSON of a goal, as an entry of `goal_details`."""
     match goal.type:
         case "tool_call":
             more: JsonObject = {"tool_name": goal.tool_name, "args": goal.args}
@@ -118,7 +118,7 @@ def build_goal(goal: Goal) -> JsonObject:
 
 
 def _build_journey(case: EvalCase) -> Journey:
-    """Return the case's own journey, or build one from its turns."""
+    """Return the case's own journey, or a journey from its turns if the case has no goals."""
     if case.journey is not None and case.journey.goals:
         return case.journey
     response_goals = [

@@ -1,7 +1,7 @@
-"""Client of the JSON APIs of tracing tools: timeouts, retries and Retry-After.
+"""Client of the JSON APIs of tracing tools, with timeouts, retries and Retry-After.
 
-All tools are read over plain HTTP, not with their SDKs: each needs two kinds of request, the SDKs bring up to
-60 packages, and their clients hide the pages and the raw objects that the file readers understand already.
+All tools are read over plain HTTP, not with their SDKs. Each tool needs two kinds of request, while the SDKs
+bring up to 60 packages. The SDKs also hide the raw objects, which the readers of files understand already.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _LARGEST = 256 * 2**20
 
 @frozen
 class TraceQuery:
-    """The traces to fetch."""
+    """Conditions on the traces to fetch from an API."""
 
     project: str = ""
     """Project or, for Jaeger, service; "" for the tool's default."""
@@ -44,20 +44,20 @@ class TraceQuery:
 
 
 class TraceApi(Protocol):
-    """Access to the API of one tracing tool."""
+    """The API of one tracing tool: its address, its headers and its requests."""
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the names of the tool's environment variables; the variables of the address come first."""
+        """Return the environment variables that the tool reads; variables with the address come first."""
         ...
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Return the fields of `TraceQuery` that the API cannot use."""
+        """Return the fields of `TraceQuery` that the API cannot use; a query with one of them is refused."""
         ...
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
-        """Return the address to use if neither an option nor a variable names an address."""
+        """Return the address to use if neither an option nor an environment variable gives one."""
         ...
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
@@ -71,7 +71,7 @@ class TraceApi(Protocol):
     def iter_rows(
         self, client: "ApiClient", query: TraceQuery, environ: Mapping[str, str]
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield objects that the reader of the tool understands.
+        """Yield the JSON objects of the queried traces, for the tool's `RowReader`.
 
         Raises:
             InvalidInputError: as `ApiClient.get_object`, or the project does not exist.
@@ -152,12 +152,13 @@ class ApiClient:
         *,
         missing_ok: bool = False,
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the pages of a GET request; `find_cursor` returns the cursor of the next page, or "".
+        """Yield the pages of a GET request.
 
-        With `missing_ok`, the only page is {} if the path does not exist.
+        `find_cursor` returns the cursor of the next page, or "" after the last page. With `missing_ok`, the
+        only page is {} if the path does not exist.
 
         Raises:
-            InvalidInputError: as `get_object`, and if a cursor is repeated: the pages would never end.
+            InvalidInputError: as `get_object`; or a cursor is repeated, so that the pages would never end.
         """
         cursors = {""}
         cursor = ""

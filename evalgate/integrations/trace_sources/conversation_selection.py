@@ -1,4 +1,4 @@
-"""Select conversations: drop repeats, limit how many share a tool path, and draw a stratified sample."""
+"""Select conversations: drop repeats, limit the number for each tool path, and draw a stratified sample."""
 
 import json
 import random
@@ -40,18 +40,18 @@ TRAITS: dict[Trait, Callable[[ObservedConversation], bool]] = {
 
 
 def list_traits(conversation: ObservedConversation) -> tuple[Trait, ...]:
-    """Return the traits that a conversation has."""
+    """Return the traits of a conversation by which a user can select: errors, disliked and liked."""
     return tuple(name for name, has_trait in TRAITS.items() if has_trait(conversation))
 
 
 def drop_repeats(
     found: Iterable[ObservedConversation], is_known: Callable[[ObservedConversation], bool]
 ) -> list[ObservedConversation]:
-    """Return the conversations in order of time, one for each sequence of questions, calls and answers.
+    """Return one conversation for each sequence of questions, calls and answers, in order of time.
 
     The texts of tool results, and of messages before a response, are not compared. Of equal conversations,
-    the conversation of an earlier import (`is_known`) is kept, so that later feedback does not bring a case
-    back; else the conversation with the most traits is kept, so that no error or feedback is lost.
+    one that `is_known` from an earlier import is kept, so that later feedback does not bring its case back.
+    Otherwise the one with the most traits is kept, so that no error or feedback is lost.
     """
     best: dict[str, tuple[tuple[bool, int], ObservedConversation]] = {}
     for each in found:
@@ -90,7 +90,7 @@ def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[Obs
 def draw_sample(found: Sequence[ObservedConversation], size: int, seed: int) -> list[ObservedConversation]:
     """Return up to `size` conversations, drawn from each stratum in turn, in the order of `found`.
 
-    Conversations of one stratum share tool path, length (short or long), outcome and feedback.
+    Conversations of one stratum have the same tool path, length (short or long) and traits.
     """
     strata: dict[object, list[ObservedConversation]] = defaultdict(list)
     for each in found:

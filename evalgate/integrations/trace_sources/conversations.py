@@ -1,7 +1,7 @@
-"""Conversations from traces: sessions put together in the order of time, without repeated history.
+"""Build conversations from traces: join the traces of a session, in order of time, without repeated history.
 
-Most agents send the whole conversation with every request. The earlier turns are known from their own
-traces. If those traces are missing (not sampled, or older), the earlier turns are read from the request.
+Most agents send the whole conversation with every request. The earlier turns are known from their own traces.
+If their traces are missing (not sampled, or older), the turns are read from the request.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ class ObservedConversation:
         return tuple(tuple(call.name for call in turn.expected.tool_calls) for turn in self.turns)
 
     def build_case_id(self, question: str) -> str:
-        """Return an id that is the same in every import: words of the question, and a hash of the key."""
+        """Return an id that is the same in every import: words of `question`, and a hash of `key`."""
         words = _NOT_IN_SLUG.sub(" ", question[:400].lower()).split()[:_SLUG_WORDS]
         digest = hashlib.sha256(self.key.encode(errors="replace")).hexdigest()[:10]
         return "-".join([*"_".join(words)[:_LONGEST_SLUG].strip("_").split(), digest])
@@ -55,7 +55,7 @@ class ObservedConversation:
 
 @frozen
 class _ObservedTurn:
-    """A turn of a trace, with the earlier turns that the first request of this turn repeats."""
+    """A turn of a trace, with the earlier turns that its first request repeats as history."""
 
     question: str
     reply: Reply
@@ -81,8 +81,8 @@ def build_conversations(
 ) -> tuple[list[ObservedConversation], list[tuple[str, str]]]:
     """Return the conversations in traces, and (id, reason) of each unusable trace.
 
-    `traces` must be sorted by time; the conversations are sorted by time, too. A turn without a recorded
-    message of the user is left out, or kept with "" as the message if `needs_questions` is False. A trace
+    `traces` must be sorted by time. The conversations are sorted by time, too. A turn without a recorded
+    message of the user is left out; if `needs_questions` is False, it is kept with the message "". A trace
     without a turn is unusable.
     """
     sessions: dict[str, _Session] = {}
@@ -108,11 +108,13 @@ def build_conversations(
 def select_whole_traces(
     traces: Iterable[RecordedTrace], unfinished: Collection[str]
 ) -> tuple[RecordedTrace, ...]:
-    """Return the traces that are complete although reading their source failed.
+    """Return the traces that are surely complete, although reading their source failed midway.
 
-    A complete trace has a root span, or no span at all. It has no session, because other traces of the
-    session may be missing. Its id is not in `unfinished`, the ids of the traces in the last object that was
-    read.
+    A trace is returned if all of this holds:
+
+    * It has a root span, or no span at all.
+    * It has no session, because other traces of a session may be missing.
+    * Its id is not in `unfinished`, the trace ids of the object that was read last.
     """
     return tuple(
         trace
@@ -132,9 +134,9 @@ def _find_session_id(trace: RecordedTrace) -> str:
 
 
 def _find_continued(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
-    """Return the key of the conversation that a trace continues; "" if there is none.
+    """Return the key of the conversation that a trace continues; "" if it continues none.
 
-    `turn` is the trace's first turn. The questions that the trace repeats identify the conversation.
+    `turn` is the first turn of the trace. The earlier questions in its request identify the conversation.
     """
     asked = tuple(each.user.text for each in turn.history)
     if turn.resumes and (key := by_questions.get((*asked, turn.question))):
@@ -173,7 +175,7 @@ def _build_conversation(key: str, session: _Session) -> ObservedConversation:
 
 
 def _find_error(trace: RecordedTrace) -> str:
-    """Return the error of a root span of the trace, or "".
+    """Return the error of a root span of the trace; "" if there is none.
 
     Errors of other spans do not count, because an agent may have handled the errors of its tools.
     """
@@ -185,7 +187,7 @@ def _find_error(trace: RecordedTrace) -> str:
 
 
 def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
-    """Yield the turns of a trace, which are several if the trace holds a whole conversation.
+    """Yield the turns of a trace: one, or several if the trace holds a whole conversation.
 
     The question of a turn is "" if no message of the user was recorded.
     """
@@ -203,8 +205,9 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
     """Return the spans of each turn.
 
-    A turn begins with a request that adds a question to those of the request before it, or that has another
-    root span and other questions. An agent's span around several turns is in none of them.
+    A turn begins with a request to a model in one of two cases. The request adds a question to the questions
+    of the request before it; or it has other questions, and another root span. An agent's span around several
+    turns is left out.
     """
     roots = _find_roots(spans)
     starts: list[int] = []
@@ -240,8 +243,8 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
 def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
     """Return the time at which a turn begins; `start` is the time of the turn's first request.
 
-    The time is the start of the request's root span if no other span below this root began before `start`,
-    else `start`.
+    The turn begins with the request's root span, if the root has no other span before `start`; otherwise it
+    begins at `start`.
     """
     first = next(span for span in spans if span.start == start)
     root = next((span for span in spans if span.span_id == roots[first.span_id]), first)
@@ -254,7 +257,7 @@ def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
 def _find_roots(spans: list[Span]) -> dict[str, str]:
     """Return the id of each span's topmost recorded ancestor, by span id.
 
-    A span without a recorded parent is its own ancestor. In a cycle, any span may be the ancestor.
+    A span without a recorded parent is its own ancestor. In a cycle of parents, any span may be the ancestor.
     """
     by_id = {span.span_id: span for span in spans}
     roots: dict[str, str] = {}

@@ -45,10 +45,10 @@ _LABELS = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
 
 
 class LangfuseReader:
-    """Reader of traces (with or without observations), observations and scores."""
+    """Reader of Langfuse's traces (with or without observations), observations and scores."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
-        """Return True if the object has the keys of a trace or an observation, or `evalgate_scores`."""
+        """Return True for an object with the keys of a trace, an observation, or a score of `LangfuseApi`."""
         if "evalgate_scores" in row:
             return True
         if ("traceId" in row or "trace_id" in row) and str(row.get("type")).upper() in _TYPES:
@@ -58,7 +58,8 @@ class LangfuseReader:
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
         """Return the spans of the object's observations, and the facts about its trace.
 
-        Only a root observation has facts. An object with `evalgate_scores` gives facts without a span.
+        An observation on its own gives facts only if it is the root. Scores from `LangfuseApi` give facts
+        without a span.
         """
         if "evalgate_scores" in row:
             scores = {"scores": row["evalgate_scores"]}
@@ -78,7 +79,7 @@ class LangfuseReader:
 
 
 def _build_info(row: Mapping[str, Any], trace_id: str) -> TraceInfo:
-    """Return the facts in a trace, or in the root observation that replaces it in Langfuse 4."""
+    """Return the facts about a trace, from Langfuse's trace, or from a root observation of Langfuse 4."""
     sent, answer = read_messages(row.get("input"), "user"), read_messages(row.get("output"), "assistant")
     host, path = get_text(row, "evalgate_endpoint"), get_text(row, "htmlPath")
     if not path and (project := get_text(row, "projectId")):
@@ -140,10 +141,10 @@ def _iter_scores(row: Mapping[str, Any]) -> Iterable[tuple[str, float | str]]:
 
 
 class LangfuseApi:
-    """The observations of the newest traces, and their scores.
+    """Langfuse's API: the observations of the newest traces, and their scores.
 
-    Langfuse 4 has `GET /api/public/v2/observations`. Older servers are asked for
-    `GET /api/public/traces` page by page, then for each trace with its observations and scores.
+    Langfuse 4 has `GET /api/public/v2/observations`. Older servers are asked for `GET /api/public/traces`
+    page by page, then for each trace with its observations and scores.
     """
 
     variables = ("LANGFUSE_HOST", "LANGFUSE_BASE_URL", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
@@ -154,7 +155,7 @@ class LangfuseApi:
         return _CLOUD
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the keys of the project as basic authentication.
+        """Return the project's keys in a header for basic authentication.
 
         Raises:
             InvalidInputError: a key is missing.
@@ -173,9 +174,10 @@ class LangfuseApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield observations, then the scores; if there are no observations, the traces of the older API.
+        """Yield the observations of the newest traces, then the scores.
 
-        `query.filter` holds tags with commas between them; a trace must have all of them.
+        Without observations, yield the traces of the API from before Langfuse 4. `query.filter` holds tags
+        with commas between them; a trace must have all tags.
         """
         ids = await _list_trace_ids(client, query)
         if not ids:  # also where the server has not moved its older traces
@@ -239,7 +241,7 @@ async def _iter_traces(
 ) -> AsyncIterator[Mapping[str, Any]]:
     """Yield the traces of the API from before Langfuse 4, the newest first.
 
-    With `missing_ok`, there are none if the server lacks this API.
+    With `missing_ok`, yield nothing if the server lacks this API.
     """
     params = [("limit", str(min(_PAGE, query.limit))), ("orderBy", "timestamp.desc")]
     if query.since:

@@ -26,14 +26,14 @@ _FIELDS = (
 
 
 class LangSmithReader:
-    """Reader of LangSmith's runs."""
+    """Reader of LangSmith's runs, which are its spans."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
         """Return True if the object has the keys of a run."""
         return "run_type" in row and "id" in row
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the run as a span; for the root of a trace also the facts about the trace."""
+        """Return the run as a span, and for the root of a trace the facts about the trace, too."""
         trace_id = get_text(row, "trace_id") or get_text(row, "id")
         parent = get_text(row, "parent_run_id")
         sent, answered = decode_json(row.get("inputs")), decode_json(row.get("outputs"))
@@ -74,7 +74,7 @@ class LangSmithReader:
 
 
 def _find_single_text(found: object) -> str:
-    """Return the text of an object with one text, as `{"question": "…"}`; "" for any other."""
+    """Return the text of an object that has exactly one, such as `{"question": "…"}`; otherwise ""."""
     texts = [each for each in found.values() if isinstance(each, str)] if isinstance(found, dict) else []
     return texts[0] if len(texts) == 1 else ""
 
@@ -96,7 +96,7 @@ def _iter_feedback(stats: Mapping[str, Any]) -> Iterable[tuple[str, float | str]
 
 
 class LangSmithApi:
-    """`POST /api/v1/runs/query`: first the roots of traces, then the runs of each trace."""
+    """LangSmith's API, `POST /api/v1/runs/query`: first the roots of traces, then the runs of each trace."""
 
     variables = ("LANGSMITH_ENDPOINT", "LANGSMITH_API_KEY", "LANGSMITH_PROJECT", "LANGSMITH_WORKSPACE_ID")
     unused: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class LangSmithApi:
         return "https://api.smith.langchain.com"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers with the key, and with the workspace if one is named.
+        """Return the headers with the API key, and with the workspace if the environment names one.
 
         Raises:
             InvalidInputError: the key is missing.

@@ -66,16 +66,16 @@ class LogfireReader:
 
 
 class LogfireApi:
-    """`POST /v2/query` with SQL: the newest traces with spans of models, then all spans of these traces.
+    """Logfire's API, `POST /v2/query` with SQL, or `GET /v1/query` on a server without it.
 
-    Servers without `/v2/query` are asked with `GET /v1/query`.
+    The first query finds the newest traces with spans of models, the second gets all spans of these traces.
     """
 
     variables = ("LOGFIRE_BASE_URL", "LOGFIRE_READ_TOKEN")
     unused: tuple[str, ...] = ("project",)
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
-        """Return the address of the region in the token: `pylf_v1_eu_…` is of the EU; else of the US."""
+        """Return the address of the region in the read token (`pylf_v1_eu_…`); without one, of the US."""
         region = _REGION.match(environ.get("LOGFIRE_READ_TOKEN") or "")
         return f"https://logfire-{region[1] if region else 'us'}.pydantic.dev"
 
@@ -127,7 +127,7 @@ class LogfireApi:
 
 
 async def _query(client: ApiClient, sql: str, query: TraceQuery, limit: int) -> list[Mapping[str, Any]]:
-    """Return at most `limit` rows; an answer holds at most 10,000."""
+    """Return at most `limit` rows of `sql`; Logfire allows a limit of at most 10,000."""
     params = {"sql": sql, "min_timestamp": (query.since or _EARLIEST).isoformat()}
     if query.until:
         params["max_timestamp"] = query.until.isoformat()

@@ -34,7 +34,7 @@ class OtlpReader:
         """Return the spans of an export request.
 
         Raises:
-            ValueError: the object is no export request; the text is the rest of a sentence.
+            ValueError: the object is no export request. The text is a sentence without its subject.
         """
         try:
             return read_otlp_json(dict(row))
@@ -43,7 +43,7 @@ class OtlpReader:
 
 
 class JaegerReader:
-    """Reader of Jaeger's JSON: an answer of its query API, or a trace that was downloaded from its page."""
+    """Reader of Jaeger's JSON: an answer of its query API, or a trace downloaded from its web page."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
         """Return True if the object is an answer with traces, or one trace."""
@@ -166,9 +166,10 @@ def _strip_id(text: str) -> str:
 def flatten_attributes(
     found: Mapping[str, Any], prefix: str = "", depth: int = 0
 ) -> Iterable[tuple[str, Any]]:
-    """Yield nested attributes under dotted names, and each object under its own name too.
+    """Yield (dotted name, value) for each attribute, nested ones included.
 
-    At most six levels of objects are divided; `depth` counts them in the recursion.
+    An object is yielded whole under its own name, and then key by key, down to six levels. `depth` counts the
+    levels in the recursion.
     """
     for key, value in found.items():
         name = f"{prefix}{key}"

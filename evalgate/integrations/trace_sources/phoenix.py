@@ -1,4 +1,4 @@
-"""Phoenix (Arize): its REST API. Spans carry the attributes of OpenInference."""
+"""Phoenix (Arize): its REST API, with spans in OpenInference's attributes."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
@@ -35,7 +35,7 @@ class PhoenixReader:
 
 
 class PhoenixApi:
-    """`/v1/projects/{project}/spans` and `/v1/projects/{project}/span_annotations`."""
+    """Phoenix's API: `/v1/projects/{project}/spans` and `/v1/projects/{project}/span_annotations`."""
 
     variables = ("PHOENIX_COLLECTOR_ENDPOINT", "PHOENIX_API_KEY", "PHOENIX_PROJECT_NAME")
     unused: tuple[str, ...] = ("filter",)
@@ -52,9 +52,10 @@ class PhoenixApi:
     async def iter_rows(
         self, client: ApiClient, query: TraceQuery, environ: Mapping[str, str]
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield spans until the newest `query.limit` traces are complete, then the spans' annotations.
+        """Yield the spans of the newest traces, at most `query.limit`, and then the annotations of the spans.
 
-        Some of the spans may be of older traces.
+        The result may also have spans of older traces, because a page of the API mixes the spans of several
+        traces.
         """
         name = query.project or environ.get("PHOENIX_PROJECT_NAME") or "default"
         project = quote(name, safe="")
@@ -80,10 +81,10 @@ class PhoenixApi:
 
 
 def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
-    """Return True if no span of a page is of the `limit` newest traces.
+    """Return True if no span on the page is of the `limit` newest traces, which are then complete.
 
-    `traces` holds the trace id of each span so far, by span id, the newest first. Spans of several traces
-    may alternate, so that the number of traces alone does not tell whether they are complete.
+    `traces` holds the trace id of each span so far, by span id, the newest first. The number of traces is not
+    enough to stop, because spans of several traces may alternate.
     """
     newest = set(list(dict.fromkeys(traces.values()))[:limit])
     spans = [each for each in get_list(page, "data") if isinstance(each, dict)]

@@ -56,7 +56,7 @@ _MOST_PROBLEMS = 20
 def read_trace_file(path: Path, shown_as: str) -> TraceBatch:
     """Read a file of traces: JSON, JSON lines, CSV, Parquet or OTLP in Protobuf.
 
-    If a part of the file can be read, the other parts are `problems` of the batch.
+    If only parts of the file can be read, the batch lists the other parts as its `problems`.
 
     Raises:
         InvalidInputError: the file cannot be read, or holds nothing that a reader recognises.
@@ -87,8 +87,8 @@ async def fetch_traces(
 ) -> TraceBatch:
     """Fetch the newest traces, at most `query.limit`, from the API of the tool `name`, a key of `APIS`.
 
-    `endpoint` overrides the address in `environ`. If the API fails after the first complete trace, the
-    batch has the complete traces, and the error as its `failure`.
+    `endpoint` overrides the address in `environ`. If the API fails after the first complete trace, the batch
+    has the complete traces, and the error in `failure`.
 
     Raises:
         InvalidInputError: the API cannot use a field of the query, a key is missing, the address is no HTTP
@@ -128,14 +128,13 @@ async def fetch_traces(
 def _iter_file_rows(
     path: Path, shown_as: str, problems: list[Problem]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield (line, object) for each object of a file; add unreadable parts to `problems`.
+    """Yield (line, object) for each object of a file; add the parts that cannot be read to `problems`.
 
-    For Parquet, the number of the row takes the place of the line. For Protobuf, the line is 1. JSON that
-    is broken as a whole is added to `problems`, too.
+    For Parquet, the number of the row takes the place of the line. For Protobuf, the line is 1.
 
     Raises:
-        InvalidInputError: the file cannot be opened, has none of the known formats, or is JSON that nests
-            too deep.
+        InvalidInputError: the file cannot be opened, has none of the known formats, or is JSON that nests too
+            deep.
     """
     if path.suffix.lower() == ".parquet":
         yield from enumerate(_read_parquet(path, shown_as), 1)
@@ -237,7 +236,6 @@ def _iter_line_rows(
 
 
 def _find_row_lines(text: str) -> Iterator[int]:
-    """Yield the line of each item of a JSON array."""
     decoder, at, line, seen = json.JSONDecoder(), text.index("[") + 1, 1, 0
     while True:
         while at < len(text) and text[at] in " \t\r\n,":
@@ -253,10 +251,10 @@ def _find_row_lines(text: str) -> Iterator[int]:
 def _iter_objects(
     found: object, depth: int, place: Problem, problems: list[Problem]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects in `found`: within lists, tables by column, and the containers of APIs.
+    """Yield the objects in `found`: an object, a list, a table by columns, or an API's answer with a list.
 
     An object that no reader knows is yielded, too. Values that are no objects are added to `problems`, with
-    the file and line of `place`. `depth` is the number of lists and containers around `found`.
+    the file and line of `place`. `depth` is the number of lists and objects around `found`.
     """
     if isinstance(found, list) and depth < _DEEPEST:
         for item in found:
@@ -279,7 +277,7 @@ def _iter_objects(
 
 
 def _iter_column_rows(columns: Iterable[object]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a table that is written column by column, as Logfire does."""
+    """Yield the rows of a table that is written column by column, as by Logfire."""
     known = {
         str(column.get("name")): column["values"]
         for column in columns

@@ -18,7 +18,7 @@ NO_FEEDBACK: Feedback = {}
 
 @frozen
 class TraceInfo:
-    """Facts about a trace that are not in its spans."""
+    """Facts about a trace besides its spans, such as tags and the feedback of users."""
 
     trace_id: str
     conversation_id: str = ""
@@ -47,29 +47,33 @@ class RecordedTrace:
 
     @property
     def start(self) -> int:
-        """Return the start of the first span, else of `info`: nanoseconds since the epoch, 0 if unknown."""
+        """Return the start of the first span in nanoseconds since the epoch; 0 if it is not known.
+
+        Without a span with a start, return the start in `info`.
+        """
         return min((span.start for span in self.spans if span.start), default=self.info.start)
 
 
 class RowReader(Protocol):
-    """Reader of the objects in exports and in API answers of one tracing tool."""
+    """Reader of the JSON objects of one tracing tool, from its exports and the answers of its API."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
-        """Return True if the object looks like an object of this tool."""
+        """Return True if the object has the keys of an object of this tool."""
         ...
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the spans and facts in an object.
+        """Return the spans in an object, and the facts about traces.
 
         Raises:
-            ValueError: the object cannot be read; the text is the rest of a sentence.
+            ValueError: the object cannot be read. The text is a sentence without its subject, such as "is too
+                deep".
         """
         ...
 
 
 @frozen
 class TraceBatch:
-    """Result of reading a source."""
+    """Result of reading traces from a file or an API."""
 
     traces: tuple[RecordedTrace, ...]
     problems: tuple[Problem, ...] = ()
@@ -83,7 +87,7 @@ class TraceBatch:
 def collect_traces(items: Iterable[TraceItem]) -> tuple[RecordedTrace, ...]:
     """Return one trace for each trace id in `items`, sorted by start; unknown starts (0) come first.
 
-    Of spans with the same id in a trace, only the first is kept. Several `TraceInfo` of a trace are merged.
+    Of spans of a trace with the same id, only the first is kept. Several `TraceInfo` of a trace are merged.
     """
     spans: dict[str, dict[str, Span]] = {}
     infos: dict[str, TraceInfo] = {}
@@ -119,10 +123,10 @@ _FRACTION = re.compile(r"\.(\d{6})\d+")
 
 
 def parse_time(found: object) -> int:
-    """Return a moment in nanoseconds since the epoch; 0 if it is not known.
+    """Return a time in nanoseconds since the epoch; 0 if `found` is no time.
 
     `found` is a `datetime`, a text in ISO 8601 (UTC if it has no zone), or a number of nanoseconds,
-    microseconds, milliseconds or seconds, told apart by its size.
+    microseconds, milliseconds or seconds. The size of the number tells the unit.
     """
     if isinstance(found, datetime):
         return int(found.timestamp() * 1e6) * 1000
@@ -144,7 +148,7 @@ def parse_time(found: object) -> int:
 
 
 def get_text(row: Mapping[str, Any], *names: str) -> str:
-    """Return the first named value that is an integer or a text other than "", as text; "" if none is."""
+    """Return the value of the first of `names` that is a non-empty text or an integer, as text; or ""."""
     for name in names:
         value = row.get(name)
         if isinstance(value, str) and value:
@@ -155,12 +159,12 @@ def get_text(row: Mapping[str, Any], *names: str) -> str:
 
 
 def get_list(row: Mapping[str, Any], *names: str) -> list[Any]:
-    """Return the first of the named values that is a list; [] if none is."""
+    """Return the value of the first of `names` that is a list; [] if none is."""
     return next((value for name in names if isinstance(value := row.get(name), list)), [])
 
 
 def get_dict(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the first of the named values that is an object; {} if none is."""
+    """Return the value of the first of `names` that is an object; {} if none is."""
     return next((value for name in names if isinstance(value := row.get(name), dict)), {})
 
 

@@ -1,8 +1,8 @@
 """Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-Of tool mocks only the rules under `actual`, which are for the agent, are read. The rules under `expected`
-are for a runner that generates expectations, which a gate does not need. A rule that cannot be applied is
-marked as unsupported, so that its case is not run.
+Only the rules of tool mocks under `actual` are read; they are for the agent. The rules under `expected` serve
+a runner that generates expectations, which a gate does not need. A rule that cannot be applied is marked as
+unsupported, so that its case is not run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,10 +43,10 @@ _TREES = ("onlyTree", "ignoreTree", "numberTolerance")
 
 
 def parse_tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
-    """Yield the mocks in `given`, the `toolMock` of the turn at index `turn`.
+    """Yield the mocks in `given`, which is the `toolMock` of the turn at index `turn`.
 
-    The first mock that matches a call answers the call. A rule that names no tool becomes an unsupported
-    mock.
+    A call gets its result from the first mock that matches it. A rule without the name of a tool becomes an
+    unsupported mock.
     """
     rules = given.get("actual") if isinstance(given, Mapping) else None
     for rule in rules if isinstance(rules, list) else ():
@@ -94,7 +94,7 @@ class _RubricContent(TrpcModel):
 
 
 class TrpcRubric(TrpcModel):
-    """A statement about a case that a judge must affirm, for one metric."""
+    """A statement that a judge must affirm, with the name of the metric that uses it."""
 
     id: str = ""
     metric_name: str = Field(alias="metricName")
@@ -111,13 +111,13 @@ class TrpcRubric(TrpcModel):
         return self
 
     def to_rubric(self, number: int) -> Rubric:
-        """Convert to evalgate's rubric. A rubric without an id gets one from `number`, which is 1-based."""
+        """Convert to evalgate's rubric. A rubric without an id gets an id from `number`, counted from 1."""
         own = self.id if self.id.strip() else build_default_rubric_id(number)
         return Rubric(own, self.content.text, self.type, self.description, self.metric_name)
 
 
 def build_default_rubric_id(number: int) -> str:
-    """Return the id of a rubric without one; `number` counts from 1."""
+    """Return the id that a case's rubric gets if it has none; `number` counts from 1."""
     return f"case_rubric_{number}"
 
 
@@ -129,11 +129,15 @@ class _Scenario(TrpcModel):
     max_allowed_invocations: Any = Field(default=None, alias="maxAllowedInvocations")
 
     def to_scenario(self) -> Scenario:
-        """Convert to evalgate's scenario.
+        """Convert to evalgate's scenario, with its limit of turns and its stop signal.
 
-        A limit of 0 becomes -1: the conversation has no limit. A missing or invalid limit becomes None: the
-        run's limit holds. A missing or blank stop signal becomes "" with a positive limit: only the limit
-        ends the conversation. Without a positive limit, it becomes None: the run's stop signal holds.
+        * A positive limit stays. A missing or blank stop signal then becomes "", so that only the limit ends
+          the conversation.
+        * A limit of 0 becomes -1, which means no limit.
+        * A missing or invalid limit becomes None, so that the run's limit holds.
+
+        Unless the limit is positive, a missing or blank stop signal becomes None, so that the run's stop
+        signal holds.
         """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0
@@ -193,7 +197,7 @@ class TrpcCase(TrpcModel):
 
 
 class TrpcEvalSetFile(TrpcModel):
-    """An eval set. Its cases may be read one by one."""
+    """An eval set; `EvalSetReader` reads its cases one by one."""
 
     eval_set_id: Id = Field(alias="evalSetId")
     name: str | None = None
@@ -232,7 +236,7 @@ def _drop_empty(kept: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
 
 
 def _extract_native_data(case: TrpcCase) -> JsonObject:
-    """Return values of a case that no field of `EvalCase` holds."""
+    """Return the data of a case that no field of `EvalCase` holds, so that a writer can restore it."""
     found: dict[str, object] = {"expectedRunnerEnabled": case.expected_runner}
     if case.conversation and case.actual_conversation:
         recorded = [_extract_recorded_native_data(turn) for turn in case.actual_conversation]

@@ -1,4 +1,4 @@
-"""Editor of tRPC-Agent-Go's eval sets, of every release."""
+"""Editor that writes changed cases back into tRPC-Agent-Go's eval sets, of every release."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ from evalgate.integrations.trpc.writer import build_invocation, build_rubric, ma
 
 
 class TrpcEditor:
-    """Editor of the files that `TrpcFormat` reads."""
+    """Editor of the files that `TrpcFormat` reads; data outside a change stays as it is."""
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:
         """Return the decoded cases of a decoded file; () if it has no list of cases."""
@@ -48,7 +48,7 @@ class TrpcEditor:
         """Return the decoded case with the changes from `old` to `new`.
 
         Only changes of the id, turns, scenario, session state and rubrics are written. If `new` has no
-        scenario, the old one stays.
+        scenario, the scenario of `old` stays.
 
         Raises:
             InvalidInputError: the case is a trace, and `new` has another message of the user, an additional

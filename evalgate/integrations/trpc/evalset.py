@@ -1,6 +1,6 @@
 """tRPC-Agent-Go's eval sets, of all its releases: objects with `evalCases` and `{role, content}` messages.
 
-`expectedRunnerEnabled`, which concerns another program, is kept so that a writer can restore it.
+`expectedRunnerEnabled`, a setting of another program, is kept, so that a writer can restore it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ class TrpcFormat:
     """The format of tRPC-Agent-Go's `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with a case, among the first, in a shape that only tRPC-Agent-Go writes.
+        """Return True for an object if one of its first cases has a shape that only tRPC-Agent-Go writes.
 
         Messages with `parts` do not count, since Google ADK writes them too.
         """

@@ -1,7 +1,7 @@
 """Pydantic models of the turns and sessions in tRPC-Agent-Go's files, of every release.
 
-Files from before December 2025 hold Google's `parts`, which become texts, and calls and answers in
-`intermediateData`, which become `tools`.
+Files from before December 2025 are converted: Google's `parts` become texts, and the calls and answers in
+`intermediateData` become `tools`.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -65,7 +65,10 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def get_known_keys(cls) -> Mapping[str, str]:
-        """Return the keys of today and of older files, by their spelling after `normalize_key`."""
+        """Return the keys of today's and of older files, by their form after `normalize_key`.
+
+        The form has neither upper case nor underscores.
+        """
         # Not `hasattr`: a subclass must not use the spellings of its parent.
         if "_spellings" not in cls.__dict__:
             names = [field.alias or name for name, field in cls.model_fields.items()]
@@ -75,7 +78,7 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def older_keys(cls) -> Mapping[str, object]:
-        """Return the keys that only `convert_older_shape` reads, each with the model of its value."""
+        """Return the keys of older files that `convert_older_shape` reads, with the model of each value."""
         return {}
 
 
@@ -112,7 +115,7 @@ class _OldAnswer(BaseModel):
 
 
 class _OldData(BaseModel):
-    """The keys of `intermediateData`, which `TrpcInvocation.convert_older_shape` reads."""
+    """The keys of `intermediateData` in older files."""
 
     tool_uses: list[_OldCall] = []
     tool_calls: list[_OldCall] = []
@@ -161,7 +164,10 @@ class TrpcMessage(TrpcModel):
         return Message(self.content, None if self.role in AGENT_ROLES else self.role)
 
     def is_plain_text(self, roles: Container[str]) -> bool:
-        """Return True if the role is one of `roles`, and `to_user_message` loses no other data."""
+        """Return True if the role is one of `roles`, and the message has no data of tools and no reasoning.
+
+        `to_user_message` then loses nothing.
+        """
         more = (self.tool_id, self.tool_name, self.tool_calls)
         reasons = (self.reasoning_content, self.reasoning_signature)
         return self.role in roles and not any((*more, *reasons))
@@ -219,14 +225,14 @@ class TrpcInvocation(TrpcModel):
         }
 
     def to_reply(self) -> Reply:
-        """Convert to the agent's reply: each result right after its call, and messages after all calls."""
+        """Convert to the agent's reply: each result is right after its call, messages are after all calls."""
         calls = build_tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
         messages = [message.to_message() for message in self.intermediate_responses]
         response = self.final_response
         return Reply(None if response is None else response.content, (*calls, *messages))
 
     def extract_native_data(self) -> JsonObject:
-        """Return values of the turn that no field of `CaseTurn` holds, in today's shape."""
+        """Return the data of the turn, in today's shape, that no field of `CaseTurn` holds."""
         user, response, messages = self.user_content, self.final_response, self.intermediate_responses
         found = {
             "contextMessages": self.context_messages,
@@ -250,7 +256,7 @@ ToolEntry: TypeAlias = tuple[str, str, object, object]
 def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
     """Yield the call of each entry, followed by its result if it has one.
 
-    The entries keep their ids if all are present and unique; else they get numbers from 1 as ids.
+    The calls keep their ids if all are present and unique. Otherwise their numbers from 1 become their ids.
     """
     ids = [entry[0] for entry in entries]
     # A result finds its call by the id, so that no two calls may have the same id.
@@ -270,7 +276,7 @@ def _has_extra_fields(message: TrpcMessage, roles: Container[str]) -> bool:
 
 
 def _normalize_messages(responses: object) -> object:
-    """Convert messages that are pairs of an author and parts, as in the first releases, to objects."""
+    """Convert messages of the first releases, pairs of an author and parts, to objects."""
     if not isinstance(responses, list):
         return responses
     return [

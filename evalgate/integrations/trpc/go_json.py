@@ -1,4 +1,4 @@
-"""JSON as Go and tRPC-Agent-Go read and write it, and how Go trims and lowers texts.
+"""Read and write JSON as Go and tRPC-Agent-Go do; trim and lower texts as Go does.
 
 Sources: Go's packages `encoding/json` and `strings` (August 2026).
 """
@@ -20,17 +20,20 @@ _FOLDED = str.maketrans("\u017f\u212a", "sk")  # the long s and the sign of kelv
 
 
 def trim_go_space(text: str) -> str:
-    """Strip as `strings.TrimSpace` does; Python would strip the separators U+001C to U+001F too."""
+    """Strip white space as Go's `strings.TrimSpace` does: unlike Python, not U+001C to U+001F."""
     return text.strip(_SPACE)
 
 
 def fold_key(key: str) -> str:
-    """Fold the case of a key as Go's `encoding/json` does to compare the key with an ASCII name."""
+    """Fold the case of `key` as Go's `encoding/json` does; the long s becomes s, the kelvin sign k."""
     return key.translate(_FOLDED).lower()
 
 
 def lower_text(text: str) -> str:
-    """Return `text` in lower case, character by character: `İ` becomes `i`, and no sigma is final."""
+    """Return `text` in lower case, each character on its own, as Go's `strings.ToLower` does.
+
+    Unlike in Python, `İ` becomes `i` alone, and a sigma at the end of a word becomes no final sigma.
+    """
     # `strings.ToLower` maps each rune alone; `str.lower` also looks at the letters around a sigma.
     return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])
 
@@ -92,7 +95,7 @@ def dump_indented_json(value: object) -> str:
 def dump_go_struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> RawJson:
     """Return a JSON object with its keys in the given order, as Go writes a struct.
 
-    See `dump_compact_json` for the values, `for_html`, and the error that is raised.
+    `dump_compact_json` describes the values, `for_html` and the error.
     """
     found = (f'"{name}":{dump_compact_json(value, for_html=for_html)}' for name, value in members)
     return RawJson(f"{{{','.join(found)}}}")
@@ -158,9 +161,9 @@ def truncate_text(text: str) -> str:
 
 
 def parse_json_text(text: str, *, exact: bool = False) -> tuple[object, str]:
-    """Return the JSON value of a text and "", or None and a description of the fault.
+    """Return (value, "") for a JSON text, and (None, description of the fault) for any other text.
 
-    Numbers become doubles; a number out of their range is a fault. With `exact`, whole numbers become ints.
+    Numbers become doubles. A number out of their range is a fault. With `exact`, whole numbers become ints.
     """
     try:
         value = json.loads(

@@ -1,4 +1,4 @@
-"""Comparison of JSON values by tRPC-Agent-Go's JSON criterion (August 2026), and by a JSON Schema."""
+"""Compare JSON values as tRPC-Agent-Go's JSON criterion does (August 2026), and check JSON Schemas."""
 
 import json
 from collections.abc import Mapping
@@ -38,9 +38,9 @@ def find_difference(actual: object, expected: object, tolerance: float = DEFAULT
 def find_unignored_difference(
     actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """Describe the first difference as `find_difference` does, but skip keys that are true in `tree`.
+    """Describe the first difference as `find_difference` does, without the keys that are True in `tree`.
 
-    The tree applies to objects within objects, not within lists.
+    `tree` applies to objects within objects, not to objects within lists.
     """
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, tree, tolerance)
@@ -52,8 +52,8 @@ def find_selected_difference(
 ) -> str:
     """Describe the first difference in the keys that `tree` selects; return "" if there is none.
 
-    True selects a whole value, an object selects keys of a value, and false selects nothing. A selected
-    key must exist on both sides. Values other than objects are compared whole.
+    True at a key selects the whole value, False nothing. An object selects keys of the value, by the same
+    rules. A selected key must exist on both sides. Values other than objects are compared whole.
     """
     if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):
         return find_difference(actual, expected, tolerance)
@@ -142,14 +142,14 @@ def _compare_lists(actual: object, expected: object, tolerance: float) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Return True for a JSON number."""
+    """Return True for a JSON number; a boolean is none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def as_double(value: object) -> float:
     """Return a number as a double, as Go decodes it.
 
-    The result is NaN, which equals nothing, for a value that no double holds.
+    Return NaN, which equals nothing, for a number out of the range of doubles, or a value that is no number.
     """
     try:
         return float(value) if isinstance(value, (int, float)) else float("nan")
@@ -165,11 +165,11 @@ _LONGEST_MESSAGE = 300
 
 
 class SchemaValidatorMissingError(RuntimeError):
-    """The package that checks schemas is not installed; the text says what to do."""
+    """The package that checks schemas is not installed; the message tells how to install it."""
 
 
 def check_schema_validator() -> None:
-    """Raise SchemaValidatorMissingError unless schemas can be checked."""
+    """Raise SchemaValidatorMissingError if `jsonschema`, which checks schemas, is not installed."""
     try:
         import jsonschema  # noqa: F401  only whether it is there
     except ImportError:
@@ -179,9 +179,9 @@ def check_schema_validator() -> None:
 
 
 def find_schema_problem(value: object, schema: object) -> str:
-    """Return the schema's complaint about the value, or "" if it is valid.
+    """Return the reason why `schema` refuses the value; "" if the value is valid.
 
-    A broken schema is a problem too.
+    A broken schema is a reason, too.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.

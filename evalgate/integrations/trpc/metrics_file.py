@@ -52,9 +52,9 @@ class _Metric(TrpcModel):
 def parse_trpc_criteria(
     document: ConfigDocument, environ: Mapping[str, str] | None = None
 ) -> tuple[Criterion, ...]:
-    """Parse the criteria of the file, under the metric names in the file.
+    """Parse the metrics of the file as criteria with their names in the file.
 
-    Placeholders in a judge's settings are checked against `environ` (default: `os.environ`) and not
+    Placeholders in a judge's settings must be set in `environ` (default: `os.environ`). They are not
     expanded, because a record must not hold a key.
 
     Raises:
@@ -82,9 +82,9 @@ def parse_trpc_criteria(
 
 
 def find_criterion_position(document: ConfigDocument, location: Location) -> tuple[int, int]:
-    """Return line and column of a location in a criterion, given as ("criteria", name, key, …).
+    """Return the line and column of `location`, which is ("criteria", metric name, key, …).
 
-    (1, 1) if the file has no metric of that name.
+    Return (1, 1) if the file has no metric of that name.
     """
     items = document.value if isinstance(document.value, list) else []
     for index, item in enumerate(items):
@@ -132,7 +132,7 @@ def _find_unset_variables(
 
 
 def describe_ignored_trpc_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return notices about ignored keys, such as misspelt ones; keys within criteria are not checked here."""
+    """Return notices about ignored keys, such as misspelt keys; keys within criteria are not checked here."""
     check = KeyChecker(document.path, document.find_position, [])
     known = _Metric.get_known_keys()
     check.add_keys(

@@ -1,7 +1,6 @@
-"""Write results as tRPC-Agent-Go's result manager names and writes them (August 2026).
+"""Write results in the format, and under the file names, of tRPC-Agent-Go's result manager (August 2026).
 
-The report's folder serves as the manager's base folder. It has one file for each eval set:
-`<app>/<result id>.evalset_result.json`.
+The report's folder serves as the manager's base folder. Each eval set has one file in the subfolder `<app>`.
 """
 
 import json
@@ -141,10 +140,7 @@ def _build_metric_result(
 
 
 def build_summary(results: Sequence[JsonObject]) -> JsonObject:
-    """Return the JSON of `EvalSetResultSummary` for the results of all runs of an eval set.
-
-    {} if there is no result.
-    """
+    """Return the JSON of `EvalSetResultSummary` for all runs of an eval set; {} if there is no run."""
     by_run, by_case = _group(results, "runId"), _group(results, "evalId")
     if not by_run:
         return {}
@@ -178,8 +174,8 @@ def _group(results: Iterable[JsonObject], key: str) -> dict[Any, list[dict[str, 
 def _decide_case_status(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the status of a case from the results of its runs.
 
-    A single run decides the status of the case. Of several runs, one with an error message makes the case
-    FAILED; otherwise the mean of each metric decides.
+    A single run decides the status. If one of several runs has an error message, the case is `failed`;
+    otherwise the mean of each metric decides.
     """
     if len(results) == 1:
         return str(results[0]["finalEvalStatus"])

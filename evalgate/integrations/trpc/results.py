@@ -1,4 +1,4 @@
-"""Results of tRPC-Agent-Go (`.evalset_result.json`), read for the agent's replies, not for their scores."""
+"""Read results of tRPC-Agent-Go (`.evalset_result.json`) for the agent's replies, without the scores."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -15,12 +15,12 @@ from evalgate.integrations.trpc.file_models import TrpcInvocation, TrpcModel
 
 
 class TrpcResultsFormat:
-    """The recorded conversations in a results file."""
+    """Format of tRPC-Agent-Go's results, with the recorded conversations."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with the results of cases, or for such an object as one JSON text.
+        """Return True for an object with the results of cases.
 
-        The first release of tRPC-Agent-Go wrote its files as such a text.
+        The first release of tRPC-Agent-Go wrote the object as one JSON text, which is accepted, too.
         """
         return isinstance(get_member(_decode_nested(document.value), "evalCaseResults"), list)
 

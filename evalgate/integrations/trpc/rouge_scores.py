@@ -92,9 +92,9 @@ class _Token:
 
 
 def split_into_sentences(text: str) -> list[str]:
-    """Split `text` into trimmed sentences, none empty.
+    """Split `text` into English sentences, trimmed and not empty.
 
-    A lone period at the start of a sentence is a sentence itself.
+    A lone period at the start of a sentence becomes a sentence of its own.
     """
     return [part for sentence in _split_at_breaks(text) for part in _split_lone_periods(sentence.strip())]
 
@@ -115,7 +115,10 @@ def _split_at_breaks(text: str) -> Iterator[str]:
 
 
 def _classify_token(token: _Token) -> None:
-    """Set the token's marks from its text alone: each end mark breaks, except ellipses and abbreviations."""
+    """Mark a token as abbreviation or as end of a sentence, from its text alone.
+
+    A token ends a sentence if it has an end mark, unless it is an ellipsis or abbreviation.
+    """
     if _ENDING.search(token.text) or _ENDING_WITHIN.search(token.text):
         token.is_break = True
     elif token.text.endswith((".", "\u3002")) and not token.text.endswith(".."):
@@ -125,10 +128,10 @@ def _classify_token(token: _Token) -> None:
 
 
 def _reclassify_token(token: _Token, following: _Token) -> None:
-    """Adjust the marks of a token with a period by the next token.
+    """Correct the marks of a token with a period, after a look at the next token.
 
-    The period may belong to an abbreviation, an initial or a number. If both tokens are lone periods,
-    neither is a break.
+    The next token shows if the period of an abbreviation, an initial or a number ends a sentence. Two lone
+    periods in succession do not.
     """
     starts = _starts_sentence(following)
     is_open = token.is_abbreviation or _ELLIPSIS.search(token.text) is not None
@@ -189,9 +192,9 @@ def parse_rouge_kind(name: str) -> int | str:
 def compute_rouge(
     expected: str, actual: str, name: str, *, stemmed: bool = False, split_sentences: bool = False
 ) -> RougeScore:
-    """Compute the score of `actual` against `expected`.
+    """Compute the ROUGE score of `actual` against `expected`; `name` is the kind, such as `rougeL`.
 
-    With `split_sentences`, `rougeLsum` finds English sentences; without it, each line is one.
+    `rougeLsum` compares line by line; with `split_sentences`, by English sentence.
 
     Raises:
         ValueError: `name` is no kind of ROUGE.
@@ -263,9 +266,9 @@ def _score_summary(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[
 
 
 def _find_lcs_indices(expected: Sequence[str], actual: Sequence[str]) -> list[int]:
-    """Return the indices in `expected` of one longest common subsequence, the last index first.
+    """Return the indices in `expected` of a longest common subsequence, the last index first.
 
-    The subsequence is the one that the reference package finds.
+    Of several such subsequences, the choice is that of the reference package.
     """
     table = [[0] * (len(actual) + 1)]
     for word in expected:

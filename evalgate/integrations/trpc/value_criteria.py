@@ -1,7 +1,7 @@
 """tRPC-Agent-Go's criteria for a text and for a JSON value, as its `.metrics.json` files hold them.
 
-`find_mismatch` returns "" when the criterion is met, else the reason, in tRPC-Agent-Go's words. An unknown
-strategy or an invalid pattern is a mismatch, not an error, as in tRPC-Agent-Go.
+`find_mismatch` of each criterion returns "" if the values match, otherwise the reason in tRPC-Agent-Go's
+words. An unknown strategy or an invalid pattern is a mismatch, not an error, as in tRPC-Agent-Go.
 """
 
 import inspect
@@ -37,7 +37,7 @@ registered function that the criterion needs is not available."""
 
 
 class GoModel(BaseModel):
-    """A model that accepts keys in any mix of upper and lower case, as Go does, and also in snake_case.
+    """A model with keys in any mix of upper and lower case, as in Go, or in snake_case.
 
     Null counts as absent. Unknown keys are refused, although Go ignores them.
     """
@@ -60,10 +60,10 @@ class GoModel(BaseModel):
 
 
 def refuse_registered_name(name: str, info: ValidationInfo) -> str:
-    """Return `name`, the name of code that a Go program has registered; "" if there is none.
+    """Return `name` unchanged: the name of code that a Go program has registered, or "".
 
     Raises:
-        ValueError: `name` is not "", and the validation context is `BOUND`: evalgate cannot call Go code.
+        ValueError: `name` is not "", and the metric is built (context `BOUND`): evalgate cannot call Go code.
     """
     if name and info.context is BOUND:
         raise ValueError(f"names {name!r}, which is code of a Go program: evalgate cannot call it")
@@ -71,13 +71,13 @@ def refuse_registered_name(name: str, info: ValidationInfo) -> str:
 
 
 class TrpcTurnMetric(GoModel):
-    """A metric that is computed turn by turn, without a model, from its criterion in `.metrics.json`."""
+    """A metric without a model that scores each turn by its criterion in `.metrics.json`."""
 
     is_mean_of_turns: ClassVar[Literal[True]] = True
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric of a criterion object; criteria of other kinds in it are ignored.
+        """Build the metric from `criterion`; parts of the criterion for other metrics are ignored.
 
         Raises:
             ValidationError: an option is wrong, or names something that is not available.
@@ -93,9 +93,9 @@ class ComparerResultError(EvalgateError):
 def describe_comparison(
     compare: Callable[[Any, Any], object], actual: object, expected: object, *, criterion: str
 ) -> str:
-    """Return "" if a function of the user finds that two values match, else the reason.
+    """Return "" if the user's function `compare` finds that two values match, otherwise the reason.
 
-    As in tRPC-Agent-Go, an error in the function is a mismatch, with the exception's text as the reason.
+    An exception in the function is a mismatch with its text as the reason, as in tRPC-Agent-Go.
 
     Args:
         compare: The function.
@@ -104,7 +104,8 @@ def describe_comparison(
         criterion: Name of the criterion that holds the function, for errors.
 
     Raises:
-        ComparerResultError: the function returned no bool. Python takes a coroutine or a tuple for true.
+        ComparerResultError: the function returned something other than a bool, such as a coroutine or a
+            tuple.
     """
     try:
         found = compare(actual, expected)
@@ -214,7 +215,7 @@ class TextCriterion(GoModel):
 
     @property
     def compares_whole_names(self) -> bool:
-        """Return True if texts meet the criterion exactly when they are equal."""
+        """Return True if two texts meet the criterion only when they are equal, as by default."""
         return self.match_strategy in {"", "exact"} and not (
             self.ignore or self.case_insensitive or self.length is not None or self.compare is not None
         )
@@ -274,8 +275,11 @@ class JsonCriterion(GoModel):
     def find_text_mismatch(self, actual: str, expected: str) -> str:
         """Return the reason why two texts with JSON do not match, or "" if they do.
 
-        With `ignore`, neither text has to be JSON. With the strategy `skip` and without `compare`, the
-        expected text may be any text. The actual text must then be JSON if `valid` or a schema is set.
+        Both texts must be JSON, with two exceptions:
+
+        * With `ignore`, neither text has to be JSON.
+        * With the strategy `skip` and without `compare`, only `actual` has to be JSON, and only if `valid` or
+          a schema is set.
 
         Raises:
             ComparerResultError: `compare` returned no bool.
@@ -330,7 +334,7 @@ class JsonCriterion(GoModel):
 
     @property
     def compares_whole_values(self) -> bool:
-        """Return True if the criterion compares every key of the values."""
+        """Return True if the criterion compares every key of the values, as by default."""
         return not (
             self.ignore or self.ignore_tree or self.only_tree or self.compare
         ) and self.match_strategy in {"", "exact"}

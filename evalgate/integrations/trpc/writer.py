@@ -44,10 +44,10 @@ class ToolCallPairs:
 
 
 def match_tool_results(reply: Reply) -> ToolCallPairs:
-    """Match each call, in order, with the first result that fits and is not yet matched.
+    """Match each call, in order, with the first unmatched result that fits.
 
-    A result fits if it has the call's id. If the call or the result has no id, the result fits if it has
-    the call's name. The result may come before the call.
+    A result fits if it has the call's id. If the call or the result has no id, equal names suffice. The
+    result may come before the call.
     """
     open_answers = [event for event in reply.events if isinstance(event, ToolResult)]
     pairs = []
@@ -165,7 +165,10 @@ def _build_case(case: EvalCase) -> JsonObject:
 
 
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
-    """Return the lists of expected and recorded turns; only the recorded turns if nothing is expected."""
+    """Return the turns of a case: `conversation`, and for a trace also `actualConversation`.
+
+    A trace that expects nothing has its recorded turns as `conversation`.
+    """
     if case.recorded is None:
         return omit_empty(conversation=[build_invocation(turn, turn.expected) for turn in case.turns])
     asked = [build_invocation(turn, turn.expected) for turn in case.turns]
@@ -208,7 +211,7 @@ def _iter_writable_rubrics(case: EvalCase) -> Iterator[Rubric]:
 
 
 def build_rubric(number: int, rubric: Rubric) -> JsonObject:
-    """Return a rubric's JSON; `number`, from 1, gives an id to a rubric without one."""
+    """Return the JSON of a rubric. A rubric without an id gets an id from `number`, counted from 1."""
     return omit_empty(
         metricName=rubric.metric,
         id=rubric.rubric_id if rubric.rubric_id.strip() else build_default_rubric_id(number),
@@ -219,10 +222,10 @@ def build_rubric(number: int, rubric: Rubric) -> JsonObject:
 
 
 def build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
-    """Return the JSON of a turn with a reply.
+    """Return the JSON of a turn, with `reply` as its reply.
 
-    The keys of `recorded`, or of the turn's native data if `recorded` is None, are added. They replace
-    built keys of the same name.
+    The keys of `recorded` are added, and replace built keys of the same name. If `recorded` is None, the
+    turn's native data, which a reader kept, takes its place.
     """
     kept = turn.native.get(_NAME, {}) if recorded is None else recorded
     parts = [found for part in turn.user.attachments if (found := to_trpc_part(part)) is not None]

@@ -1,4 +1,4 @@
-"""Join conditions: all must hold, one of several alternatives must hold, or no group may hold."""
+"""Combine conditions of a check: groups of which all, at least one, or none must hold."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
@@ -23,7 +23,7 @@ class Condition(Protocol):
 def collect_faults(
     condition: Condition, transcript: Transcript
 ) -> tuple[list[str], DoesNotApplyError | None]:
-    """Return the faults of a condition, and the error for a part that does not apply, or None."""
+    """Return the faults of a condition, and the error of a part that does not apply; None without one."""
     faults: list[str] = []
     try:
         for fault in condition.find_faults(transcript):
@@ -43,9 +43,11 @@ class ConditionGroup:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield the faults of all conditions.
 
+        If a condition does not apply, the faults of all other conditions are yielded before the error is
+        raised.
+
         Raises:
-            DoesNotApplyError: the turn does not exist, or a condition does not apply. In the second case the
-                faults of all other conditions are yielded first.
+            DoesNotApplyError: the turn does not exist, or a condition does not apply.
             QuestionPendingError: a model has to be asked first.
         """
         chosen = transcript.select_turn(self._turn)
@@ -66,12 +68,12 @@ class AlternativesCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield nothing if an alternative holds, else one sentence about the one with the fewest faults.
+        """Yield one sentence if no alternative holds, about the alternative with the fewest faults.
 
         Raises:
             DoesNotApplyError: no alternative applies.
-            NotKnownError: no alternative holds, but one has no known fault and a condition that cannot be
-                judged.
+            NotKnownError: no alternative is known to hold, but one has no fault other than conditions that
+                cannot be judged.
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
@@ -102,7 +104,9 @@ class NoneOfCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each group that holds, or that fails only because the state is unknown.
+        """Yield a sentence for each group that holds.
+
+        A group also counts as holding if its only fault is an unknown session state.
 
         Raises:
             DoesNotApplyError: a group does not apply. The sentences about the other groups are yielded first.

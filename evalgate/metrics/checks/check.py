@@ -40,7 +40,7 @@ _LISTED = 20
 
 
 class Check:
-    """Metric of a check: 1.0 if every condition holds for a run, else 0.0 with the first fault as reason."""
+    """Metric of a check: 1.0 if every condition holds for a run, else 0.0; the reason is the first fault."""
 
     options_type = CheckConditions
 
@@ -75,13 +75,13 @@ class Check:
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score of a run, 0.0 or 1.0, with the first fault as the reason.
 
-        A run without a reply to a turn scores 0.0. Return `NotApplicable` if no fault is found, and a
-        condition does not apply. Return `MetricFailure` if arguments are nested too deep.
+        A run without a reply to a turn scores 0.0. Return `NotApplicable` if a condition does not apply, and
+        no other condition has a fault. Return `MetricFailure` if arguments are nested too deep.
         """
         return self.score_transcript(LATEST.get_transcript(case, run))
 
     def score_transcript(self, transcript: Transcript) -> MetricResult:
-        """Return the score of a transcript's run, as `score` does.
+        """Return the score of the run in `transcript`, as `score` does.
 
         Raises:
             QuestionPendingError: a model has to be asked first.

@@ -17,17 +17,18 @@ _CLOCK_STEP_S = 0.05
 class FilesCondition:
     """The conditions under the key `files` of a check.
 
-    A file counts only if it was written at `since` or later, so files of earlier evaluations do not count.
+    A file counts only if it was written at `since` or later, so that files of earlier evaluations do not
+    count.
     """
 
     def __init__(
         self, rules: Mapping[str, FileRule], folder: Path, since: float, *, is_recording: bool = False
     ) -> None:
-        """Keep the rules, and remember matching files that were written just before `since`.
+        """Keep the rules, and note matching files that an earlier evaluation wrote just before `since`.
 
         Args:
-            rules: Glob of paths below `folder`, to the conditions on the files that it matches. `{case}` in
-                the glob stands for the id of the case.
+            rules: Glob of paths below `folder`, to the conditions on the files that match. `{case}` in the
+                glob stands for the id of the case.
             folder: Folder that the agent works in.
             since: Time in seconds since the epoch; files that were written before do not count.
             is_recording: True if the agent is a recording, which writes no files.
@@ -86,7 +87,7 @@ class FilesCondition:
 
 
 def _sign(path: Path) -> tuple[int, int, int] | None:
-    """Return (modification time in ns, inode, size), which changes with each version of a file.
+    """Return (modification time in ns, inode, size), which is different for each version of a file.
 
     Return None if there is no file.
     """

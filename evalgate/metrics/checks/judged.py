@@ -1,4 +1,4 @@
-"""Score checks with conditions that only a model can evaluate: statements, and likeness of embeddings."""
+"""Score checks with conditions that need a model: statements about texts, and likeness by embeddings."""
 
 import asyncio
 import json
@@ -35,9 +35,11 @@ _PROMPT = "check_statement"
 class JudgedCheck:
     """A check that asks a judge or an embedding model.
 
-    A condition's question is asked only when the evaluation of the check reaches the condition. Not reached
-    are alternatives after an alternative that holds, and a statement about an argument or a state value if
-    another condition on this value fails.
+    A question is asked only when the evaluation reaches its condition. Two kinds of conditions are not
+    reached:
+
+    * alternatives after an alternative that holds,
+    * a statement about an argument or a state value, if another condition on the value fails.
     """
 
     check: "Check"
@@ -61,9 +63,9 @@ class JudgedCheck:
 
     @property
     def judged_by(self) -> JsonObject:
-        """Return the identity of the models that decide: the judge with its prompt, and embedding models.
+        """Return the identity of the models that decide: the judge with its prompt, and the embedding models.
 
-        Without a statement in the check, only the provider and its embedding models are in the result.
+        If the check has no statement, return only the provider and its embedding models.
         """
         if not self.asks_judge:
             return {"provider": self.judge.identity["provider"], "embeddings": list(self.embedding_models)}
@@ -76,10 +78,10 @@ class JudgedCheck:
         return self.check.describe_options()
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the result as `Check.score` does, with the answers of the models in the details of a score.
+        """Return the result of `Check.score`, with the answers of the models in its details.
 
         Raises:
-            JudgeError: a model gives no answer, or one that cannot be read.
+            JudgeError: a model gives no answer, or an answer that cannot be read.
         """
         answers: dict[Question, Answer] = {}
         transcript = build_transcript(case, run)

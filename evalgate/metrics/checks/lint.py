@@ -18,7 +18,7 @@ def lint_checks(
 ) -> Iterator[str]:
     """Yield a sentence, with the place in the thresholds file, for each likely mistake in a check.
 
-    `names` are the names of the checks of the selected cases, as `check/name`; other checks are left out.
+    `names` are the checks of the selected cases, written `check/name`; other checks are left out.
     """
     tools = _KnownTools(eval_sets)
     checks = ((rules, each) for rules in files for each in rules.checks if each.metric in names)
@@ -66,7 +66,7 @@ def _is_negative(rule: ResponseRule) -> bool:
 
 
 def _asks_for_action(group: Conditions) -> bool:
-    """Return True if an agent must act to pass: call a tool, say a text, set state or write a file."""
+    """Return True if an agent must act to pass: call a tool, answer a text, set state or write a file."""
     tools, response = group.tools, group.response
     return bool(
         (tools and (tools.require or tools.order or tools.min))
@@ -78,7 +78,7 @@ def _asks_for_action(group: Conditions) -> bool:
 
 
 class _KnownTools:
-    """The tools that eval sets name: as declared, expected, recorded or mocked, or in a journey's goal."""
+    """The tools that eval sets name: in declarations, expectations, recordings, mocks or journeys' goals."""
 
     def __init__(self, eval_sets: Iterable[EvalSet]) -> None:
         self._declared: set[str] = set()

@@ -25,9 +25,9 @@ _NAMES = {"rouge": "ROUGE-1", "edit_distance": "edit distance", "embeddings": "e
 
 
 class ResponseCondition:
-    """The conditions under the key `response` of a check.
+    """The conditions under the key `response` of a check, on the final responses of the turns.
 
-    Each required text must be in at least one response. No response may have a forbidden text or too many
+    At least one response must have each required text. No response may have a forbidden text or too many
     words. A JSON Schema and a statement for the judge are about the last response.
     """
 
@@ -40,7 +40,7 @@ class ResponseCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold; nothing for a conversation without turns.
 
-        If a turn has no final response, yield only a sentence about the first such turn.
+        If turns have no final response, yield only one sentence, about the first such turn.
 
         Raises:
             DoesNotApplyError: a response is compared with the expected one, but the case expects none.
@@ -89,7 +89,7 @@ def _find_differences(
 ) -> Iterator[str]:
     """Yield a sentence for each response that is not similar enough to the expected response of its turn.
 
-    If `rule.to` is a text, yield one sentence instead, if no response is similar enough to this text.
+    If `rule.to` is a text, one response must be similar to this text; otherwise one sentence is yielded.
 
     Raises:
         DoesNotApplyError: `rule.to` is None, and the case expects no response.

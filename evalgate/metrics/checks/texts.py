@@ -23,7 +23,7 @@ def _describe_texts(texts: Sequence[str]) -> str:
 
 
 class TextCondition:
-    """The conditions on a text that need neither a model nor another text."""
+    """The conditions on one text that need no model and no expected response."""
 
     def __init__(self, rule: TextRule) -> None:
         self._fold = rule.ignore_case
@@ -52,7 +52,7 @@ class TextCondition:
             yield fault
 
     def find_lacking(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield a part of a sentence for each required text or pattern that none of the texts has."""
+        """Yield a part of a sentence for each required text or pattern that is in none of `texts`."""
         if self._contains:
             normalized = [self._normalize(text) for text in texts] if self._fold else texts
             for shown, part in self._contains:
@@ -72,7 +72,7 @@ class TextCondition:
             yield f"should match `{self._pattern}`, found {_describe_texts(texts)}"
 
     def find_excess(self, text: str) -> Iterator[str]:
-        """Yield a part of a sentence for each forbidden text in `text`, and one for too many words."""
+        """Yield a part of a sentence for each forbidden text in `text`, and for too many words."""
         if self._not_contains:
             normalized = self._normalize(text)
             for shown, part in self._not_contains:
@@ -83,9 +83,9 @@ class TextCondition:
             yield f"should have at most {pluralize(self._max_words, 'word')}, found {words}"
 
     def find_schema_fault(self, text: str) -> str:
-        """Return a part of a sentence if the text is no JSON that fits the schema; "" if it is.
+        """Return a part of a sentence if the text is no JSON, or does not fit the schema.
 
-        Return "" if the rule has no schema, too.
+        Return "" if the text fits, or if the rule has no schema.
         """
         if self._complain is None:
             return ""

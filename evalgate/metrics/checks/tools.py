@@ -21,7 +21,7 @@ _ERROR_TEXT = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", 
 
 
 def build_matcher(glob: str) -> Callable[[str], object]:
-    """Return a function that gets a name, and returns a true value if the glob matches it."""
+    """Return a function of a tool's name that returns a true value if `glob` matches the name."""
     if not set(glob) & set("*?["):
         return glob.__eq__
     if glob == "*":
@@ -103,7 +103,7 @@ def _describe_count(count: int, glob: str) -> str:
 
 
 def describe_calls(calls: Sequence[MadeCall]) -> str:
-    """Return the names of the called tools in their order, as "`a`, `b` and `a`", or "no call".
+    """Return the names of the called tools in their order, such as "`a`, `b` and `a`", or "no call".
 
     Only the first 8 names are listed.
     """
@@ -117,10 +117,14 @@ def describe_calls(calls: Sequence[MadeCall]) -> str:
 def is_error_result(result: object) -> bool:
     """Return True if the result of a tool says that the call failed.
 
-    An object is an error if the value of `error` is truthy in Python, such as a text that is not empty; if
-    `isError` or `is_error` is true; or if `status` is error, errored, failed or failure, in upper or lower
-    case. A text is an error if it begins with the word "error", in upper or lower case, or with a Python
-    traceback. An object is also an error if the object or text at its key `result` is one.
+    An object is an error in any of these cases:
+
+    * `error` is truthy in Python, such as a text that is not empty.
+    * `isError` or `is_error` is true.
+    * `status` is error, errored, failed or failure, in upper or lower case.
+    * The object or text at the key `result` is an error.
+
+    A text is an error if it begins with the word "error", in upper or lower case, or with a Python traceback.
     """
     if isinstance(result, Mapping):
         status = result.get("status")
@@ -178,8 +182,8 @@ class ArgumentsCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each wrong argument, or one sentence if a required call is missing.
 
-        If `calls` is "some", one right call suffices; without one, yield the faults of the call with the
-        fewest.
+        If `calls` is "some", one right call suffices. If no call is right, yield only the faults of the call
+        with the fewest faults.
 
         Raises:
             QuestionPendingError: a model has to be asked first.

@@ -1,4 +1,4 @@
-"""Prepare a run for the conditions of a check, with questions that only a model can answer."""
+"""Prepare a run for the conditions of a check, and keep the answers of models to their questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ NO_REPLY = "the agent gave no reply"
 
 @frozen
 class StatementQuestion:
-    """Question to a judge if a statement about a value is true."""
+    """Question to a judge: is a statement about a value true?"""
 
     statement: str
     value: str
@@ -22,7 +22,7 @@ class StatementQuestion:
 
 @frozen
 class LikenessQuestion:
-    """Question to an embedding model how alike two texts are, from 0 to 1."""
+    """Question to an embedding model for the likeness of two texts, from 0 to 1."""
 
     text: str
     """The expected text."""
@@ -36,7 +36,7 @@ Question: TypeAlias = StatementQuestion | LikenessQuestion
 
 @frozen
 class Answer:
-    """Answer of a model to a question."""
+    """Answer of a judge or an embedding model to a question."""
 
     value: float
     """1.0 or 0.0 for a statement; the likeness otherwise."""
@@ -44,7 +44,7 @@ class Answer:
 
 
 class QuestionPendingError(Exception):
-    """Error for a condition that needs the answer of a model to `question` first."""
+    """Error for a condition that cannot be evaluated before a model has answered `question`."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(str(question))
@@ -52,7 +52,7 @@ class QuestionPendingError(Exception):
 
 
 class DoesNotApplyError(Exception):
-    """Error for a condition that does not apply, for example to a missing turn; the text says why."""
+    """Error for a condition that does not apply, for example to a missing turn; the text gives the reason."""
 
 
 class NotKnownError(DoesNotApplyError):
@@ -70,13 +70,13 @@ class MadeCall:
     call: ToolCall
 
     def describe(self) -> str:
-        """Return the place of the call and the call, as "turn 1, call 2 `refund(order=7)`"."""
+        """Return the place of the call and the call, such as "turn 1, call 2 `refund(order=7)`"."""
         return f"turn {self.turn}, call {self.number} {format_call(self.call)}"
 
 
 @dataclass(slots=True)
 class Transcript:
-    """The turns of a run that a check is about."""
+    """The turns and calls of a run, or of one turn, on which the conditions of a check are evaluated."""
 
     case: EvalCase
     run: CaseRun
@@ -91,7 +91,7 @@ class Transcript:
     """Sentence about the first turn without a reply; "" if all turns have one, and after `select_turn`."""
 
     def ask(self, question: Question) -> Answer:
-        """Return the known answer to a question.
+        """Return the answer to a question from `answers`.
 
         Raises:
             QuestionPendingError: the answer is not known yet. The caller asks the model, adds the answer to
@@ -102,7 +102,7 @@ class Transcript:
         return self.answers[question]
 
     def select_turn(self, turn: int | str | None) -> "Transcript":
-        """Return the transcript of one turn, a 1-based number or "last"; this object if `turn` is None.
+        """Return the transcript of one turn, a 1-based number or "last"; if `turn` is None, this object.
 
         Raises:
             DoesNotApplyError: the turn does not exist.
@@ -127,7 +127,7 @@ def _find_missing_reply(case: EvalCase, run: CaseRun) -> str:
 
 
 def build_transcript(case: EvalCase, run: CaseRun) -> Transcript:
-    """Build the transcript of the turns of a run that have a reply."""
+    """Build the transcript of a run, without the turns that have no reply."""
     turns = [(number, reply) for number, reply in enumerate(run.replies, 1) if reply is not None]
     calls = [
         MadeCall(turn, number, call)
@@ -140,7 +140,10 @@ def build_transcript(case: EvalCase, run: CaseRun) -> Transcript:
 
 @dataclass(slots=True)
 class TranscriptCache:
-    """Cache of the latest run's transcript: all checks of a run are evaluated one after the other."""
+    """Cache of one transcript, of the run that was asked for last.
+
+    All checks of a run are evaluated one after the other.
+    """
 
     _latest: Transcript | None = None
 

@@ -20,7 +20,7 @@ _SCALARS = frozenset({str, int, float, bool})
 
 
 class _Missing:
-    """Type of `MISSING`, which stands for the value at a path that leads nowhere."""
+    """Type of `MISSING`, the value at a path that leads nowhere."""
 
 
 MISSING: Final = _Missing()
@@ -37,9 +37,9 @@ def format_value(value: object) -> str:
 def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
     """Yield (path, value) for each value that a path selects; the value is `MISSING` if there is none.
 
-    `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If `root` has a key that
-    equals the whole path, only the value of this key is selected. A text that is no path, such as `ids[]`,
-    can only be such a key.
+    `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If the whole path is a key
+    of `root`, only the value at this key is selected. So a key such as `ids[]`, which is no path, can be
+    selected, too.
     """
     if isinstance(root, Mapping) and path in root:
         yield path, root[path]
@@ -100,8 +100,8 @@ def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
 def contains_value(whole: object, part: object, *, ignore_case: bool = False) -> bool:
     """Return True if a text contains the text `part`, a list the item `part`, or an object all of `part`.
 
-    An object contains all of `part` if it has each key of `part` with an equal value. Where the value in
-    `part` is an object, the value in `whole` need only contain it, by the same rule.
+    An object must have each key of `part` with an equal value. Objects within `part` need only be contained,
+    by the same rule.
     """
     if isinstance(whole, str):
         return isinstance(part, str) and (part.lower() in whole.lower() if ignore_case else part in whole)
@@ -122,9 +122,9 @@ def contains_value(whole: object, part: object, *, ignore_case: bool = False) ->
 def is_near(one: float, other: float, within: float | str | None) -> bool:
     """Return True if two numbers differ by at most `within`.
 
-    `within` is a number, a share such as "5%" of the larger absolute value, or None for 0. Rounding errors
-    of floats are tolerated, so that 0.3 and 0.2 differ by at most 0.1. Two whole numbers are compared
-    exactly, except with a share. Numbers too large for a float are near only if they are equal.
+    `within` is a number, a share such as "5%" of the larger absolute value, or None for 0. Rounding errors of
+    floats are tolerated, so that 0.3 and 0.2 differ by at most 0.1. Two whole numbers are compared exactly,
+    except with a share. Numbers too large for a float must be equal.
     """
     try:
         if not isinstance(within, str) and float(one).is_integer() and float(other).is_integer():
@@ -138,7 +138,7 @@ def is_near(one: float, other: float, within: float | str | None) -> bool:
 
 
 class ValueCondition:
-    """The conditions of a `ValueRule` on one value."""
+    """The conditions of a `ValueRule` on one argument or state value."""
 
     def __init__(self, rule: ValueRule) -> None:
         self._rule = rule
@@ -147,7 +147,9 @@ class ValueCondition:
         self._semantic = rule.semantic
 
     def find_fault(self, value: object, transcript: Transcript) -> str:
-        """Return "should be …, found …" for the first condition that does not hold; "" if all hold.
+        """Return a part of a sentence, "should be …, found …", for the first condition that does not hold.
+
+        Return "" if all conditions hold.
 
         Raises:
             QuestionPendingError: the judge has to be asked about the value first.
@@ -168,7 +170,7 @@ class ValueCondition:
         return ""
 
     def describe(self) -> str:
-        """Return a description of the wanted value, such as "present", for messages about missing values."""
+        """Return a word for the wanted value, such as "present", for messages about a missing value."""
         rule = self._rule
         if "equals" in rule.model_fields_set:
             return format_value(rule.equals)
@@ -182,7 +184,7 @@ class StateCondition:
         self._conditions = [(path, ValueCondition(rule)) for path, rule in rules.items()]
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each wrong value; only `NO_STATE` if the run has no final state.
+        """Yield a sentence for each wrong value; if the run has no final state, yield only `NO_STATE`.
 
         Raises:
             QuestionPendingError: the judge has to be asked about a value first.
@@ -201,10 +203,9 @@ _Test = tuple[Callable[[object], bool], Callable[[object], str]]
 
 
 def _build_tests(rule: ValueRule) -> Iterator[_Test]:
-    """Yield (test, describe) for each condition of a rule.
+    """Yield (test, describe) for each condition of a rule; both are functions of a value.
 
-    Both are functions of a value. `test` returns True if the condition holds, `describe` returns the rest of
-    a sentence that begins with "should".
+    `test` returns True if the condition holds. `describe` returns the words after "should" in a fault.
     """
     fold = rule.ignore_case
     if "equals" in rule.model_fields_set:

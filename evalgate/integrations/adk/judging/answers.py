@@ -1,7 +1,7 @@
-"""Parsers of judges' answers.
+"""Parsers of the answers of a judge, the model that rates a reply.
 
-All but `build_number_parser` and `parse_met_share` read answers as Google ADK 2.3.0 and 2.13.0 do. These
-two parsers serve metrics that Google ADK leaves to Vertex AI.
+`build_number_parser` and `parse_met_share` serve metrics that Google ADK leaves to Vertex AI. All other
+parsers read answers as Google ADK 2.3.0 and 2.13.0 do.
 """
 
 import json
@@ -42,12 +42,14 @@ class JudgeOpinion:
 
 
 def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], JudgeOpinion]:
-    """Build a parser of verdicts on whether a response is valid.
+    """Build a parser that returns the score 1.0 if the judge finds a response valid, else 0.0.
 
-    The parser returns the score 1.0 or 0.0 by the first label of `is_the_agent_response_valid`. An answer
-    without this key may hold `is_the_agent_response_invalid` instead: any label but `true` and `invalid`
-    then counts as valid. The parser raises UnparsableAnswerError if there is neither key, or if the label
-    of the first key is unknown. `release` is the (major, minor) release of Google ADK to agree with.
+    The parser raises UnparsableAnswerError for an answer without a known label. `release` is the (major,
+    minor) release of Google ADK to agree with. As in Google ADK, these keys are read:
+
+    * `is_the_agent_response_valid`: the first label decides. `Valid` is not `valid`, and so unknown.
+    * `is_the_agent_response_invalid`, if the answer lacks the first key: `true` and `invalid` mean 0.0, and
+      any other label 1.0.
     """
 
     def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
@@ -65,7 +67,7 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """Strip the punctuation that the regular expression includes in a label without quotation marks."""
+    """Strip the commas and braces that `_find_label` includes in a label without quotation marks."""
     if label is None:
         return None
     # Earlier releases meant white space, but strip a backslash and the letter s.
@@ -113,13 +115,16 @@ RubricVerdicts: TypeAlias = tuple[tuple[str, RubricVerdict], ...]
 
 
 def build_rubric_parser(rubrics: Mapping[str, str], release: tuple[int, int]) -> "RubricParser":
-    """Build a parser of answers about `rubrics` (texts by id) for a release of Google ADK."""
+    """Build a parser of verdicts on `rubrics` (texts by id), as the release of Google ADK reads them.
+
+    `release` is the pair (major, minor).
+    """
     return RubricParser(rubrics, is_lenient=release >= _LENIENT)
 
 
 @frozen
 class RubricParser:
-    """Parser of `Property:`, `Rationale:` and `Verdict:` lines."""
+    """Parser of the lines `Property:`, `Rationale:` and `Verdict:`, three for each rubric."""
 
     rubrics: Mapping[str, str]
     is_lenient: bool
@@ -127,10 +132,10 @@ class RubricParser:
     numbers of `Property:`, `Rationale:` and `Verdict:` lines differ."""
 
     def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
-        """Return the verdicts on known rubrics; verdicts on unknown ones are left out.
+        """Return the verdicts on known rubrics, in the order of the answer; other verdicts are left out.
 
         Raises:
-            UnparsableAnswerError: no verdict on a known rubric is yes or no; or `is_lenient` is True, and
+            UnparsableAnswerError: no verdict on a known rubric is yes or no. If `is_lenient` is True, also:
                 the numbers of the three kinds of lines differ.
         """
         text = answer.text
@@ -171,9 +176,10 @@ def _find_lines(text: str, key: str) -> Sequence[str]:
 
 
 def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
-    """Return the pair (id, property) of each `Property:` line.
+    """Return (id, property) for each `Property:` line.
 
-    The id is that of the last `ID:` line after the previous property; "" if there is none.
+    The id is taken from the last `ID:` line between the previous `Property:` line and this one; "" without
+    such a line.
     """
     found, own_id = [], ""
     for line in re.finditer(r"^[^\S\n]*(ID|Property): (.*)$", text, re.MULTILINE):
@@ -198,9 +204,9 @@ def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
 
 
 def parse_support(answer: ModelAnswer) -> JudgeOpinion:
-    """Compute the share, in [0, 1], of sentences that the context supports, or that need no support.
+    """Compute the share, in [0, 1], of sentences that the context supports or that need no support.
 
-    Sentences without a label that Google ADK knows are left out of the share.
+    Sentences with a label unknown to Google ADK do not count.
 
     Raises:
         UnparsableAnswerError: no sentence has a label that Google ADK knows.
@@ -242,7 +248,7 @@ def build_number_parser(low: float, high: float) -> Callable[[ModelAnswer], Judg
 
 
 def parse_met_share(answer: ModelAnswer) -> JudgeOpinion:
-    """Compute the share, in [0, 1], of the requirements in the judge's answer that are met.
+    """Compute the share, in [0, 1], of requirements that the judge finds met.
 
     Raises:
         UnparsableAnswerError: no requirement has a verdict.

@@ -59,7 +59,7 @@ class JudgeModelOptions(AdkOptions):
     """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
     def get_config_changes(self) -> dict[str, object]:
-        """Return the settings that replace those of the run's judge, by their keys in `JudgeConfig`."""
+        """Return the settings, by their keys in `JudgeConfig`, to replace settings of the run's judge."""
         return self.judge_model_config.to_judge_changes() if self.judge_model_config else {}
 
 
@@ -115,13 +115,13 @@ class JudgedMetric(AdkOptions):
 
     @classmethod
     def build_options(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
-        """Return the values of the metric's fields."""
+        """Return the values of the metric's fields: the criterion's options and a subclass's own values."""
         del context
         return dict(criterion.options)
 
     @property
     def judged_by(self) -> JsonObject:
-        """Return the judge's identity and the versions of the prompts."""
+        """Return the judge's identity and the versions of the prompts, for the record of the run."""
         return {**self._judge.identity, "prompts": [each.version for each in self._prompts]}
 
     def get_response(self, exchange: Exchange) -> str:
@@ -225,7 +225,10 @@ def build_failed_turn(samples: Samples[JudgeOpinion]) -> JudgedTurn:
 
 
 def build_details(samples: Samples[JudgeOpinion]) -> JsonObject:
-    """Return the score and the reason of each sample, failed ones included, and the samples' agreement."""
+    """Return the score and reason of each sample, and the agreement of the usable samples.
+
+    A failed sample has no score. With fewer than two usable samples the agreement is left out.
+    """
     return samples.build_details(lambda opinion: (opinion.score, opinion.reason))
 
 
@@ -235,10 +238,10 @@ def compute_mean_result(
     nothing: str,
     mean: Callable[[Sequence[float]], float] = compute_sequential_mean,
 ) -> MetricResult:
-    """Compute the mean over the turns that have a score, as Google ADK does.
+    """Compute the mean of the turns that have a score, as Google ADK does.
 
-    If no turn has a score, the result is not applicable; its reason is the first reason of a turn, or
-    `nothing` if no turn has a reason. `mean` computes the mean with the metric's rounding.
+    If no turn has a score, the result is not applicable, with the first reason of a turn, or with `nothing`
+    if no turn has a reason. The function `mean` computes the mean with the rounding of the metric.
 
     Raises:
         JudgeError: no turn has a score, and the judge failed on one of the turns.
@@ -270,7 +273,7 @@ def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
 def find_worst_reason(turns: Sequence[JudgedTurn]) -> str:
     """Return the reason of the turn with the lowest score; at least one turn must have a score.
 
-    The turn's number precedes the reason if there are several turns.
+    If there are several turns, the reason begins with the turn's number.
     """
     judged = [(at, turn.score) for at, turn in enumerate(turns, 1) if turn.score.score is not None]
     at, worst = min(judged, key=lambda pair: pair[1].score or 0.0)

@@ -1,4 +1,4 @@
-"""The texts of a judge's prompt: the agent's steps, its instructions and tools, whole dialogues."""
+"""The texts of a judge's prompt: tool calls, instructions and tools of the agent, and whole dialogues."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,12 +10,12 @@ from evalgate.metrics.turnwise import Exchange
 
 
 def collect_rubrics(case: EvalCase, exchange: Exchange) -> tuple[Rubric, ...]:
-    """Return the case's rubrics, then the turn's, of every type."""
+    """Return the rubrics of the case, then of the turn, without a selection by type."""
     return (*case.rubrics, *(exchange.turn.rubrics if exchange.turn else ()))
 
 
 def format_tool_steps(reply: Reply | None) -> str:
-    """Format the tool calls with their results, in order, as JSON; a sentence if there is no call."""
+    """Return the tool calls with their results as a JSON list, or a sentence if there is no call."""
     events = reply.events if reply else ()
     results = [event for event in events if isinstance(event, ToolResult)]
     steps = []
@@ -35,13 +35,13 @@ def _to_call_object(call: ToolCall) -> dict[str, object]:
 
 
 def format_instructions(exchanges: Sequence[Exchange]) -> str:
-    """Format the recorded instructions of each agent, each agent once; a sentence if there are none."""
+    """Return the recorded instructions of each agent, each agent once; "Not known." if none are recorded."""
     found = {name: details.get("instructions", "") for name, details in _iter_agents(exchanges)}
     return "\n\n".join(f"{name}:\n{text}" for name, text in found.items() if text) or "Not known."
 
 
 def format_declarations(exchanges: Sequence[Exchange]) -> str:
-    """Format the recorded tools of each agent as JSON, each agent once; a sentence if there are none."""
+    """Return the recorded tools of each agent as JSON, each agent once; "Not known." if none are recorded."""
     found = {name: details.get("tool_declarations") for name, details in _iter_agents(exchanges)}
     known = {name: tools for name, tools in found.items() if tools}
     return to_json_line(known) if known else "Not known."
@@ -56,7 +56,7 @@ def _iter_agents(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, Mapping[s
 
 
 def iter_event_lines(exchange: Exchange, *, until: int | None = None) -> Iterator[str]:
-    """Yield one text for each of the first `until` events before the final response; None: for all."""
+    """Yield a text for each event before the final response, or for the first `until` events."""
     events = exchange.reply.events if exchange.reply else ()
     for event in events[:until]:
         author = " ".join((event.author or "agent").split())
@@ -83,7 +83,10 @@ def _iter_blocks(exchange: Exchange) -> Iterator[str]:
 
 
 def to_json_line(value: object) -> str:
-    """Return JSON on one line; a value that JSON cannot hold is written as its text."""
+    """Return `value` as JSON on one line.
+
+    A value that JSON cannot hold is written as its text. A `value` that nests too deep becomes a remark.
+    """
     try:
         return json.dumps(
             value,

@@ -69,13 +69,13 @@ class AdkRubricOption(AdkOptions):
 
     @model_serializer(mode="wrap")
     def _serialize_options(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Leave out the default `points`, 1, so that records without `points` stay comparable."""
+        """Leave out `points` of 1, the default, so that records without `points` stay comparable."""
         values: dict[str, object] = serialize(self)
         return {key: value for key, value in values.items() if key != "points" or value != 1.0}
 
 
 def _expand_criterion(number: int, rubric: object) -> object:
-    """Convert a rubric of Google ADK's guide, `{criterion, points}`, to the form that its releases read."""
+    """Convert a rubric `{criterion, points}` of Google ADK's guide to the form that its releases read."""
     if not isinstance(rubric, dict) or "criterion" not in rubric:
         return rubric
     rest = {key: value for key, value in rubric.items() if key != "criterion"}
@@ -123,7 +123,7 @@ class RubricMetric(JudgedMetric):
     def collect_points(self, case: EvalCase, exchange: Exchange) -> dict[str, float]:
         """Return the weight of each rubric, by id.
 
-        The rubrics are the criterion's, and those of the case and the turn that `accepts_rubric` accepts.
+        The rubrics are the criterion's, and all of the case and the turn that `accepts_rubric` accepts.
         """
         own = {each.rubric_id: each.points for each in self.rubrics}
         written = [each for each in collect_rubrics(case, exchange) if self.accepts_rubric(each)]
@@ -138,12 +138,12 @@ class RubricMetric(JudgedMetric):
     def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
         """Return the text of each rubric to judge by, by id; {} if there is none.
 
-        The rubrics are the criterion's, then those of the case and the turn that `accepts_rubric` accepts.
-        With `answers` up to 2.5, there is none if the criterion has none.
+        The rubrics are the criterion's, then all of the case and the turn that `accepts_rubric` accepts. If
+        the option `answers` is "adk<=2.5" and the criterion has no rubrics, the result is {}.
 
         Raises:
-            DuplicateRubricError: two of these rubrics have the same id; or two rubrics of the case and the
-                turn have the same id, accepted or not.
+            DuplicateRubricError: two rubrics of the result would have the same id, or two rubrics of the case
+                and the turn have, accepted or not.
         """
         written = collect_rubrics(case, exchange)
         _require_unique_ids([(each.rubric_id, each.text) for each in written])
@@ -167,7 +167,7 @@ class RubricMetric(JudgedMetric):
         """Ask the judge for a verdict on each of `rubrics` (texts by id).
 
         Raises:
-            JudgeError: as `ask_judge`.
+            JudgeError: an answer is missing for a reason other than a refusal.
         """
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
         listed = "\n".join(f"* {text}" for text in rubrics.values())
@@ -190,10 +190,9 @@ WeightedScores: TypeAlias = Sequence[tuple[float, float | None]]
 def score_turn_by_rubrics(
     samples: Samples[RubricVerdicts], rubrics: Mapping[str, str], points: Mapping[str, float]
 ) -> tuple[JudgedTurn, WeightedScores]:
-    """Return the turn, and the pair (score, points) of each rubric that a sample decides.
+    """Return the turn, and (score, points) of each rubric on which a sample says yes or no.
 
-    A rubric that no sample decides is left out, as in Google ADK. If no sample is usable, the turn has no
-    score.
+    Other rubrics are left out, as in Google ADK. If no sample is usable, the turn has no score.
     """
     opinions = Samples(tuple(map(_to_opinion, samples.good)), samples.failed)
     if not samples.good:
@@ -215,10 +214,10 @@ def score_turn_by_rubrics(
 
 
 def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[float]], float]) -> float:
-    """Return the mean of rubrics' scores, weighted by their points.
+    """Return the mean of the rubrics' scores, weighted by their points.
 
-    If all points are equal, `plain_mean` computes the result: Google ADK has no points, and `plain_mean`
-    rounds as Google ADK does. A score with the points None weighs as much as the average rubric.
+    A score without points (None) has the average weight. If all points are equal, `plain_mean` computes the
+    result, with the rounding of Google ADK, which knows no points.
     """
     values = [score for score, _ in scores]
     known = [points for _, points in scores if points is not None]
@@ -235,9 +234,9 @@ def _to_opinion(sample: Sample[RubricVerdicts]) -> Sample[JudgeOpinion]:
 
 
 def _take_majority(verdicts: Sequence[RubricVerdict]) -> tuple[float | None, str]:
-    """Return the score of the majority and the first reason on its side.
+    """Return the score of the majority, and the first reason of a verdict with this score.
 
-    The score is 1.0 for more yes than no, otherwise 0.0; None if no verdict is yes or no.
+    The score is 1.0 if yes is more frequent than no, otherwise 0.0; None if no verdict is yes or no.
     """
     decided = [verdict for verdict in verdicts if verdict.score is not None]
     if not decided:

@@ -92,7 +92,8 @@ class FinalResponseMatch(JudgedMetric):
 class Hallucinations(JudgedMetric):
     """Share of each response's sentences that the agent's knowledge supports, or that need no support.
 
-    A model judges the sentences.
+    A model judges the sentences. The knowledge is the instructions, the tools, the user's message and the
+    earlier events of the turn.
     """
 
     prompt_names = ("adk_sentences", "adk_support")
@@ -143,7 +144,7 @@ class Hallucinations(JudgedMetric):
         return score_by_mean(await self.ask_judge(parse_support, material, at=1, samples=1))
 
     def _build_context(self, exchange: Exchange, until: int | None) -> str:
-        """Format the agent's knowledge before the turn's event at index `until`.
+        """Format the knowledge of the agent before the event at index `until` of the turn.
 
         None means before the final response.
         """
@@ -157,7 +158,7 @@ class Hallucinations(JudgedMetric):
 
 
 class _ConversationMetric(JudgedMetric):
-    """A metric for which the judge lists the conversation's requirements and says which are met."""
+    """A metric for which the judge lists requirements on the conversation, and decides if each is met."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]: the share of met requirements, averaged over the judge's samples.
@@ -198,7 +199,7 @@ class ToolUse(_ConversationMetric):
 
 
 class _TurnMeanMetric(JudgedMetric):
-    """A metric that averages the samples of each turn, and then the turns."""
+    """A metric that averages the judge's scores of each turn, and then the turns."""
 
     score_range: ClassVar[Range]
 
@@ -311,7 +312,7 @@ class ToolUseQuality(_RubricsTurnByTurn):
 class MultiTurnTrajectoryQuality(RubricMetric):
     """Share of the rubrics that the whole conversation meets, as a model judges.
 
-    The rubrics are those of the criterion, of the case and of the last turn.
+    The rubrics come from the criterion, the case and the last turn.
     """
 
     kind = "TRAJECTORY_QUALITY"
@@ -347,9 +348,10 @@ class MultiTurnTrajectoryQuality(RubricMetric):
 class UserSimulatorQuality(JudgedMetric):
     """Share of the user's messages that are valid.
 
-    The first message must be the scenario's starting prompt. A majority of the judge's samples decides on
-    the other messages. The last message is not valid if at least half of the usable samples find that the
-    conversation should not end after it.
+    The messages are a simulated user's. The first message must be the scenario's starting prompt. On each
+    other message, a majority of the judge's samples decides. The judge is also asked if the conversation
+    should end after the last message. If at least half of the usable samples deny this, the last message is
+    not valid.
     """
 
     prompt_names = ("adk_user_simulator",)
@@ -360,8 +362,8 @@ class UserSimulatorQuality(JudgedMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]: the share of the user's messages that are valid.
 
-        A message on which no answer of the judge is usable counts as not valid. The result is not applicable
-        if no user is simulated in the case.
+        A message is not valid if no answer of the judge on it is usable. The result is not applicable if no
+        user is simulated in the case, or if nothing was said.
 
         Raises:
             JudgeError: the judge does not answer.

@@ -70,7 +70,7 @@ class ToolTrajectory(BaseModel):
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """Build the metric as the context's release of Google ADK computes it.
 
-        Releases before 2.9 ignore `ignore_args`.
+        Releases before 2.9 have no `ignore_args`, so the option is ignored.
 
         Raises:
             ValidationError: an option is wrong.

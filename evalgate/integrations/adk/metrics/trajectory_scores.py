@@ -1,12 +1,12 @@
 """The six trajectory metrics of Google ADK's guide, with the names that they have in Vertex AI.
 
 Source: "Why evaluate agents" in https://google.github.io/adk-docs/evaluate/ and "Trajectory evaluation" in
-https://cloud.google.com/vertex-ai/generative-ai/docs/models/evaluation-agents. Both pages define the
-metrics in words for one trajectory. Here each turn has a trajectory, and a case's score is the mean over
-its turns. Only `trajectory_single_tool_use` scores the conversation as a whole.
+https://cloud.google.com/vertex-ai/generative-ai/docs/models/evaluation-agents. Both pages define the metrics
+in words for one trajectory. Here each turn has a trajectory, and a case's score is the mean over its turns.
+Only `trajectory_single_tool_use` scores the conversation as a whole.
 
-The definitions leave open how often an expected call may match. Here an expected call matches one actual
-call only, so that one expected call does not make two actual calls relevant.
+Here an expected call matches at most one actual call; the sources leave this open. If the agent repeats an
+expected call, the second call therefore counts as unexpected.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class _TrajectoryOptions(BaseModel):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric with the criterion's options; it is the same for every release of Google ADK.
+        """Build the metric with the criterion's options; the release of Google ADK changes nothing.
 
         Raises:
             ValidationError: an option is wrong.
@@ -72,7 +72,7 @@ class _TrajectoryMetric(_TrajectoryOptions):
             return MetricFailure(TOO_DEEP)
 
     def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
-        """Score the calls of one turn."""
+        """Return the score of one turn, in [0, 1], from its expected and actual calls."""
         raise NotImplementedError
 
     @property
@@ -115,7 +115,7 @@ class TrajectoryAnyOrderMatch(_TrajectoryMetric):
 class TrajectoryPrecision(_TrajectoryMetric):
     """Share of the agent's calls that were expected.
 
-    If the agent made no call: 1.0 if none was expected, else 0.0.
+    If the agent made no call, the score is 1.0 if none was expected, else 0.0.
     """
 
     @override
@@ -150,7 +150,7 @@ class TrajectoryRecall(_TrajectoryMetric):
 class TrajectorySingleToolUse(_TrajectoryOptions):
     """1.0 when the agent called the tool at least once in the conversation, else 0.0.
 
-    What the case expects does not matter, nor when or how often the tool is called.
+    The expectations of the case, the turn and the number of calls are ignored.
     """
 
     tool_name: str = Field(min_length=1)

@@ -1,8 +1,8 @@
-"""Compare tool arguments as watsonx Orchestrate's evaluation does, dates included.
+"""Compare tool arguments, dates included, as watsonx Orchestrate's evaluation does.
 
 Recognised dates are `January 5, 2025`, `5 Jan 2025`, `01/05/2025` (the day first if it is above 12),
-`2025-01-05T10:30Z`, `20250105T1030` and `10:30 pm`. Parts that are not written stay unknown: `May` has no
-day. So a result never depends on today's date.
+`2025-01-05T10:30Z`, `20250105T1030` and `10:30 pm`. Missing parts stay unknown: `May` has no day. A result
+therefore never depends on today's date.
 """
 
 import json
@@ -52,7 +52,7 @@ _NUMBER = re.compile(r"\d+")
 
 @frozen
 class Moment:
-    """A point in time, as far as it was written; None is unknown."""
+    """The parts of a date and time that a text gives; None for a part that the text lacks."""
 
     year: int | None = None
     month: int | None = None
@@ -65,7 +65,7 @@ class Moment:
 
 
 def is_same_moment(one: Moment, other: Moment) -> bool:
-    """Return True if two moments are equal.
+    """Return True if two dates or times are equal.
 
     A missing time equals midnight, and the weekday of a full date is ignored. Full dates with an offset are
     compared in UTC.
@@ -93,7 +93,7 @@ def _normalize_moment(moment: Moment) -> Moment:
 def parse_moment(text: str) -> Moment | None:
     """Parse the date or time in `text`.
 
-    Return None if `text` has no date or time, a date that does not exist, or anything besides.
+    Return None if there is none, if the date does not exist, or if `text` also says something else.
     """
     rest = text.strip().lower()
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
@@ -167,7 +167,7 @@ def _parse_worded_date(text: str) -> Moment | None:
 
 
 def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
-    """Return the 1-based index of `word` in the short or the full names; 0 if it is in neither."""
+    """Return the 1-based index of `word` in the short or in the full names; 0 if both lack the word."""
     if word == "sept":
         word = "sep"
     names = short if len(word) == 3 else full
@@ -175,10 +175,10 @@ def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | 
 
 
 def _add_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
-    """Return `moment` with `numbers` as its day and year; None if a number fits neither.
+    """Return `moment` with `numbers` as its day and year; None if a number can be neither.
 
-    The first number up to 31 of at most two digits is the day. Another number of two or four digits is the
-    year.
+    The first number that is at most 31 and has at most two digits is the day. The other number is the year,
+    and must have two or four digits.
     """
     for number in numbers:
         is_day = len(number) <= 2 and int(number) <= 31
@@ -192,7 +192,7 @@ def _add_numbers(moment: Moment, numbers: list[str]) -> Moment | None:
 
 
 def _expand_year(digits: str) -> int:
-    """Return the year as a number. Two digits mean 1969 to 2068, as in POSIX."""
+    """Return the year as a number. Two digits mean a year from 1969 to 2068, as in POSIX."""
     year = int(digits)
     return year if len(digits) > 2 else year + (2000 if year <= 68 else 1900)
 
@@ -225,8 +225,8 @@ _WORD = re.compile(r"\w+")
 def normalize_value(value: object) -> object:
     """Normalize the case of texts, the format of numbers and the order of lists, for a comparison.
 
-    Keys keep their case. Whole numbers stay exact, however long they are. watsonx Orchestrate converts
-    digits in a text to a float, so that ids which differ only in their 17th digit are equal there.
+    Keys keep their case. Whole numbers stay exact, even with 17 digits. watsonx Orchestrate instead converts
+    them to floats, and so takes long ids for equal if they differ only in the last digit.
     """
     if isinstance(value, Mapping):
         return {str(key): normalize_value(item) for key, item in value.items()}
@@ -266,9 +266,9 @@ _DIGIT = re.compile(r"\d")
 
 
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
-    """Compare two numbers within 0.001, or two dates; return None for all other pairs of values.
+    """Return True if two numbers differ by at most 0.001, or two dates are equal, else False.
 
-    Numbers and dates may be written as texts.
+    Return None unless both values are numbers, or both are dates. Numbers and dates may be written as texts.
     """
     numbers = _to_float(actual), _to_float(expected)
     if numbers[0] is not None and numbers[1] is not None:
@@ -290,10 +290,10 @@ def _to_float(value: object) -> float | None:
 
 
 def is_similar(actual: object, expected: object) -> bool:
-    """Return True if two numbers or dates are equal, or two texts share 0.8 of their words or more.
+    """Return True if two numbers or dates are equal, or two texts share at least 0.8 of their words.
 
-    The share is Dice's coefficient. Numbers may differ by 0.001. Other values are compared as texts of
-    JSON. If a text has no word, the values must be equal after `normalize_value`.
+    The share is Dice's coefficient. Numbers may differ by 0.001. Other values are compared as JSON texts. If
+    one of the texts has no word, the values must be equal after `normalize_value`.
     """
     if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
@@ -319,8 +319,8 @@ _LONGEST_VALUE = 60
 def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
     """Describe the first argument that differs from the goal; return "" if the call matches.
 
-    Arguments that the goal does not name may have any value. A goal with `args` None allows no argument at
-    all.
+    Arguments that the goal does not name may have any value. If `args` of the goal is None, the call must not
+    have any argument.
     """
     # No `args`, or null, allows no argument; `{}` allows any.
     if goal.args is None:
@@ -350,7 +350,10 @@ def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, objec
 
 
 def find_strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
-    """Return the strategy for a dotted path, else for its nearest parent, else `strict`."""
+    """Return the strategy to compare the argument at a dotted path.
+
+    If `matching` lacks the path, its nearest parent counts. Without a parent the strategy is `strict`.
+    """
     while path not in matching:
         path, dot, _ = path.rpartition(".")
         if not dot:

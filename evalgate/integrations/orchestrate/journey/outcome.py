@@ -1,10 +1,10 @@
-"""Evaluate which goals of its journey a conversation reached: tool calls, texts, and their order.
+"""Find the goals of a journey that a conversation reached: tool calls, widgets, texts and checks.
 
-Only a judge can decide whether two different texts mean the same. Without a judge, keywords are searched
-for, equal texts match, and the rest stays undecided.
+Only a judge can decide whether two different texts mean the same. Without a judge, keywords are searched for,
+equal texts match, and other texts stay undecided.
 
-The rules are those of watsonx Orchestrate's evaluation framework 1.6.9: goals of tool calls come first, in
-the order in which they were reached, then widgets, then texts, both in the order of the file.
+The rules are the rules of watsonx Orchestrate's evaluation framework 1.6.9. The framework takes tool calls as
+reached first, in their order. Widgets come next, and texts last, both in the order of the goals in the file.
 """
 
 import json
@@ -52,7 +52,7 @@ class TextJudge(Protocol):
 
 @frozen
 class LiteralTextJudge:
-    """A judge that compares letters only, ignoring case and the amount of white space."""
+    """A judge that compares texts literally, except for case and the amount of white space."""
 
     knows_only_equal: bool = True
     """If True, texts that differ stay undecided, as they may mean the same; if False, they do not match."""
@@ -65,7 +65,7 @@ class LiteralTextJudge:
     async def matches_text(self, expected: str, text: str) -> bool | None:
         """Return True for texts that are equal apart from case and white space.
 
-        For other texts return None if `knows_only_equal`, else False.
+        For other texts return None (undecided) if `knows_only_equal` is True, otherwise False.
         """
         if _normalize_text(expected) == _normalize_text(text):
             return True
@@ -97,9 +97,9 @@ class TextFinding:
 async def evaluate_text_goals(
     journey: Journey, texts: Sequence[str], judge: TextJudge
 ) -> tuple[TextFinding, ...]:
-    """Evaluate every goal that asks for a text, even if two have the same name.
+    """Evaluate each goal that asks for a text, even if two goals have the same name.
 
-    A single text must meet all that a goal asks for.
+    One single text must have all keywords and the response of a goal.
     """
     goals = [goal for goal in journey.goals if goal.type == "text"]
     return tuple([await _evaluate_goal(goal, texts, judge) for goal in goals])
@@ -139,7 +139,7 @@ class JourneyConversation:
 
 
 def build_conversation(case: EvalCase, run: CaseRun) -> JourneyConversation:
-    """Build the conversation that took place in a run."""
+    """Collect the calls, texts and widgets of a run, and write its transcript."""
     replies = [reply for reply in run.replies if reply is not None]
     events = [event for reply in replies for event in reply.events]
     all_texts = [text for reply in replies for text in _iter_texts(reply, with_widgets=True)]
@@ -205,7 +205,7 @@ class ToolCallReport:
 
     @property
     def recall(self) -> float | None:
-        """Return the share of the goals of tool calls that were reached, rounded to hundredths.
+        """Return the share of the tool-call goals that were reached, rounded to hundredths.
 
         None if no goal asks for a call.
         """
@@ -249,18 +249,18 @@ class ToolCallReport:
 
 
 def get_goals(journey: Journey, *types: str) -> tuple[Goal, ...]:
-    """Return the goals of these types, one for each name.
+    """Return the goals with one of `types`, one goal for each name.
 
-    If a name occurs twice, the last description counts, at the position of the first.
+    Of several goals with a name, the last one counts, at the position of the first.
     """
     named = {goal.name: goal for goal in journey.goals if goal.type in types}
     return tuple(named.values())
 
 
 def match_tool_calls(journey: Journey, calls: Sequence[ToolCall]) -> ToolCallReport:
-    """Match the calls, in order, with the goals.
+    """Match the calls, in order, with the goals that ask for a call.
 
-    Each call fulfils the first goal that it matches and that no earlier call fulfilled.
+    Each call fulfils the first matching goal that no earlier call has fulfilled.
     """
     goals = get_goals(journey, "tool_call")
     names = {goal.tool_name.strip() for goal in goals}
@@ -304,7 +304,7 @@ _NO_GOALS_REACHED = "no goal was reached"
 
 @frozen
 class JourneyOutcome:
-    """The result of every goal of a journey."""
+    """The results of all goals of a journey in one run."""
 
     order: Mapping[str, tuple[str, ...]]
     """Name of a goal to the names of the goals that must be reached after it."""
@@ -319,7 +319,7 @@ class JourneyOutcome:
 
     @property
     def undecided(self) -> str:
-        """Return a sentence about a goal or check that only a judge can decide; "" if there is none."""
+        """Return a sentence about a goal or check that is undecided without a judge; "" if there is none."""
         for text in self.texts:
             if text.is_reached is None:
                 return f"only a judge can tell whether a text says what the goal `{text.goal.name}` expects"
@@ -338,9 +338,9 @@ class JourneyOutcome:
         return next(self._iter_failures(position, doubts_count=doubts_count), "")
 
     def _iter_reached_texts(self, *, doubts_count: bool) -> Iterator[str]:
-        """Yield the names of reached text goals, each once, in the order of the first goal of each name.
+        """Yield the names of reached text goals, each once, in the order of the goals.
 
-        A name that two goals share is reached if either goal is.
+        If two goals share a name, one reached goal suffices.
         """
         reached = {
             text.goal.name
@@ -361,10 +361,9 @@ class JourneyOutcome:
             yield "a check does not hold"
 
     def compute_completion(self) -> float | None:
-        """Return the share of the goals that were reached, rounded to hundredths.
+        """Return the share of all goals and checks that were reached, rounded to hundredths.
 
-        The goals are those of calls, texts, widgets and checks; None if there are none. Order does not
-        count. Goals that only a judge can decide count as not reached.
+        None if the journey has none of them. The order does not count. Undecided goals count as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         # Without other goals the original takes the recall, which may be undefined.
@@ -377,7 +376,7 @@ class JourneyOutcome:
 
     @property
     def details(self) -> JsonObject:
-        """Return the counts behind the scores, for the record."""
+        """Return the counts of calls, and the result of each text goal by name, for the record."""
         unjudged = [text.goal.name for text in self.texts if not text.is_response_judged]
         texts = {text.goal.name: text.is_reached for text in self.texts}
         return {
@@ -419,7 +418,7 @@ async def evaluate_journey(
 
 
 def _iter_reached_widgets(goals: Sequence[Goal], widgets: Sequence[JsonObject]) -> Iterator[str]:
-    """Yield the names of reached goals; each widget fulfils at most one goal."""
+    """Yield the names of the goals that a widget fulfils; each widget fulfils at most one goal."""
     left = list(widgets)
     for goal in goals:
         key, value = goal.identifier or ("", "")

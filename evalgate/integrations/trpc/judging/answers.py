@@ -1,7 +1,7 @@
-"""Parse a judge's answers: JSON, text fields or letter scores, and choose among samples.
+"""Parse a judge's answers (JSON, text fields or letter grades), and choose one of several answers.
 
-tRPC-Agent-Go finds text fields with a regular expression that has lazy groups between their names. Here each
-name is searched for after the previous one, which has the same result in one pass over any answer.
+tRPC-Agent-Go finds text fields with a lazy regular expression. Here the name of each field is searched for
+after the name before it. The result is the same, in one pass over any answer.
 """
 
 import json
@@ -41,7 +41,7 @@ class Scorecard:
 
     @property
     def details(self) -> JsonObject:
-        """Return the data that a record holds in addition to score and reason."""
+        """Return the scores of items and the judge's choice, for a record's details of the metric."""
         items = [{"id": item.id, "score": item.score, "reason": item.reason} for item in self.items]
         value = {} if self.value is None else {"value": self.value}
         return {**({"rubric_scores": items} if items else {}), **value}
@@ -54,10 +54,10 @@ def combine_items(items: Sequence[ItemScore]) -> Scorecard:
 
 
 def choose_representative(cards: Sequence[Scorecard], threshold: float) -> Scorecard:
-    """Return the first card of the majority; on a tie, the first card that fails.
+    """Return the first card of the majority, passing or failing; on a tie, the first card that fails.
 
-    This is tRPC-Agent-Go's `majority_vote`. A card passes at or above the threshold. `cards` must not be
-    empty.
+    This is tRPC-Agent-Go's `majority_vote`. A card passes if its score is at least `threshold`. `cards` must
+    not be empty.
     """
     passing = [card for card in cards if card.score >= threshold]
     failing = [card for card in cards if card.score < threshold]
@@ -69,7 +69,7 @@ _WORST = len(SCALE) - 1
 
 
 def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
-    """Compute how much better A is than B: 0.5 if they are equal, 1.0 if A is best and B worst.
+    """Compute the score of A against B, in [0, 1]: 0.5 if both are equal, 1.0 if A is best and B worst.
 
     Raises:
         UnparsableAnswerError: a tag, a letter or the probabilities are missing.
@@ -80,7 +80,7 @@ def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
 
 
 def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
-    """Return the expected score, in [0, 1], of the letter after the first tag `<name>`."""
+    """Return the expected score, in [0, 1], of the letter grade that follows the first tag `<name>`."""
     if not choices:
         raise UnparsableAnswerError("it has no log probabilities: the model must give them (`logprobs`)")
     tag = f"<{name}>"
@@ -93,9 +93,9 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token with the character at `index` of the text, and the token's part before that character.
+    """Return the token with the character at `index` of the whole text, and the part of the token before it.
 
-    If a token ends right before `index`, the result is the token after it, even an empty token.
+    If a token ends right before `index`, return the next token, even an empty one.
     """
     end = 0
     for at, choice in enumerate(choices):
@@ -108,7 +108,7 @@ def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[
 
 
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
-    """Return the highest logprob of each letter grade, by its index in the scale; 0 is the best grade."""
+    """Return the highest log probability of each letter grade, by its index in `SCALE`; 0 is best."""
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
         letter = trim_go_space(token.removeprefix(before)).upper() if token.startswith(before) else ""
@@ -142,9 +142,9 @@ _UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
 def parse_final_response(text: str) -> Scorecard:
     """Parse the fields in `reasoning: … is_the_agent_response_valid: LABEL`.
 
-    The score is 1.0 if the label is `valid`, in small or capital letters. As in Go it is 0.0 for `invalid`,
-    for an empty label, and for a label that only contains `valid`, such as `**valid**`. Go takes any other
-    label for `invalid`; here it is an error, since it does not answer the question.
+    The score is 1.0 for the label `valid`, in small or capital letters. The score is 0.0 for `invalid`, for
+    an empty label, and for a label that only contains `valid`, such as `**valid**`; so does Go. Any other
+    label is an error, although Go takes it for `invalid`, because it does not answer the question.
 
     Raises:
         UnparsableAnswerError: a field is missing, or a label that is not empty does not contain `valid`.
@@ -164,7 +164,7 @@ def parse_rubric_blocks(text: str) -> Scorecard:
     Any verdict but `yes` scores 0.0.
 
     Raises:
-        UnparsableAnswerError: there is no whole block.
+        UnparsableAnswerError: no block has all of these fields.
     """
     # Anything but a yes is a no, as in Go: "Yes." and "partly" score 0.0.
     items = [
@@ -179,10 +179,10 @@ def parse_rubric_blocks(text: str) -> Scorecard:
 def parse_sentence_blocks(text: str) -> Scorecard:
     """Parse blocks of `ID:`, `Reason:`, `Label:` and `Verdict:` between blank lines; return their mean.
 
-    The label decides the score. A sentence with an empty label is judged by its verdict.
+    The label decides the score. For an empty label, the verdict decides.
 
     Raises:
-        UnparsableAnswerError: there is no whole block, or a label is unknown.
+        UnparsableAnswerError: no block has all of these fields, or a label is unknown.
     """
     blocks = _iter_blocks(text, _SENTENCE, _BLANK_LINE)
     items = [_parse_sentence(number, block) for number, block in enumerate(blocks, start=1)]
@@ -202,9 +202,9 @@ def _parse_sentence(number: int, block: Sequence[str]) -> ItemScore:
 
 
 def _iter_blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
-    """Yield the trimmed values after each of `names`, for each block with all `names` in their order.
+    """Yield the trimmed values of each block, in which the field names `names` follow each other.
 
-    Each value ends at the next name, and the last value at the next match of `end`.
+    A value begins after its name and ends at the next name; the last value ends at the next match of `end`.
     """
     at = 0
     while True:
@@ -227,15 +227,16 @@ _FENCE = "```"
 
 
 def looks_like_json(text: str) -> bool:
-    """Return True if an answer is meant to be JSON, well-formed or not."""
+    """Return True if an answer begins like JSON, well-formed or not."""
     return _strip_fence(text).startswith(("{", "["))
 
 
 def parse_rubric_scores(text: str) -> Scorecard:
-    """Parse `{"rubricScores": [{"id", "score", "reason"}]}`: at least one, no id twice; return their mean.
+    """Parse `{"rubricScores": [{"id", "score", "reason"}, …]}` and return the mean of the scores.
 
     Raises:
-        UnparsableAnswerError: the answer has another form, or a score is not from 0 to 1.
+        UnparsableAnswerError: the answer has another form, has no score or an id twice, or a score is not
+            from 0 to 1.
     """
     found = _get_member(_parse_object(text), "rubricScores")
     if not isinstance(found, list) or not found:
@@ -320,7 +321,10 @@ def build_rubric_schema(ids: Sequence[str]) -> AnswerSchema:
 
 
 def build_scores_schema() -> AnswerSchema:
-    """Build the JSON Schema for `parse_rubric_scores` with a user's prompt, which names the rubrics."""
+    """Build the JSON Schema for `parse_rubric_scores` with any number of scores.
+
+    The schema is for a user's own prompt, which names the rubrics itself.
+    """
     item = _build_object_schema({"id": _TEXT, "score": {"type": "number"}, "reason": _TEXT})
     return AnswerSchema(
         "rubric_scores_result", _build_object_schema({"rubricScores": {"type": "array", "items": item}})
@@ -328,21 +332,21 @@ def build_scores_schema() -> AnswerSchema:
 
 
 def build_single_score_schema() -> AnswerSchema:
-    """Build the JSON Schema for `parse_single_score`."""
+    """Build the JSON Schema for `parse_single_score`, with `score` and `reason`."""
     return AnswerSchema(
         "single_score_result", _build_object_schema({"score": {"type": "number"}, "reason": _TEXT})
     )
 
 
 def build_boolean_schema() -> AnswerSchema:
-    """Build the JSON Schema for `parse_boolean`."""
+    """Build the JSON Schema for `parse_boolean`, with `passed` and `reason`."""
     return AnswerSchema(
         "boolean_result", _build_object_schema({"passed": {"type": "boolean"}, "reason": _TEXT})
     )
 
 
 def build_categorical_schema(labels: Sequence[str]) -> AnswerSchema:
-    """Build the JSON Schema for `parse_category`."""
+    """Build the JSON Schema for `parse_category`, with one of `labels` as `category`, and `reason`."""
     category = {"type": "string", "enum": list(labels)}
     return AnswerSchema("categorical_result", _build_object_schema({"category": category, "reason": _TEXT}))
 
@@ -370,9 +374,9 @@ def _parse_object(text: str) -> Mapping[str, object]:
 
 
 def _strip_fence(text: str) -> str:
-    """Return an answer, trimmed, without its code fence.
+    """Return an answer, trimmed, without its Markdown code fence (```).
 
-    The mark `json` after the opening fence is removed; the name of another language stays.
+    The language `json` after the opening fence is removed; the name of another language stays.
     """
     text = trim_go_space(text)
     # As in Go, only a fence at the very start counts.

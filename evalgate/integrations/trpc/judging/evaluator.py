@@ -1,4 +1,4 @@
-"""The algorithm and settings of tRPC-Agent-Go's judged evaluators."""
+"""Score turns by the algorithm and the settings of tRPC-Agent-Go's judged evaluators."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ _DEFAULT_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 
 
 
 class TrpcJudgeModel(GoModel):
-    """The model that judges, with its settings. Without a name it is the run's own judge."""
+    """The model that judges, with its settings. If it has no name, the run's own judge is used."""
 
     provider_name: str = Field(default="", alias="providerName")
     model_name: str = Field(default="", alias="modelName")
@@ -84,7 +84,7 @@ class TrpcJudgeModel(GoModel):
     def build_parameters(self) -> dict[str, object]:
         """Return the model's parameters, by the keys of `JudgeConfig`.
 
-        `stream` of `generationConfig` is left out.
+        The parameter `stream` is left out, because a judge's answer is not streamed.
         """
         own = _DEFAULT_GENERATION if self.generation_config is None else self.generation_config
         # tRPC-Agent-Go itself switches streaming off for a judge.
@@ -114,7 +114,7 @@ class TrpcJudgeModel(GoModel):
 
 
 class LlmJudgeOptions(GoModel):
-    """The options of a judge."""
+    """The options of a judge: its model, its rubrics and the user's prompt."""
 
     rubrics: tuple[TrpcRubricOption, ...] = Field(default=(), strict=False)
     judge_model: TrpcJudgeModel | None = Field(default=None, alias="judgeModel")
@@ -129,7 +129,9 @@ class LlmJudgeOptions(GoModel):
         return self.judge_model.num_samples if self.judge_model else 1
 
     def resolve_judge(self, judges: ProvidesJudges | None) -> Judge:
-        """Return the judge: the model that the command line names, else the options, else the run.
+        """Return the judge with the model of the options, unless the command line names a model.
+
+        If the options name no model, return the run's judge.
 
         Raises:
             JudgeNotConfiguredError: no model is named.
@@ -143,7 +145,7 @@ class LlmJudgeOptions(GoModel):
 
 
 def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubricOption, ...]:
-    """Return `rubrics` if each has a unique id, by which a judge scores it.
+    """Return `rubrics` unchanged if each has an id of its own; a judge scores rubrics by id.
 
     Raises:
         ValueError: a rubric with content has no id, or two rubrics with content have the same id.
@@ -170,7 +172,7 @@ class TurnNotJudgeableError(Exception):
 
 
 class LlmCriterion(GoModel):
-    """The criterion of a judged metric; criteria of other kinds next to it are ignored."""
+    """The criterion of a judged metric. Criteria of other kinds in the same object are ignored."""
 
     llm_judge: LlmJudgeOptions = Field(default=LlmJudgeOptions(), alias="llmJudge")
     tool_trajectory: object = Field(default=None, alias="toolTrajectory")
@@ -181,7 +183,7 @@ class LlmCriterion(GoModel):
 
 @frozen
 class JudgeQuestion:
-    """The question to the judge about one turn."""
+    """The question to the judge about one turn, with the form of the answer."""
 
     text: str
     schema: AnswerSchema | None = None
@@ -219,7 +221,7 @@ class LlmEvaluator(ABC):
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
-        """Build the metric of a criterion object of `.metrics.json`.
+        """Build the metric from the criterion in a `.metrics.json` file.
 
         Raises:
             ValidationError: an option is wrong.
@@ -236,19 +238,19 @@ class LlmEvaluator(ABC):
 
     @property
     def judged_by(self) -> JsonObject:
-        """Return the judge's identity and the version of the prompt."""
+        """Return the judge's identity and the version of the prompt, for the record of the run."""
         return {**self.judge.identity, "prompt": self.prompt.version if self.prompt_name else ""}
 
     @property
     def prompt(self) -> Prompt:
-        """Return the user's prompt, or else evalgate's."""
+        """Return the prompt in the user's file, or evalgate's own prompt if the criterion names no file."""
         return self.own_prompt or load_prompt(self.prompt_name)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        If the metric needs an expected response or a rubric, turns without it are left out. If a turn lacks
-        other data, the metric fails.
+        Turns that lack an expected response or a rubric are left out, if the metric needs one. If a turn
+        lacks other data, the metric fails.
 
         Raises:
             JudgeError: an answer of the judge is missing or cannot be parsed.
@@ -279,7 +281,10 @@ class LlmEvaluator(ABC):
     def _find_repeated_id(
         self, case: EvalCase, found: Sequence[Exchange], rubrics: Sequence[Sequence[JudgedRubric]]
     ) -> str:
-        """Return an id that two rubrics of a turn share; "" if none does, or only the metric has rubrics."""
+        """Return an id that two rubrics of one turn share.
+
+        Return "" if there is none, or if neither the case nor its turns have rubrics.
+        """
         has_turn_rubrics = any(each.turn and each.turn.rubrics for each in found)
         if not has_turn_rubrics and not any(iter_case_rubrics(case, self.name)):
             return ""
@@ -364,10 +369,10 @@ class RubricEvaluator(LlmEvaluator):
         return JudgeQuestion(text, build_rubric_schema([rubric.id for rubric in rubrics]))
 
     def build_material(self, exchange: Exchange) -> Mapping[str, str]:
-        """Return the texts of a turn that the prompt shows.
+        """Return the values of the prompt's variables, such as the texts of the turn.
 
         Raises:
-            TurnNotJudgeableError: the turn lacks such a text.
+            TurnNotJudgeableError: the turn lacks a value.
         """
         return get_exchange_texts(exchange)
 
@@ -380,7 +385,7 @@ class RubricEvaluator(LlmEvaluator):
 
 
 def get_exchange_texts(exchange: Exchange) -> dict[str, str]:
-    """Return the user's text, the final response and the expected response, by variable of the prompt."""
+    """Return the user's text, the response and the expected response, by their variables in a prompt."""
     return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
 
 

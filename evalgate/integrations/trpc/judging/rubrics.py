@@ -1,4 +1,4 @@
-"""Rubrics of a judge: those of the criterion, of the case and of a turn, as a prompt lists them."""
+"""Rubrics for a judge, from the criterion, the case and the turn, as a prompt lists them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -37,28 +37,28 @@ class JudgedRubric:
     type: str = ""
 
     def to_go_json(self) -> RawJson:
-        """Return the JSON that Go writes, without empty fields."""
+        """Return the JSON of the rubric as Go writes it, without empty fields."""
         content = dump_go_struct([("text", self.text)] if self.text else [])
         members = {"id": self.id, "content": content, "description": self.description, "type": self.type}
         return dump_go_struct((key, value) for key, value in members.items() if value)
 
 
 def iter_visible_rubrics(options: Iterable[TrpcRubricOption]) -> Iterator[JudgedRubric]:
-    """Yield the rubrics that have content."""
+    """Yield the rubrics that have content; tRPC-Agent-Go shows the judge no others."""
     for each in options:
         if each.content is not None:
             yield JudgedRubric(each.id.strip(), each.content.text, each.description, each.type)
 
 
 def iter_case_rubrics(case: EvalCase, metric: str) -> Iterator[JudgedRubric]:
-    """Yield rubrics of a case that are meant for `metric`, or for any metric."""
+    """Yield the rubrics of a case that are meant for `metric` or for every metric."""
     for each in case.rubrics:
         if each.metric in {"", metric}:
             yield _to_judged_rubric(each)
 
 
 def iter_turn_rubrics(exchange: Exchange) -> Iterator[JudgedRubric]:
-    """Yield rubrics of a turn without a type. Rubrics with a type are for metrics of Google ADK."""
+    """Yield the rubrics of a turn that have no type; rubrics with a type are for metrics of Google ADK."""
     for each in exchange.turn.rubrics if exchange.turn else ():
         if not (each.type or "").strip():
             yield _to_judged_rubric(each)

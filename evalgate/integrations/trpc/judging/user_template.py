@@ -31,11 +31,13 @@ _STEP = re.compile(r"\.(?P<key>[^.\[\]*]+)|\[(?P<index>[+-]?[0-9]+)\]")
 
 
 class PathNotFoundError(Exception):
-    """A text has no value at a path; the message says why."""
+    """A text has no value at a path; the message gives the reason."""
 
 
 def parse_path(path: str) -> JsonPath:
-    """Parse the steps of `path`, such as `$.a[1].b`; "" and "$" have no steps and mean the whole value.
+    """Parse the keys and indices in `path`, such as `$.a[1].b`.
+
+    "" and "$" mean the whole value, so that the result is ().
 
     Raises:
         ValueError: `path` has another form.
@@ -53,7 +55,7 @@ def extract_value(text: str, path: JsonPath) -> str:
     """Return the value at `path` in the JSON of `text`: a text as it is, anything else as JSON.
 
     Raises:
-        PathNotFoundError: the text is no JSON, or has no such value.
+        PathNotFoundError: `text` is no JSON, or has no value at `path`.
     """
     try:
         value: object = json.loads(
@@ -91,12 +93,12 @@ class MissingTraceError(Exception):
 
 
 def read_step_field(trace: object, node: str, field: str) -> str:
-    """Return a value of the last step of `node`: a text, or a list as JSON (`[]` if it is missing).
+    """Return a field of the last step of the agent's node `node` in a trace: a text, or a list as JSON.
 
-    `field`, one of STEP_FIELDS, selects the step's input, output, tools or skills.
+    `field`, one of STEP_FIELDS, selects the step's input, output, tools or skills. A missing list is `[]`.
 
     Raises:
-        MissingTraceError: there is no trace, the node has no step, or the step has no such text.
+        MissingTraceError: there is no trace, the node has no step, or the step lacks the text.
     """
     if trace is None:
         raise MissingTraceError("the turn has no `executionTrace`")
@@ -155,13 +157,13 @@ class TemplateError(Exception):
 
 
 class NodeSelector(GoModel):
-    """Selector of a node in a trace."""
+    """Selector of the steps of one node in an agent's execution trace."""
 
     node: str = Field(default="", alias="nodeID")
 
 
 class VariableSource(GoModel):
-    """The source of a variable's value."""
+    """The source of a variable's value: a text of the turn, a field of its trace, or the rubrics."""
 
     scope: Literal["actual", "expected", "metric"]
     field: str
@@ -182,10 +184,10 @@ class VariableSource(GoModel):
         return self
 
     def resolve_value(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
-        """Return the text of the variable.
+        """Return the text of the variable in a turn.
 
         Raises:
-            TemplateError: the turn has no such value.
+            TemplateError: the turn has no value at the source.
         """
         try:
             text = self._read_field(exchange, rubrics)
@@ -221,14 +223,14 @@ class VariableBinding(GoModel):
 
 
 class Category(GoModel):
-    """A label that the judge may choose."""
+    """A label that the judge may choose, with its score."""
 
     label: str = Field(min_length=1)
     score: float = Field(default=0.0, ge=0, le=1)
 
 
 class ScorerOptions(GoModel):
-    """The options of a scorer."""
+    """The options of a scorer: the categories that the judge chooses from."""
 
     categories: tuple[Category, ...] = Field(default=(), strict=False)
 
@@ -241,7 +243,7 @@ class ScorerOptions(GoModel):
 
 
 class JudgeTemplate(GoModel):
-    """A prompt with variables, and the form of the answer."""
+    """A user's prompt with variables, and the form of the judge's answer."""
 
     prompt: str
     scorer: AnswerForm = Field(alias="responseScorerName")
@@ -266,12 +268,12 @@ class JudgeTemplate(GoModel):
         return self
 
     def fill_template(self, exchange: Exchange, rubrics: Sequence[JudgedRubric]) -> str:
-        """Return the prompt with its variables filled.
+        """Return the prompt with the values of its variables.
 
         Variables within values are not replaced. An optional variable without a binding becomes "".
 
         Raises:
-            TemplateError: the source of a binding has no value.
+            TemplateError: the source of a variable has no value in this turn.
         """
         values = {}
         for binding in self.bindings:
@@ -289,10 +291,10 @@ class JudgeTemplate(GoModel):
         return _PLACEHOLDER.sub(fill_placeholder, self.prompt)
 
     def parse_answer(self, text: str, ids: Sequence[str]) -> Scorecard:
-        """Parse an answer in the form of the scorer.
+        """Parse an answer in the form that `scorer` names.
 
-        With the scorer `rubric_scores`, the answer must score exactly the rubrics in `ids`; if `ids` is
-        empty, the judge chooses the rubrics. Other scorers ignore `ids`.
+        With the scorer `rubric_scores`, the answer must score each rubric in `ids` and no other; if `ids` is
+        empty, any rubrics. Other scorers ignore `ids`.
 
         Raises:
             UnparsableAnswerError: the answer is not in the scorer's form.
@@ -310,7 +312,7 @@ class JudgeTemplate(GoModel):
 
     @property
     def answer_schema(self) -> AnswerSchema:
-        """Return the JSON Schema of the answer that the judge is asked for."""
+        """Return the JSON Schema of the answer, which is sent to the judge."""
         match self.structured_output or self.scorer:
             case "single_score":
                 return answers.build_single_score_schema()
@@ -327,7 +329,7 @@ class JudgeTemplate(GoModel):
 
 
 def _match_placeholder(found: re.Match[str]) -> re.Match[str] | None:
-    """Match a variable's name and optional mark within braces; return None if the braces are plain text."""
+    """Match the name of a variable and its optional mark `?` within braces; return None for other text."""
     return _NAME.fullmatch(trim_go_space(found[1]))
 
 

@@ -1,4 +1,4 @@
-"""`trpc/final_response_avg_score`: compare the final response as text, JSON, XML or by ROUGE."""
+"""`trpc/final_response_avg_score`: compare the final response as text, JSON or by ROUGE, or check its XML."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,8 +26,8 @@ _ELEMENT = re.compile(rb"<[^!?/\s]")
 def find_xml_problem(text: str) -> str:
     """Return the fault of an XML document, or "" if it is well-formed.
 
-    Nothing outside of the document is read. A document that declares entities is faulty: only entities that
-    XML predefines, and characters by number, are accepted.
+    No other file and no address is read. A document that declares entities is faulty. Predefined entities,
+    and characters by number, are accepted.
     """
     data = text.strip().encode("utf-8", "replace")
     if not data:
@@ -85,7 +85,7 @@ def _describe_syntax_error(error: expat.ExpatError, data: bytes, at: int, *, has
 
 
 class RougeThreshold(GoModel):
-    """The minimum of each of the three scores."""
+    """The minimum of each of the three ROUGE scores."""
 
     precision: float = 0.0
     recall: float = 0.0
@@ -165,8 +165,11 @@ class ResponseCriterion(GoModel):
     def find_mismatch(self, actual: str | None, expected: str | None) -> str:
         """Return the reason why the responses do not match, or "" if they do.
 
-        None is a missing response. If both are None, they match; if only `actual` is None, they do not. If
-        only `expected` is None, it counts as "".
+        None is a missing response:
+
+        * If both are None, they match.
+        * If only `actual` is None, they do not match.
+        * If only `expected` is None, it counts as "".
         """
         if not (self.text or self.json_ or self.rouge or self.xml):
             return "final response criterion must configure text, json, rouge, or xml"

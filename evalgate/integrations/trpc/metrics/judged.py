@@ -110,9 +110,10 @@ def _parse_sentences(answer: ModelAnswer) -> list[str]:
 
 
 def format_evidence(so_far: Sequence[Exchange]) -> str:
-    """Format the facts that the turns `so_far` revealed, as tRPC-Agent-Go does.
+    """Format the facts that the conversation `so_far` revealed, as tRPC-Agent-Go does.
 
-    The agent's own messages are left out, because they prove nothing.
+    The facts are the user's messages, the context messages, and the calls and results of tools. The agent's
+    own messages prove nothing.
 
     Raises:
         TurnNotJudgeableError: a tool's arguments or result are nested too deep to be shown.
@@ -168,7 +169,10 @@ class _TemplateCriterion(LlmCriterion):
 
 @dataclass(frozen=True)
 class TrpcLlmJudgeTemplate(LlmEvaluator):
-    """The judge's score of each turn, averaged."""
+    """The judge's score of each turn, averaged.
+
+    The user's own prompt asks for the score, and tells the form of the answer.
+    """
 
     template: JudgeTemplate = field(kw_only=True)
 
@@ -222,9 +226,9 @@ _DOCUMENT_DEFAULTS: Mapping[str, object] = {"text": "", "score": 0}
 
 
 def _format_knowledge(reply: Reply) -> str:
-    """Return one line of JSON for each search of the turn, with the known fields only.
+    """Return one line of JSON for each knowledge search of the turn; a sentence if there was no search.
 
-    Return a sentence if there was no search.
+    Only the known fields of a result are in the JSON.
 
     Raises:
         TurnNotJudgeableError: a result is not in the form of tRPC-Agent-Go's own tools.
@@ -301,7 +305,10 @@ class TrpcLlmRubricCritic(RubricEvaluator):
 
 
 class TrpcLlmRubricReferenceCritic(RubricEvaluator):
-    """Share of the rubrics that each final response meets, judged by comparison with the expected one."""
+    """Share of the rubrics that each final response meets, judged by comparison with the expected one.
+
+    The share is averaged over the turns. Turns that expect no response have no score.
+    """
 
     needs_reference = True
     prompt_name = "trpc_rubric_reference_critic"
@@ -310,8 +317,8 @@ class TrpcLlmRubricReferenceCritic(RubricEvaluator):
 class TrpcLlmVerifierPairwise(LlmEvaluator):
     """0.5 for a response as good as the expected one, more for a better and less for a worse one, averaged.
 
-    The score of a turn is from 0 to 1. It is computed from the probabilities of the judge's grades, which
-    the model must return.
+    The score of a turn is from 0 to 1. It is computed from the probabilities of the judge's letter grades,
+    which the model must return.
     """
 
     needs_rubrics = True

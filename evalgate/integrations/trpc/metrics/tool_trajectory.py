@@ -30,9 +30,9 @@ from evalgate.metrics.turnwise import compute_turn_mean
 def find_unmatched_indices(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
     """Return the indices without a partner in a maximum matching, which prefers earlier indices.
 
-    `candidates` holds, for each index, the partners that `fits(index, partner)` may accept. The algorithm
-    is H. W. Kuhn's augmenting paths (1955), over edges that are computed when they are needed. The memory
-    is linear in the vertices, and a vertex that was explored in vain is never explored again.
+    `candidates` holds the possible partners of each index; `fits(index, partner)` decides. The algorithm is
+    H. W. Kuhn's augmenting paths (1955), with `fits` called only when it is needed. The memory is linear in
+    the numbers of indices and partners.
     """
     return _BipartiteMatching(candidates, fits).find_unmatched()
 
@@ -70,7 +70,7 @@ class _BipartiteMatching:
         return None
 
     def _augment_path(self, root: int) -> bool:
-        """Assign `root` a partner by moving others; return False if that is impossible.
+        """Assign a partner to `root` by moving other partners; return False if that is impossible.
 
         The search is depth first, without recursion. `path` holds each vertex with its untried candidates.
         """
@@ -111,10 +111,10 @@ _ROUNDING = 1e-9
 
 
 class CallIndex:
-    """Index of calls by name and by shape of arguments; calls of one shape are sorted by their first number.
+    """Index that finds the calls that may equal a call, by name, shape of the arguments and first number.
 
-    The index finds a call's candidates: the calls that may equal it, since their first numbers differ by
-    the tolerance at most. Calls that are no candidates surely differ from it.
+    The first numbers of equal calls differ by at most the tolerance. Calls with the same name and shape are
+    therefore sorted by their first number.
     """
 
     def __init__(self, calls: Sequence[ToolRecord], tolerance: float) -> None:
@@ -170,7 +170,7 @@ def _find_first_number(value: object) -> float:
 
 
 class ToolStrategy(GoModel):
-    """Criteria for the parts of two calls; a part without a criterion is not compared."""
+    """Criteria for the name, arguments and result of calls; a part without a criterion is not compared."""
 
     name: TextCriterion | None = None
     arguments: JsonCriterion | None = None
@@ -294,7 +294,7 @@ class TrajectoryCriterion(GoModel):
         return "; ".join(["cannot match all left vertices", *faults])
 
     def _explain_missing(self, wanted: ToolRecord, actual: Sequence[ToolRecord]) -> str:
-        """Describe a call without a partner, and how the first call of the same tool differs from it."""
+        """Describe a call without a partner, and its first difference to a call of the same tool."""
         near = (self._describe_difference(given, wanted) for given in actual if given.name == wanted.name)
         fault = next(filter(None, near), "")
         return f"{_format_tool(wanted)} mismatch{fault and ': '}{fault}"
@@ -337,7 +337,7 @@ class TrpcToolTrajectory(TrpcTurnMetric):
 
     @property
     def allows_extra_calls(self) -> bool:
-        """Return True if `subsetMatching` is set."""
+        """Return True if `subsetMatching` is set, so that the agent may make further calls."""
         return self.tool_trajectory.subset_matching
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
