@@ -44,7 +44,7 @@ class AgentEvaluator:
 
     @staticmethod
     def find_config_for_test_file(test_file: str) -> Any:
-        """Return the `test_config.json` next to a test file; if it does not exist, Google ADK's default criteria.
+        """Return the `test_config.json` next to a test file, or else Google ADK's default criteria.
 
         The result is an `EvalConfig`: Google's if Google ADK is installed, otherwise evalgate's.
 

@@ -71,7 +71,7 @@ class BaseCriterion(BaseModel):
 
 
 class LlmAsAJudgeCriterion(BaseCriterion):
-    """Options of a metric whose score a model gives.
+    """Options of a metric that a judge model scores.
 
     >>> LlmAsAJudgeCriterion(threshold=0.8).judge_model_options.judge_model
     'gemini-2.5-flash'
