@@ -246,7 +246,7 @@ class _Trial:
 
 
 def _classify_reason(verdict: Verdict) -> str:
-    """Return the first reason of a closed gate in a few words; a reason of an unknown kind stays unchanged."""
+    """Return the first reason of a closed gate in a few words; a reason of unknown kind stays unchanged."""
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",
