@@ -353,7 +353,7 @@ def find_out_of_range_values(
 
 
 def _read_declared_ranges(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
-    """Yield (metric, range) for each custom metric with a range; None if invalid, which another check reports."""
+    """Yield (metric, range) for each custom metric with a range; None for an invalid range."""
     for name, metric in _list_items(thresholds.get("custom_metrics")):
         bounds = dict(_list_items(metric)).get("range")
         if bounds is not None:

@@ -256,7 +256,10 @@ class Thresholds:
 
     @property
     def names_criteria(self) -> bool:
-        """Return True if a criterion is neither check nor budget; those next to eval sets are then not read."""
+        """Return True if a criterion is neither check nor budget.
+
+        Criteria in files next to eval sets are not read then.
+        """
         return len(self.criteria) > len(self.checks_and_budgets)
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
