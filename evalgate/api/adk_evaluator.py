@@ -313,7 +313,7 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
 
 
 def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float) -> str | None:
-    """Return the reason why a metric fails on a case; None if the case passes.
+    """Return the reason why a metric fails on a case; None if the metric passes.
 
     `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
     and runs, or None if the metric has no score.

@@ -113,7 +113,7 @@ class EvalSetResultsManager(ABC):
 def save_record(manager: Any, record: Record, app_name: str) -> None:
     """Store the results of a record in a manager, one result for each eval set.
 
-    `manager` is a manager of results of this library or of Google ADK.
+    `manager` may be a results manager of this library or of Google ADK.
     """
     model = get_adk_type("EvalCaseResult")
     for result in build_eval_set_results(record, app_name):

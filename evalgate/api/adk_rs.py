@@ -1,7 +1,7 @@
 """The evaluation API of adk-rs 0.6 under its own names: eval sets, evaluators and the runner.
 
-Scores and statuses are those of adk-rs. Two rules differ: adk-rs ends the whole set when the agent does not
-answer a case, here only the case fails; and a case without turns fails, because nothing was evaluated.
+Scores and statuses equal the ones of adk-rs. Two rules differ: adk-rs ends the whole set when the agent does
+not answer a case, here only the case fails; and a case without turns fails, because nothing was evaluated.
 """
 
 import asyncio

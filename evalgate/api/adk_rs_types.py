@@ -133,7 +133,7 @@ class EvalCase(_SerdeModel):
 class EvalSet(_SerdeModel):
     """A list of cases. JSON has its id under the key `eval_set_id`, or `id` in older files of adk-rs.
 
-    Errors of `load_eval_set_from_str` have the line and column of every problem; those of
+    Errors of `load_eval_set_from_str` have the line and column of every problem. Errors of
     `model_validate_json` have only the keys.
 
     >>> eval_set = EvalSet.model_validate_json('{"id": "hello", "eval_cases": []}')

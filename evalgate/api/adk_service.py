@@ -244,7 +244,7 @@ class LocalEvalService:
         """Score conversations, and yield an `EvalCaseResult` for each, in the order of the conversations.
 
         Several conversations with the same case count as several runs. If the service has a manager of
-        results, it stores them after the last one was yielded: iterate to the end.
+        results, the results are stored after the last one was yielded, so iterate to the end.
 
         Raises:
             NotFoundError: a case does not exist.

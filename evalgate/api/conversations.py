@@ -58,7 +58,7 @@ async def iter_conversations(
 ) -> AsyncIterator[tuple[str, RunResult]]:
     """Run every case once; yield (case id, run) as soon as a run is over.
 
-    The arguments are those of `hold_conversations`.
+    The arguments are the same as for `hold_conversations`.
 
     Raises:
         InvalidInputError, EvalgateError: as for `hold_conversations`.

@@ -129,8 +129,8 @@ async def evaluate_async(
 ) -> Record:
     """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
 
-    The arguments are those of `evaluate`. An asynchronous agent of this process that blocks the loop also
-    delays its timeout until it returns.
+    The arguments are the same as for `evaluate`. An asynchronous agent of this process that blocks the loop
+    also delays its timeout until it returns.
 
     Raises:
         InvalidInputError, EvalgateError: as for `evaluate`.

@@ -108,7 +108,7 @@ def _check_options(options: EvaluationOptions) -> None:
 
 
 def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:
-    """Load eval sets from files and objects; return those of files first.
+    """Load eval sets from files and objects; return the eval sets of files first.
 
     Raises:
         InvalidInputError: an object or a file is invalid. The error lists the problems of the first invalid
@@ -121,7 +121,7 @@ def load_sources(sources: object, format_name: str | None, folder: Path) -> tupl
 
 
 def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, ...], tuple[EvalSet, ...]]:
-    """Separate eval sets in files from those in objects; return the file patterns and the loaded objects.
+    """Separate files from objects; return the patterns of the files, and the eval sets of the objects.
 
     All `EvalCase` objects come first, together in one set with the id `cases`.
 

@@ -56,7 +56,7 @@ def is_enabled(config: pytest.Config) -> bool:
 
 
 def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
-    """Return True if `candidate` is a function of a module with the marker `evalgate`, and is not a test.
+    """Return True if `candidate` is a module-level function with the marker `evalgate`, and is not a test.
 
     A marked function with the argument `outcome` or `evalgate` is a test.
     """

@@ -132,8 +132,8 @@ class Record(types.Record):
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:
         """Write `results.json`, `junit.xml`, the comment and other reports; return the paths of the files.
 
-        The other reports are the code-quality report, the HTML page, and those of installed plugins and of
-        `reports`.
+        The other reports are the code-quality report, the HTML page, the reports of installed plugins, and
+        the ones that `reports` names.
 
         Args:
             folder: Folder for the files, created if needed; a report of several files gets a subfolder.

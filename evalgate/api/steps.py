@@ -48,7 +48,7 @@ def load(
     format: str | None = None,  # noqa: A002  the name of the option everywhere else
     folder: str | Path = ".",
 ) -> tuple[EvalSet, ...]:
-    """Load eval sets of any format; return those of files before those of objects.
+    """Load eval sets of any format; return the eval sets of files before the ones of objects.
 
     All `EvalCase` objects are put together in one set with the id `cases`.
 
@@ -83,7 +83,7 @@ def run(
 ) -> Record:
     """Run the cases and return a record of the conversations; nothing is scored, so the gate is closed.
 
-    The arguments are those of `evaluate`. Criteria in a thresholds file are ignored.
+    The arguments are the same as for `evaluate`. Criteria in a thresholds file are ignored.
 
     Raises:
         InvalidInputError, EvalgateError: as for `evaluate`.
@@ -120,13 +120,13 @@ def score(
 ) -> Record:
     """Score the conversations of a record without running the agent; the verdict uses only the thresholds.
 
-    Extra runs that `runs: auto` made of single cases are left out, because their old scores chose these
-    cases.
+    Extra runs that `runs: auto` made only of suspicious cases are left out, because they would bias the
+    scores.
 
     Args:
         record: A record that `run`, `evaluate` or `Record.read` returned.
-        eval_sets: The cases with their expectations, as for `load`. Empty: those that the thresholds file
-            lists.
+        eval_sets: The cases with their expectations, as for `load`. Empty: the eval sets that the thresholds
+            file lists.
         criteria: For each metric name, a threshold or a mapping with options.
         checks: For each name of a check, its conditions, as in the section `checks` of a thresholds file.
         thresholds: As for `evaluate`.

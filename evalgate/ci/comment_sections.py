@@ -56,7 +56,7 @@ class CommentSection:
 
 
 def format_marker(gate: str) -> str:
-    """Return the HTML comment that marks a comment as that of the gate; it is the comment's first line."""
+    """Return the marker of a gate's comment: an HTML comment, which is its first line."""
     # Quoted, because a name with `-->` would end the HTML comment.
     return f"<!-- evalgate:v1 gate={quote(gate, safe='')} -->"
 

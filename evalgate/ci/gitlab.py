@@ -133,8 +133,8 @@ def post_note(
 ) -> PostResult:
     """Post or update the gate's single note under a merge request of GitLab.
 
-    The arguments are those of `evalgate.ci.github_pull_request.post_comment`. The account of the token is
-    requested from GitLab.
+    The arguments are the same as for `evalgate.ci.github_pull_request.post_comment`. The account of the token
+    is requested from GitLab.
     """
     if isinstance(request, NoPullRequest):
         return PostResult("skipped", request.reason)

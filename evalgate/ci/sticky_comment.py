@@ -110,7 +110,7 @@ def post_sticky_comment(
     """Post or update the comment of a gate within the time limit; return failures as results.
 
     `host` names the service in messages. `open_thread` opens the comments and may raise `PostError`. The
-    other arguments are those of `evalgate.ci.github_pull_request.post_comment`.
+    other arguments are the same as for `evalgate.ci.github_pull_request.post_comment`.
     """
     section = replace(section, text=strip_markers(section.text))
     return run_within_limit(

@@ -150,7 +150,7 @@ def run_aa_test(
 
 
 def format_planned_runs(runs: int | Literal["auto"], most: int) -> str:
-    """Return `3 runs`, or `up to 5 runs` if `runs` is "auto"; the number is that of `most` then."""
+    """Return `3 runs`, or `up to 5 runs` with the number `most` if `runs` is "auto"."""
     return f"up to {pluralize(most, 'run')}" if runs == "auto" else pluralize(runs, "run")
 
 

@@ -44,7 +44,7 @@ def find_candidates(folder: Path) -> Candidates:
 
 
 def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one glob pattern for each folder and file ending of the eval sets."""
+    """Return one glob pattern, such as `evals/*.evalset.json`, for each folder and file ending."""
     found = {
         str(Path(each).parent / f"*{ending}")
         for each in eval_sets

@@ -39,7 +39,7 @@ class BacktestResult:
 
     @property
     def flips(self) -> bool:
-        """Return True if the two verdicts differ in status or exit code."""
+        """Return True if the current verdict differs from the stored one in status or exit code."""
         return (self.then.status, self.then.exit_code) != (self.now.status, self.now.exit_code)
 
 

@@ -156,7 +156,7 @@ def resolve_setup(
 
 
 def build_printer(redactor: "LiveRedactor") -> "ChatPrinter":
-    """Return the printer of a conversation; it uses colours on a terminal, unless `NO_COLOR` forbids them."""
+    """Return the printer of a conversation; on a terminal it uses colours, unless `NO_COLOR` is set."""
     from evalgate.cli.chat_text import ChatPrinter
 
     # https://no-color.org

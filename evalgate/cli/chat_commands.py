@@ -256,7 +256,10 @@ class ChatTerminal:
             self.printer.print_line(json.dumps(state, indent=2, ensure_ascii=False, default=str))
 
     def _save(self, out: str) -> None:
-        """Ask for the file, the case's id and its turns, and save the case. `out` "" asks for the file."""
+        """Ask for the file, the case's id and its turns, and save the case.
+
+        The file is not asked for if `out` or the command line names it.
+        """
         if not self.chat.turns:
             self.printer.print_line("There is nothing to save yet.")
             return

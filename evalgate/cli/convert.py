@@ -126,7 +126,7 @@ def _find_format(document: JsonDocument, forced: str | None) -> EvalFormat:
 
 
 def _describe_ignored_keys(reader: EvalFormat, document: JsonDocument) -> list[str]:
-    """Return a sentence for each key that the reader ignores, or one if the format cannot list such keys."""
+    """Return a sentence for each key that the reader ignores, or one if the format cannot list its keys."""
     if not isinstance(reader, ReportsIgnoredKeys):
         return [f"{document.path}: keys that evalgate does not read are lost; this format cannot list them"]
     places: dict[str, list[tuple[int, int]]] = {}

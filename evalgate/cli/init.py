@@ -101,7 +101,7 @@ def write_scaffold(
 
 
 def _names_sample(thresholds: Path) -> bool:
-    """Return True if the thresholds file names the sample agent."""
+    """Return True if the thresholds file names the sample agent; False also if it cannot be read."""
     try:
         return "evals/sample_agent.py" in read_text(thresholds, errors="replace")
     except OSError:

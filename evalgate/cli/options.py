@@ -319,7 +319,7 @@ _OPTIONS = (
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """Add the options for cases, agent and thresholds, which define a plan, to a command."""
+    """Add the options that define a plan (cases, agent and thresholds) to a command."""
     return add_options(command, _OPTIONS)
 
 

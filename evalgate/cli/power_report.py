@@ -283,7 +283,10 @@ def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
 def _describe_history_limits(
     noise: Mapping[str, Sequence[CaseNoise]], stored: int, request: PlanRequest
 ) -> Iterator[str]:
-    """Yield sentences about assumptions that a shallow baseline makes necessary; it holds `stored` cases."""
+    """Yield sentences about assumptions for cases with one stored run, and for cases that do not exist yet.
+
+    `stored` is the number of cases in the baseline.
+    """
     single = max(sum(case.stored == 1 for case in cases) for cases in noise.values())
     if single:
         yield (

@@ -121,7 +121,7 @@ _CHOICES = (
 
 
 def add_case_filters(command: _Command) -> _Command:
-    """Add `--tag` and `-k` to a command."""
+    """Add `--tag` and `-k`, which select cases, to a command."""
     return add_options(command, _FILTERS)
 
 

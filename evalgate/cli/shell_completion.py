@@ -122,7 +122,7 @@ class _Bash(BashComplete):
     """Part of the last word in front of the part that readline replaces."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before the one being typed, and the one being typed."""
+        """Return the finished words, and the word that the user is typing."""
         at = int(os.environ["COMP_CWORD"])
         parts = split_arg_string(os.environ["COMP_WORDS"])[: at + 1]
         parts += [""] * (at + 1 - len(parts))

@@ -320,7 +320,7 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
 def list_typed_options(
     context: click.Context, values: Mapping[str, Any], skipped: Collection[str]
 ) -> list[str]:
-    """Return the options that the user typed as words, except those in `skipped`.
+    """Return the options that the user typed as words, without the options in `skipped`.
 
     `values` has the options' values by parameter name; `skipped` has parameter names.
     """

@@ -156,7 +156,7 @@ def _override_executor(config: ExecutorConfig, overrides: Overrides) -> Executor
     """Return the `executor` section with the kind and address that the command line names.
 
     Raises:
-        InvalidInputError: `--ray-address` is given without a ray executor.
+        InvalidInputError: `--ray-address` is given without the executor `ray`.
     """
     kind = overrides.executor or config.kind
     if kind == "local" and overrides.ray_address is not None:

@@ -80,7 +80,7 @@ class BackgroundEvaluation(Generic[T]):
         return self._results[key].result()
 
     def finish(self) -> T:
-        """Wait for every run, stop the agent and return what `conclude` makes of the runs.
+        """Wait for every run, stop the agent, and return the result of `conclude`.
 
         Raises:
             EvalgateError: the agent or the baseline cannot be used.

@@ -107,7 +107,7 @@ class Project:
         return load_eval_sets(patterns, plugin_registry.get_formats(), folder=self.folder, format_name=name)
 
     def resolve_policies(self, eval_set: EvalSet) -> CasePolicies:
-        """Return the policies of an eval set's cases, such as tags and quarantines, by case key.
+        """Return the policies of an eval set's cases, such as tags and weights, by case key.
 
         Raises:
             InvalidInputError: a rule of the thresholds file names a metric that is not among the criteria.
@@ -123,7 +123,7 @@ class Project:
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
         """Return the plan of an evaluation with the project's settings.
 
-        Criteria and checks in `options` replace those of the project's thresholds file.
+        Criteria and checks in `options` replace the same section of the project's thresholds file.
 
         Raises:
             InvalidInputError: the input is invalid; the error lists every problem found. If there is no
@@ -142,7 +142,7 @@ class Project:
     def _replace_criteria(self, options: EvaluationOptions) -> Thresholds:
         """Return the thresholds of the project with the criteria or checks of `options` in place of its own.
 
-        New criteria also remove those in the file's section `cases`.
+        New criteria also remove the criteria in the file's section `cases`.
 
         Raises:
             InvalidInputError: the criteria, the checks or the file are invalid; the error lists every
@@ -194,7 +194,7 @@ class ProjectEvaluator:
         """Store the settings; nothing is loaded or run.
 
         Args:
-            project: The project.
+            project: Settings of the pytest run.
             name: Name of the test, for cases without an eval set.
             node_id: Node id of the test, for the folder of its reports.
             folder: Folder of the test, the first in which eval sets are searched.

@@ -15,7 +15,7 @@ Context: TypeAlias = Mapping[str, Any]
 
 @dataclass
 class BeforeInferenceSetArgs:
-    """Arguments of a callback before the inference of an eval set; it may change `request`.
+    """Arguments of a callback before the inference of an eval set. The callback may change `request`.
 
     >>> BeforeInferenceSetArgs(InferenceRequest("app", "set")).request.eval_set_id
     'set'

@@ -123,10 +123,10 @@ class Rubric(WireModel):
 
 
 class JudgeModelOptions(WireModel):
-    """The model that judges. `${NAME}` in the texts is replaced by the environment variable NAME.
+    """The judge model. In its text fields, `${NAME}` is replaced by the environment variable NAME.
 
-    Unlike in tRPC-Agent-Go, `api_key` may only be given as a placeholder `${NAME}`, which stays unexpanded
-    in files.
+    Unlike in tRPC-Agent-Go, `api_key` may only be given as a placeholder `${NAME}`, which stays unexpanded in
+    files.
 
     >>> JudgeModelOptions(provider_name="openai", model_name="gpt-4o", num_samples=3).to_wire()
     {'providerName': 'openai', 'modelName': 'gpt-4o', 'numSamples': 3}

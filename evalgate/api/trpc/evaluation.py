@@ -79,7 +79,7 @@ class AgentEvaluator:
     async def evaluate_async(
         self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()
     ) -> EvaluationResult:
-        """Run the cases of an eval set, score them, and save and return one result with all runs.
+        """Run the cases of an eval set, score them, save the result of all runs, and return it.
 
         Nothing is saved if an error is raised. A case that fails raises no error: its status is `failed`.
 

@@ -60,7 +60,7 @@ def provide_judges(judges: ProvidesJudges) -> Iterator[None]:
 
 
 class Registry:
-    """Evaluators by name: those of tRPC-Agent-Go, and those added by `register`.
+    """Evaluators by name: the ones of tRPC-Agent-Go, and the ones added by `register`.
 
     >>> sorted(Registry().list())[:2]
     ['final_response_avg_score', 'llm_final_response']
@@ -169,7 +169,7 @@ class BuiltInEvaluator:
 def _find_turn_comparer(name: str, metric: EvalMetric) -> Callable[[Any, Any], object] | None:
     """Return the user's function `compare` from the criterion of the evaluator `name`; None if there is none.
 
-    It compares whole turns, `Invocation` objects.
+    The function compares whole turns, `Invocation` objects.
     """
     criterion = metric.criterion
     if criterion is None:

@@ -133,7 +133,7 @@ class InMemoryMetricManager(StoredMetricManager):
 
 
 class FsspecMetricManager(StoredMetricManager):
-    """Metrics below an fsspec URL; options and errors are those of `FsspecEvalSetManager`.
+    """Metrics below an fsspec URL; options and errors are the same as for `FsspecEvalSetManager`.
 
     >>> FsspecMetricManager("memory://metrics").list("app", "set")
     []
@@ -186,7 +186,7 @@ class InMemoryEvalResultManager(StoredEvalResultManager):
 
 
 class FsspecEvalResultManager(StoredEvalResultManager):
-    """Results below an fsspec URL; options and errors are those of `FsspecEvalSetManager`.
+    """Results below an fsspec URL; options and errors are the same as for `FsspecEvalSetManager`.
 
     >>> FsspecEvalResultManager("memory://results").list("app")
     []

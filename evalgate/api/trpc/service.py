@@ -331,7 +331,7 @@ class LocalService:
 async def _run_case(
     runner: CaseRunner | None, case: EvalCase, app_name: str, session_id: str
 ) -> list[Invocation]:
-    """Return the turns of a case: the recorded ones, or else those of a new conversation with the agent.
+    """Return the turns of a case: the recorded ones or, without a recording, the turns of a new conversation.
 
     Raises:
         InferenceError: the case is invalid, the agent failed, or there is no agent.

@@ -24,9 +24,9 @@ from evalgate.core.formatting import compute_sequential_mean
 
 
 def summarize_statuses(statuses: Iterable[EvalStatus]) -> EvalStatus:
-    """Return "failed" if any status is "failed". Otherwise, return "passed" if any is "passed".
+    """Combine statuses into one: "failed" if any is "failed", or "passed" if any is "passed".
 
-    Without either, return "not_evaluated".
+    If neither occurs, return "not_evaluated".
     """
     found = set(statuses)
     if "failed" in found:

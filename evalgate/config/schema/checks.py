@@ -407,7 +407,7 @@ class Conditions(ConfigSection):
 
     @property
     def demands(self) -> bool:
-        """Return True if the check has a condition outside of `alternatives` and `none_of`."""
+        """Return True if there is a condition outside of `alternatives` and `none_of`."""
         return bool(self.tools or self.args or self.response or self.state or self.files)
 
 

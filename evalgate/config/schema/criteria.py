@@ -204,7 +204,7 @@ class AdkCriterionConfig(BaseModel):
 
 
 class CriterionSettings(BaseModel):
-    """Settings of a metric's pass mark, which criteria and checks share."""
+    """Settings that criteria and checks share: rules for passing, minimum of the mean, allowed drop."""
 
     model_config = ConfigDict(defer_build=True)
 

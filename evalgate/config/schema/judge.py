@@ -154,7 +154,7 @@ class JudgeConfig(BaseModel):
         return value
 
     def apply_changes(self, **changes: object) -> "JudgeConfig":
-        """Return this configuration with other values, such as those of a single metric.
+        """Return this configuration with other values, such as the settings of a single metric.
 
         Raises:
             pydantic.ValidationError: a value is invalid.

@@ -103,5 +103,5 @@ def load_known_prices() -> PriceTable:
 
 
 def merge_own_prices(own: Mapping[str, Price]) -> PriceTable:
-    """Return the known prices, with those of the user in place of those of the same model."""
+    """Return the known prices; a price of the user replaces the known prices of the same model."""
     return {**load_known_prices(), **{name: (price,) for name, price in own.items()}}
