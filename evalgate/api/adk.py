@@ -1,8 +1,8 @@
-"""Google ADK's interface of evaluation, with the signatures and defaults of release 2.3.0, in one module.
+"""Google ADK's evaluation classes in one module, with the signatures and defaults of release 2.3.0.
 
-Tests that were written for Google's package work after a change of the imports. Google's own types are
-accepted everywhere, and returned where Google ADK is installed; the types of this module serve programs
-without it.
+Tests written for Google's package work after a change of the imports. Functions accept Google's own types
+too, and return Google's types if Google ADK is installed; programs without Google ADK use the types of this
+module.
 """
 
 from evalgate.api.adk_documents import NotFoundError

@@ -1,4 +1,4 @@
-"""The documents of Google ADK's managers: their JSON, in files and in buckets."""
+"""Read and write the JSON documents (eval sets and results) of `adk_managers` and `adk_result_managers`."""
 
 import json
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from evalgate.system.files import read_input_text, write_atomically
 
 
 def parse_content(text: str, shown_as: str) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON text and return its value; `shown_as` names the text in errors.
 
     Raises:
-        InvalidInputError: the text is no JSON; the message has line and column.
+        InvalidInputError: the text is no valid JSON; the message has line and column.
     """
     return parse_json(text.encode(), shown_as).value
 
 
 def build_model(name: ModelName, content: object, shown_as: str) -> Any:
-    """Return the content of a document as Google ADK's type, or as evalgate's if ADK is not installed.
+    """Return `content` as an instance of Google ADK's type `name`, or of evalgate's if ADK is not installed.
 
     Raises:
-        InvalidInputError: with every problem of the content.
+        InvalidInputError: the content does not fit the type; the error lists every problem.
     """
     problems: list[Problem] = []
     model = validate_model(get_adk_type(name), content, problems, file=shown_as, position=lambda _: (0, 0))
@@ -36,12 +36,12 @@ def build_model(name: ModelName, content: object, shown_as: str) -> Any:
 
 
 def dump_content(content: dict[str, Any]) -> str:
-    """Return the text of a document as pydantic writes it, indented by 2."""
+    """Return a document as JSON text, indented by 2 spaces, as pydantic writes it."""
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def dump_model(model: Any) -> dict[str, Any]:
-    """Return an eval set or case as JSON, as Google ADK writes it.
+    """Return an eval set or case as a JSON object, as Google ADK writes it.
 
     Fields that are not set, are None or have their default are left out.
     """
@@ -52,13 +52,13 @@ def dump_model(model: Any) -> dict[str, Any]:
 
 
 def get_cases(content: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the list of cases in a set's content, which has the key `eval_cases` or `evalCases`."""
+    """Return the list of cases in an eval set's JSON: the value of `eval_cases` or `evalCases`."""
     cases: list[dict[str, Any]] = content["eval_cases" if "eval_cases" in content else "evalCases"]
     return cases
 
 
 def find_case(content: dict[str, Any], eval_case_id: str) -> int | None:
-    """Return the index of the first case with this id in a set's content; None if there is no such case."""
+    """Return the index of the first case with this id in an eval set's JSON; None if no case has the id."""
     for index, case in enumerate(get_cases(content)):
         if case.get("eval_id", case.get("evalId")) == eval_case_id:
             return index
@@ -66,7 +66,7 @@ def find_case(content: dict[str, Any], eval_case_id: str) -> int | None:
 
 
 class NotFoundError(InvalidInputError, LookupError):
-    """There is no such eval set, case or result.
+    """The requested eval set, case or result does not exist.
 
     >>> from evalgate.api.adk import InMemoryEvalSetsManager
     >>> try:
@@ -78,7 +78,7 @@ class NotFoundError(InvalidInputError, LookupError):
 
 
 def check_name(name: str) -> str:
-    """Return the name of an app, an eval set or a result, if a file or folder can have this name.
+    """Return `name` unchanged if it can be the name of a file or folder.
 
     Raises:
         ValueError: the name is empty, `.` or `..`, or holds a slash, a backslash or NUL.
@@ -89,7 +89,7 @@ def check_name(name: str) -> str:
 
 
 def read_file(path: Path) -> str | None:
-    """Return the text of a file; None if there is no file.
+    """Return the text of a file; None if the file does not exist.
 
     Raises:
         InvalidInputError: the file cannot be read, or its name is too long.
@@ -101,7 +101,7 @@ def read_file(path: Path) -> str | None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text to a file, which is created or replaced.
+    """Write `text` to a file atomically; create the file or replace it.
 
     Raises:
         InvalidInputError: the file cannot be written.
@@ -113,25 +113,28 @@ def write_file(path: Path, text: str) -> None:
 
 
 class Folder:
-    """Text files below a folder of this machine; a file that cannot be used raises InvalidInputError."""
+    """Text files below a local folder; paths are relative to it.
+
+    Methods raise InvalidInputError if a file cannot be read or written.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a file; None if there is no file."""
+        """Return the text of a file; None if the file does not exist."""
         return read_file(self._root / path)
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a text to a file, which is created or replaced."""
+        """Create or replace a file."""
         write_file(self._root / path, text)
 
 
 class Bucket:
     """Text files in a bucket of Google Cloud Storage; errors of `gcsfs` are raised unchanged.
 
-    The constructor raises InvalidInputError if `gcsfs` is not installed, and ValueError if there is no such
-    bucket. Its `options` go to `gcsfs.GCSFileSystem`.
+    `options` are passed to `gcsfs.GCSFileSystem`. The constructor raises InvalidInputError if `gcsfs` is not
+    installed, and ValueError if the bucket does not exist.
     """
 
     def __init__(self, name: str, folder: str, options: Mapping[str, Any]) -> None:
@@ -148,16 +151,19 @@ class Bucket:
             raise ValueError(f"Bucket `{name}` does not exist. Please create it before using it.")
 
     def read_text(self, path: str) -> str | None:
-        """Return the text of a file; None if there is no file."""
+        """Return the text of a file; None if the file does not exist."""
         full = f"{self._root}/{path}"
         return bytes(self._files.cat_file(full)).decode() if self._files.exists(full) else None
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a text to a file, which is created or replaced."""
+        """Create or replace a file."""
         self._files.pipe_file(f"{self._root}/{path}", text.encode())
 
     def list_names(self, folder: str, ending: str) -> list[str]:
-        """Return a folder's file names with `ending`, sorted and without `ending`; [] without a folder."""
+        """Return a folder's file names that end in `ending`, without this ending, sorted.
+
+        Return [] if the folder does not exist.
+        """
         full = f"{self._root}/{folder}"
         if not self._files.exists(full):
             return []

@@ -36,7 +36,7 @@ _MESSAGES = {
 
 
 class AgentEvaluator:
-    """Evaluate agents of Google ADK in tests; every method is static, as in Google's class.
+    """Evaluator of Google ADK agents for use in tests; every method is static, as in Google's class.
 
     >>> AgentEvaluator.find_config_for_test_file("tests/weather.test.json").criteria
     {'tool_trajectory_avg_score': 1.0, 'response_match_score': 0.8}
@@ -44,16 +44,17 @@ class AgentEvaluator:
 
     @staticmethod
     def find_config_for_test_file(test_file: str) -> Any:
-        """Return the `test_config.json` in the folder of a test file, or Google ADK's default criteria.
+        """Return the `test_config.json` next to a test file, or else Google ADK's default criteria.
 
-        The result is an `EvalConfig`: Google's if Google ADK is installed, else evalgate's.
+        The result is an `EvalConfig`: Google's if Google ADK is installed, otherwise evalgate's.
 
         Args:
             test_file: Path of the test file, which is not read.
 
         Raises:
-            InvalidInputError: the file cannot be read, is no object, or has unknown keys and no criteria.
-            pydantic.ValidationError: a value in the file has the wrong form.
+            InvalidInputError: `test_config.json` cannot be read, is no JSON object, or has unknown keys and
+                no `criteria`.
+            pydantic.ValidationError: a value in `test_config.json` has the wrong form.
         """
         path = Path(test_file).parent / "test_config.json"
         _, defaults = DEFAULT_THRESHOLDS["adk"]
@@ -78,29 +79,31 @@ class AgentEvaluator:
     ) -> Record:
         """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
 
-        As in Google's class, the mean of a metric over all turns and runs of a case must reach the
-        threshold. Unlike in Google's class, a case fails if its agent crashed, if a metric is errored, or
-        if a metric gives a run the status `failed` by its own rule; an eval set without cases fails, too.
+        As in Google's class, the mean of a metric over all turns and runs of a case must reach the threshold.
+        Unlike in Google's class, a case also fails if its agent crashed, if a metric raised an error, or if a
+        metric gives a run the status `failed` by a rule of its own; an eval set without cases fails, too.
 
         Args:
-            agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; there,
-                `root_agent` or `get_agent_async` is the agent.
+            agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; its
+                `root_agent` is the agent, or its `get_agent_async` returns the agent.
             eval_set: An `EvalSet`, Google's or evalgate's.
-            criteria: Name of a metric to its threshold. Deprecated; takes the place of `eval_config`.
-            eval_config: The criteria: an `EvalConfig`, Google's or evalgate's. None: `criteria` are given.
+            criteria: Deprecated: a threshold for each metric name; replaces `eval_config` unless empty.
+            eval_config: The criteria: an `EvalConfig`, Google's or evalgate's. May be None only with
+                `criteria`.
             num_runs: Runs of each case.
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
             print_detailed_results: Whether to print a table for each metric that fails.
             app_name: Name of the app that the results are stored under, as in newer releases of ADK.
-            eval_set_results_manager: Google's or evalgate's; stores the results before a failure is raised.
+            eval_set_results_manager: Manager, Google's or evalgate's, that stores the results before a
+                failure is raised. None: they are not stored.
 
         Raises:
-            AssertionError: a case fails; every metric and run that failed is named. Or there is no
-                sub-agent `agent_name`.
-            ValueError: there is no configuration, the module has no agent, or a manager is given without
-                an `app_name`.
+            AssertionError: a case fails; the message names every metric and run that failed. Or the agent has
+                no sub-agent `agent_name`.
+            ValueError: neither `eval_config` nor `criteria` is given, the module has no agent, or a manager
+                is given without an `app_name`.
             ImportError: the module cannot be imported.
-            InvalidInputError: the eval set or the configuration is wrong.
+            InvalidInputError: the eval set or the configuration is invalid.
             EvalgateError: the agent cannot be set up.
         """
         if criteria:
@@ -136,24 +139,25 @@ class AgentEvaluator:
     ) -> list[Record]:
         """Evaluate one file, or every `*.test.json` of a folder and its subfolders, one after the other.
 
-        The `test_config.json` in the folder of each file has its criteria; without this file, Google ADK's
-        defaults apply. The first file that fails ends the evaluation, as in Google's class.
+        The criteria come from the `test_config.json` next to each file; without a `test_config.json`, Google
+        ADK's defaults apply. The first file that fails ends the evaluation, as in Google's class.
 
         Args:
             agent_module: As for `evaluate_eval_set`.
             eval_dataset_file_path_or_dir: A `.test.json` or `.evalset.json` file, or a folder.
             num_runs: Runs of each case.
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
-            initial_session_file: JSON file with the session that every case starts with; only for files
-                with an old list of turns.
+            initial_session_file: JSON file with the session that every case starts with; only for files in
+                ADK's old format, a list of turns. None: no session.
             print_detailed_results: Whether to print a table for each metric that fails.
             app_name: As for `evaluate_eval_set`.
             eval_set_results_manager: As for `evaluate_eval_set`.
 
         Raises:
-            AssertionError: as for `evaluate_eval_set`; also if a session file is given for an eval set.
-            InvalidInputError: as for `evaluate_eval_set`; also if the folder has no `*.test.json`, or a
-                file cannot be read.
+            AssertionError: as for `evaluate_eval_set`; also if `initial_session_file` is given for an eval
+                set.
+            InvalidInputError: as for `evaluate_eval_set`; also if the folder has no `*.test.json`, or a file
+                cannot be read.
             ValueError, ImportError, EvalgateError: as for `evaluate_eval_set`.
             pydantic.ValidationError: a value in a `test_config.json` has the wrong form.
         """
@@ -176,17 +180,17 @@ class AgentEvaluator:
     def migrate_eval_data_to_new_schema(
         old_eval_data_file: str, new_eval_data_file: str, initial_session_file: str | None = None
     ) -> None:
-        """Write an old list of turns as an eval set.
+        """Convert a test file in ADK's old format, a list of turns, to an eval set.
 
         Args:
-            old_eval_data_file: File with the list.
+            old_eval_data_file: File in the old format.
             new_eval_data_file: File to write, which is created or replaced. Its folder must exist.
             initial_session_file: JSON file with the session that every case starts with; None: no session.
 
         Raises:
-            ValueError: a file is not named.
+            ValueError: the path of the old or the new file is empty.
             AssertionError: a session file is given, but the old file holds an eval set already.
-            InvalidInputError: the old file or the session file is wrong, or the new file cannot be written.
+            InvalidInputError: the old file or the session file is invalid, or the new file cannot be written.
         """
         if not old_eval_data_file or not new_eval_data_file:
             raise ValueError("One of old_eval_data_file or new_eval_data_file is empty.")
@@ -218,11 +222,14 @@ def _list_test_files(path: str) -> list[str]:
 
 
 def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) -> EvalSet:
-    """Read an eval set or an old list of turns; an old list causes a DeprecationWarning if `warns` is True.
+    """Read a test file: an eval set, or a list of turns in ADK's old format.
+
+    The old format causes a DeprecationWarning if `warns` is True.
 
     Raises:
-        AssertionError: `session_file` is given for an eval set; only old lists take one, as in Google ADK.
-        InvalidInputError: a file is wrong.
+        AssertionError: `session_file` is given for an eval set; as in Google ADK, only the old format takes
+            one.
+        InvalidInputError: a file is invalid.
     """
     (eval_set,) = load_sources(path, None, Path.cwd())
     is_old = eval_set.format_name != "adk"
@@ -249,11 +256,14 @@ def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) 
 
 
 async def _load_agent(module_name: str, agent_name: str | None) -> Any:
-    """Return the agent of a module by Google ADK's conventions.
+    """Import a module and return its agent, found by Google ADK's conventions.
+
+    With `agent_name`, return the sub-agent of this name.
 
     Raises:
+        ImportError: the module cannot be imported.
         ValueError: the module has no agent.
-        AssertionError: there is no agent named `agent_name` below the root agent.
+        AssertionError: the root agent has no sub-agent `agent_name`.
     """
     module = importlib.import_module(module_name)
     if not (hasattr(module, "agent") or module_name.endswith(".agent")):
@@ -303,7 +313,7 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
 
 
 def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float) -> str | None:
-    """Return the reason why a metric fails on a case; None if it passes.
+    """Return the reason why a metric fails on a case; None if the metric passes.
 
     `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
     and runs, or None if the metric has no score.

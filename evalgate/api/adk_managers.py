@@ -1,8 +1,8 @@
 """Google ADK's managers of eval sets, with the signatures of release 2.3.0.
 
-The managers read and write the same files at the same places as Google's. Where Google ADK is installed,
-they return Google's own types. Unlike in ADK, files are written atomically, and a name cannot lead out of
-its folder.
+The managers use the same files and folders as Google's. They return Google's own types if Google ADK is
+installed. Unlike in ADK, files are written atomically, and no app or eval set can be stored outside its
+folder.
 """
 
 import copy
@@ -41,13 +41,13 @@ _BUCKET_SETS = "evals/eval_sets"
 
 
 class EvalSetsManager(ABC):
-    """Storage for eval sets, by app; subclasses read and write whole sets.
+    """Storage for the eval sets of apps; subclasses read and write whole sets.
 
-    Methods take the name of an app, the id of an eval set and the id of a case. Cases and sets are Google's
-    types or evalgate's: both are accepted, and Google's are returned if Google ADK is installed.
+    Methods take the name of an app, the id of an eval set and the id of a case. They accept cases of Google's
+    type and of evalgate's, and return Google's types if Google ADK is installed.
 
-    The managers of files and buckets raise ValueError in every method for a name of an app or eval set that
-    is empty, `.` or `..`, or holds a slash, a backslash or NUL.
+    The managers of files and buckets raise ValueError in every method if the name of the app or the id of the
+    eval set is empty, `.` or `..`, or holds a slash, a backslash or NUL.
 
     >>> issubclass(InMemoryEvalSetsManager, EvalSetsManager)
     True
@@ -62,7 +62,7 @@ class EvalSetsManager(ABC):
 
     @abstractmethod
     def _read_content(self, app_name: str, eval_set_id: str) -> dict[str, Any] | None:
-        """Return the JSON object of an eval set; None if there is no such set."""
+        """Return the JSON object of an eval set; None if the set does not exist."""
 
     @abstractmethod
     def _write_content(self, app_name: str, eval_set_id: str, content: dict[str, Any]) -> None:
@@ -70,18 +70,18 @@ class EvalSetsManager(ABC):
 
     @abstractmethod
     def _lock(self, app_name: str) -> AbstractContextManager[object]:
-        """Return a context manager; within its block no other thread changes the app's eval sets.
+        """Return a context manager that keeps other threads from changing the app's eval sets in its block.
 
-        Another process can change eval sets in a bucket all the same, as a bucket has no locks.
+        Other processes are not kept from changing eval sets in a bucket, because buckets have no locks.
         """
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
-        """Return an eval set; None if there is no such set.
+        """Return an eval set; None if it does not exist.
 
-        `LocalEvalSetsManager` also reads a file with an old list of turns or cases.
+        `LocalEvalSetsManager` also reads files in ADK's old formats, a list of turns or of cases.
 
         Raises:
-            InvalidInputError: with every problem of the file.
+            InvalidInputError: the file is invalid; the error lists every problem.
         """
         content = self._read_content(app_name, eval_set_id)
         return None if content is None else build_model("EvalSet", content, f"{app_name}/{eval_set_id}")
@@ -90,8 +90,9 @@ class EvalSetsManager(ABC):
         """Create an empty eval set and return it.
 
         Raises:
-            ValueError: the id has other characters than `a-z`, `A-Z`, `0-9` and `_`, or the set exists.
-            InvalidInputError: the file cannot be written, or a file with this name is wrong.
+            ValueError: the id is empty or has other characters than `a-z`, `A-Z`, `0-9` and `_`, or the set
+                exists.
+            InvalidInputError: the file cannot be written, or an existing file with this name is invalid.
         """
         if not _VALID_ID.fullmatch(eval_set_id):
             raise ValueError("Invalid Eval Set ID. Eval Set ID should have the `^[a-zA-Z0-9_]+$` format")
@@ -105,10 +106,10 @@ class EvalSetsManager(ABC):
         return eval_set
 
     def get_eval_case(self, app_name: str, eval_set_id: str, eval_case_id: str) -> Any:
-        """Return a case; None if there is no such eval set or case.
+        """Return a case; None if the eval set or the case does not exist.
 
         Raises:
-            InvalidInputError: with every problem of the eval set's file.
+            InvalidInputError: the eval set's file is invalid; the error lists every problem.
         """
         eval_set = self.get_eval_set(app_name, eval_set_id)
         cases = eval_set.eval_cases if eval_set is not None else ()
@@ -118,9 +119,9 @@ class EvalSetsManager(ABC):
         """Add a case at the end of an eval set.
 
         Raises:
-            NotFoundError: there is no such eval set.
+            NotFoundError: the eval set does not exist.
             ValueError: the set has a case with this id.
-            InvalidInputError: the case or the set's file is wrong, or the file has the id of another set.
+            InvalidInputError: the case or the set's file is invalid, or the file has the id of another set.
         """
 
         def add(content: dict[str, Any]) -> None:
@@ -131,11 +132,11 @@ class EvalSetsManager(ABC):
         self._change_eval_set(app_name, eval_set_id, add)
 
     def update_eval_case(self, app_name: str, eval_set_id: str, updated_eval_case: Any) -> None:
-        """Replace the case with the same id, at its place in the eval set.
+        """Replace the case with the id of `updated_eval_case`; its position in the eval set stays the same.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
-            InvalidInputError: the case or the set's file is wrong, or the file has the id of another set.
+            NotFoundError: the eval set or the case does not exist.
+            InvalidInputError: the case or the set's file is invalid, or the file has the id of another set.
         """
 
         def update(content: dict[str, Any]) -> None:
@@ -145,11 +146,11 @@ class EvalSetsManager(ABC):
         self._change_eval_set(app_name, eval_set_id, update)
 
     def delete_eval_case(self, app_name: str, eval_set_id: str, eval_case_id: str) -> None:
-        """Delete a case.
+        """Delete a case from an eval set.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
-            InvalidInputError: the set's file is wrong, or has the id of another set.
+            NotFoundError: the eval set or the case does not exist.
+            InvalidInputError: the set's file is invalid, or has the id of another set.
         """
 
         def delete(content: dict[str, Any]) -> None:
@@ -160,11 +161,11 @@ class EvalSetsManager(ABC):
     def _change_eval_set(
         self, app_name: str, eval_set_id: str, change: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Change and store the content of a set; keys that ADK does not know are kept.
+        """Apply `change` to the JSON of an eval set and store the result; keys unknown to ADK are kept.
 
         Raises:
-            NotFoundError: there is no such eval set.
-            InvalidInputError: the set's file is wrong, or has the id of another set.
+            NotFoundError: the eval set does not exist.
+            InvalidInputError: the set's file is invalid, or has the id of another set.
         """
         with self._lock(app_name):
             content = self._read_content(app_name, eval_set_id)
@@ -194,7 +195,7 @@ def _to_json(case: Any) -> dict[str, Any]:
 
 
 class InMemoryEvalSetsManager(EvalSetsManager):
-    """Eval sets in memory.
+    """Eval sets in memory; they are lost when the process ends.
 
     >>> manager = InMemoryEvalSetsManager()
     >>> _ = manager.create_eval_set("my_app", "suite")
@@ -223,7 +224,7 @@ class InMemoryEvalSetsManager(EvalSetsManager):
 
 
 class LocalEvalSetsManager(EvalSetsManager):
-    """Eval sets in files `<agents_dir>/<app>/<id>.evalset.json`.
+    """Eval sets in files: `<agents_dir>/<app>/<id>.evalset.json`.
 
     >>> manager = LocalEvalSetsManager(agents_dir="agents")
     >>> _ = manager.create_eval_set("my_app", "suite")
@@ -282,13 +283,13 @@ class LocalEvalSetsManager(EvalSetsManager):
 class GcsEvalSetsManager(EvalSetsManager):
     """Eval sets in a bucket of Google Cloud Storage: `<app>/evals/eval_sets/<id>.evalset.json`.
 
-    Needs the extra `gcs`. Keyword arguments go to `gcsfs.GCSFileSystem`.
+    Needs evalgate's extra `gcs`. Keyword arguments are passed to `gcsfs.GCSFileSystem`.
 
     >>> manager = GcsEvalSetsManager("my-eval-sets")  # doctest: +SKIP
     """
 
     def __init__(self, bucket_name: str, **kwargs: Any) -> None:
-        """Open the bucket.
+        """Open the bucket `bucket_name`.
 
         Raises:
             InvalidInputError: the extra `gcs` is not installed.

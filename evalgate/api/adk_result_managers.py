@@ -1,4 +1,7 @@
-"""Google ADK's managers of results, with the signatures of release 2.3.0; see `adk_managers`."""
+"""Google ADK's managers of evaluation results, with the signatures of release 2.3.0.
+
+`adk_managers` has the managers of eval sets.
+"""
 
 import time
 from abc import ABC, abstractmethod
@@ -30,10 +33,10 @@ class _Done:
 
 
 class EvalSetResultsManager(ABC):
-    """Storage for the results of eval sets, by app; subclasses choose the place.
+    """Storage for the results of eval sets, by app; subclasses choose the files or the bucket.
 
-    Every method raises ValueError for a name of an app that is empty, `.` or `..`, or holds a slash, a
-    backslash or NUL.
+    Every method raises ValueError if the name of the app is empty, `.` or `..`, or holds a slash, a backslash
+    or NUL.
 
     >>> issubclass(LocalEvalSetResultsManager, EvalSetResultsManager)
     True
@@ -43,7 +46,7 @@ class EvalSetResultsManager(ABC):
 
     @abstractmethod
     def _locate(self, app_name: str, name: str) -> str:
-        """Return the path of a result's file, relative to the root of the files."""
+        """Return the path of the file of the result `name`, relative to the folder or bucket of `_files`."""
 
     @abstractmethod
     def list_eval_set_results(self, app_name: str) -> list[str]:
@@ -54,13 +57,13 @@ class EvalSetResultsManager(ABC):
     ) -> Awaitable[None]:
         """Store the results of an eval set under a new id, `<app>_<eval set>_<time>`.
 
-        The results are stored at once: awaiting the returned object is optional.
+        The results are stored before the method returns: awaiting the returned object is optional.
 
         Args:
-            app_name: Name of the app. Or, as in ADK's guide, the `Record` of
-                `AgentEvaluator.evaluate_eval_set`, which takes the place of all three arguments.
+            app_name: Name of the app. Or, as in ADK's guide, the `Record` that
+                `AgentEvaluator.evaluate_eval_set` returned; the other two arguments are then ignored.
             eval_set_id: Id of the eval set.
-            eval_case_results: An `EvalCaseResult`, Google's or evalgate's, for each run of a case.
+            eval_case_results: An `EvalCaseResult`, Google's or evalgate's, for each run of each case.
 
         Raises:
             InvalidInputError: the file cannot be written.
@@ -88,11 +91,12 @@ class EvalSetResultsManager(ABC):
         self._files.write_text(self._locate(app_name, name), text)
 
     def get_eval_set_result(self, app_name: str, eval_set_result_id: str) -> Any:
-        """Return a result.
+        """Return the result with the given id as an `EvalSetResult`.
 
         Raises:
-            NotFoundError: there is no such result.
-            InvalidInputError: the file cannot be read or is wrong; with every problem of its content.
+            NotFoundError: the result does not exist.
+            InvalidInputError: the file cannot be read or is invalid; the error lists every problem of its
+                content.
             ValueError: the id is empty, `.` or `..`, or holds a backslash or NUL.
         """
         name = check_name(eval_set_result_id.replace("/", "_"))
@@ -107,7 +111,10 @@ class EvalSetResultsManager(ABC):
 
 
 def save_record(manager: Any, record: Record, app_name: str) -> None:
-    """Store the results of a record's eval sets in a manager of this library or of Google ADK."""
+    """Store the results of a record in a manager, one result for each eval set.
+
+    `manager` may be a results manager of this library or of Google ADK.
+    """
     model = get_adk_type("EvalCaseResult")
     for result in build_eval_set_results(record, app_name):
         cases = [model.model_validate(each) for each in result["eval_case_results"]]
@@ -117,8 +124,8 @@ def save_record(manager: Any, record: Record, app_name: str) -> None:
 class LocalEvalSetResultsManager(EvalSetResultsManager):
     """Results in files `<agents_dir>/<app>/.adk/eval_history/<id>.evalset_result.json`.
 
-    ADK's guide calls the folder `results_dir`. Give either `agents_dir` or `results_dir`: both or none
-    raise TypeError.
+    `results_dir` is another name for `agents_dir`, used in ADK's guide. Exactly one of them must be given;
+    otherwise, the constructor raises TypeError.
 
     >>> manager = LocalEvalSetResultsManager(agents_dir="agents")
     >>> _ = manager.save_eval_set_result("my_app", "suite", [])
@@ -146,15 +153,15 @@ class LocalEvalSetResultsManager(EvalSetResultsManager):
 class GcsEvalSetResultsManager(EvalSetResultsManager):
     """Results in a bucket of Google Cloud Storage: `<app>/evals/eval_history/<id>.evalset_result.json`.
 
-    Needs the extra `gcs`. Keyword arguments go to `gcsfs.GCSFileSystem`, where Google's class passes them to
-    its own client. `eval_storage_dir`, which ADK's guide shows, is the folder of the bucket that has the
-    folders of the apps.
+    Needs evalgate's extra `gcs`. Keyword arguments are passed to `gcsfs.GCSFileSystem`; Google's class passes
+    them to its own client. `eval_storage_dir` is the folder of the bucket with the apps' folders, as in ADK's
+    guide.
 
     >>> manager = GcsEvalSetResultsManager("my-results", eval_storage_dir="runs/")  # doctest: +SKIP
     """
 
     def __init__(self, bucket_name: str, *, eval_storage_dir: str = "", **kwargs: Any) -> None:
-        """Open the bucket.
+        """Open the bucket `bucket_name`.
 
         Raises:
             InvalidInputError: the extra `gcs` is not installed.

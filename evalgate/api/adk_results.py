@@ -1,4 +1,7 @@
-"""Google ADK's types of metrics and results, for programs without Google ADK; see `adk_types`."""
+"""Google ADK's types of metrics and results, for programs without Google ADK.
+
+The types of eval sets are in `adk_types`.
+"""
 
 from enum import Enum
 from importlib import import_module
@@ -21,7 +24,7 @@ from evalgate.api.adk_types import (
 
 
 class PrebuiltMetrics(Enum):
-    """Names of Google ADK's metrics.
+    """Names of Google ADK's built-in metrics.
 
     >>> PrebuiltMetrics.RESPONSE_MATCH_SCORE.value
     'response_match_score'
@@ -43,7 +46,7 @@ class PrebuiltMetrics(Enum):
 
 
 class JudgeModelOptions(EvalBaseModel):
-    """The model that judges.
+    """The judge model of a metric, and the number of its answers per question.
 
     >>> JudgeModelOptions().num_samples
     5
@@ -55,7 +58,7 @@ class JudgeModelOptions(EvalBaseModel):
 
 
 class BaseCriterion(BaseModel):
-    """A threshold with options; further keys are kept.
+    """A metric's threshold with further options; unknown keys are kept.
 
     >>> BaseCriterion(threshold=0.8).threshold
     0.8
@@ -68,7 +71,7 @@ class BaseCriterion(BaseModel):
 
 
 class LlmAsAJudgeCriterion(BaseCriterion):
-    """Options of a metric that a model judges.
+    """Options of a metric that a judge model scores.
 
     >>> LlmAsAJudgeCriterion(threshold=0.8).judge_model_options.judge_model
     'gemini-2.5-flash'
@@ -78,7 +81,7 @@ class LlmAsAJudgeCriterion(BaseCriterion):
 
 
 class RubricsBasedCriterion(LlmAsAJudgeCriterion):
-    """Options of a metric that judges rubrics.
+    """Options of a metric that lets a judge model check rubrics, statements about the conversation.
 
     >>> RubricsBasedCriterion(threshold=0.8, rubrics=[Rubric(criterion="It is polite.")]).rubrics[0].criterion
     'It is polite.'
@@ -88,7 +91,7 @@ class RubricsBasedCriterion(LlmAsAJudgeCriterion):
 
 
 class HallucinationsCriterion(LlmAsAJudgeCriterion):
-    """Options of `hallucinations_v1`.
+    """Options of the metric `hallucinations_v1`.
 
     >>> HallucinationsCriterion(threshold=0.8).evaluate_intermediate_nl_responses
     False
@@ -98,14 +101,14 @@ class HallucinationsCriterion(LlmAsAJudgeCriterion):
 
 
 class ToolTrajectoryCriterion(BaseCriterion):
-    """Options of `tool_trajectory_avg_score`.
+    """Options of the metric `tool_trajectory_avg_score`.
 
     >>> ToolTrajectoryCriterion(threshold=1.0, match_type="in order").match_type.name
     'IN_ORDER'
     """
 
     class MatchType(Enum):
-        """The rule by which actual calls must match the expected calls."""
+        """Rule for comparing actual with expected tool calls: equal lists, expected order, or any order."""
 
         EXACT = 0
         IN_ORDER = 1
@@ -123,7 +126,7 @@ class ToolTrajectoryCriterion(BaseCriterion):
 
 
 class CodeConfig(BaseModel):
-    """Dotted path of a Python function.
+    """Dotted path of the Python function that computes a custom metric.
 
     >>> CodeConfig(name="my_package.metrics.length").name
     'my_package.metrics.length'
@@ -135,7 +138,7 @@ class CodeConfig(BaseModel):
 
 
 class CustomMetricConfig(BaseModel):
-    """A custom metric.
+    """A metric that a Python function computes.
 
     >>> CustomMetricConfig(code_config=CodeConfig(name="my_package.metrics.length")).description
     ''
@@ -149,7 +152,7 @@ class CustomMetricConfig(BaseModel):
 
 
 class EvalConfig(BaseModel):
-    """Metrics with their thresholds or criteria: the content of a `test_config.json`.
+    """Metrics with a threshold or a criterion each: the content of a `test_config.json`.
 
     >>> EvalConfig(criteria={PrebuiltMetrics.RESPONSE_MATCH_SCORE.value: 0.8}).criteria
     {'response_match_score': 0.8}
@@ -179,7 +182,7 @@ class EvalStatus(Enum):
 
 
 class EvalMetric(EvalBaseModel):
-    """A metric to evaluate.
+    """A metric to evaluate, with its threshold or criterion.
 
     >>> EvalMetric(metric_name="response_match_score", threshold=0.8).criterion is None
     True
@@ -192,7 +195,7 @@ class EvalMetric(EvalBaseModel):
 
 
 class EvalMetricResultDetails(EvalBaseModel):
-    """Scores of the rubrics of a metric.
+    """Scores of a metric's rubrics; `rubric_scores` is None if the metric has no rubrics.
 
     >>> EvalMetricResultDetails().rubric_scores is None
     True
@@ -202,7 +205,7 @@ class EvalMetricResultDetails(EvalBaseModel):
 
 
 class EvalMetricResult(EvalMetric):
-    """Score of a metric.
+    """A metric with its score and status.
 
     >>> EvalMetricResult(metric_name="response_match_score", score=1.0, eval_status=EvalStatus.PASSED).score
     1.0
@@ -214,7 +217,7 @@ class EvalMetricResult(EvalMetric):
 
 
 class EvalMetricResultPerInvocation(EvalBaseModel):
-    """Scores of one turn.
+    """One turn, actual and expected, with the results of its metrics.
 
     >>> said = Invocation(user_content={"parts": [{"text": "Hi"}]})
     >>> EvalMetricResultPerInvocation(actual_invocation=said).eval_metric_results
@@ -227,7 +230,7 @@ class EvalMetricResultPerInvocation(EvalBaseModel):
 
 
 class EvalCaseResult(BaseModel):
-    """Result of one run of a case.
+    """Result of one run of a case: the status, and the metrics over all turns and per turn.
 
     >>> result = EvalCaseResult(eval_id="greets", final_eval_status=EvalStatus.FAILED, session_id="1",
     ...     overall_eval_metric_results=[], eval_metric_result_per_invocation=[])
@@ -283,7 +286,7 @@ _MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
 
 
 def get_adk_type(name: ModelName) -> Any:
-    """Return Google ADK's type with this name if Google ADK is installed, else evalgate's type.
+    """Return Google ADK's type with this name if Google ADK is installed, otherwise evalgate's type.
 
     >>> get_adk_type("EvalSet").__name__
     'EvalSet'

@@ -1,7 +1,7 @@
-"""The evaluation of adk-rs 0.6 under its own names: eval sets, evaluators and the runner.
+"""The evaluation API of adk-rs 0.6 under its own names: eval sets, evaluators and the runner.
 
-Scores and statuses are those of adk-rs. Unlike in adk-rs, a case that the agent does not answer fails alone,
-where adk-rs ends the whole set; and a case without turns fails, because nothing was evaluated.
+Scores and statuses equal the ones of adk-rs. Two rules differ: adk-rs ends the whole set when the agent does
+not answer a case, here only the case fails; and a case without turns fails, because nothing was evaluated.
 """
 
 import asyncio
@@ -73,10 +73,11 @@ def load_eval_set_from_str(text: str) -> EvalSet:
     """Parse an eval set from JSON.
 
     Args:
-        text: The JSON. The id of the set has the key `id` or `eval_set_id`, that of a case `id` or `eval_id`.
+        text: The JSON. A set has its id under the key `id` or `eval_set_id`, a case under `id` or `eval_id`.
 
     Raises:
-        InvalidInputError: with every problem of the text, each at its line and column.
+        InvalidInputError: the text is no valid eval set; the error lists every problem with its line and
+            column.
 
     >>> load_eval_set_from_str('{"eval_set_id": "hello", "eval_cases": []}').id
     'hello'
@@ -158,7 +159,7 @@ class EvalScore(BaseModel):
 
 
 class Evaluator(Protocol):
-    """A custom metric.
+    """A custom metric. Any object with this property and this method is one.
 
     >>> class Length:
     ...     name = "short"
@@ -169,7 +170,7 @@ class Evaluator(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the metric's key in the scores of a result."""
+        """Return the key of the metric in `EvalResult.scores`."""
         ...
 
     async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
@@ -181,11 +182,11 @@ class Evaluator(Protocol):
 
 
 class TrajectoryMatch:
-    """Share of the calls that equal, in name and arguments, the expected call at the same place in the list.
+    """Share of tool calls that equal the expected call at the same position, in name and arguments.
 
     The number of equal calls is divided by the length of the longer list, expected or actual. An invocation
-    without any call, expected or actual, scores 0.0, as in adk-rs. A threshold that is no finite number of
-    at least 0 raises InvalidInputError.
+    without any call, expected or actual, scores 0.0, as in adk-rs. The constructor raises InvalidInputError
+    unless `threshold` is a finite number of at least 0.
 
     >>> TrajectoryMatch().threshold
     1.0
@@ -198,15 +199,15 @@ class TrajectoryMatch:
         self._metric = AdkRsToolTrajectory(threshold=threshold)
 
     async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
-        """Score the calls in `tool_uses`."""
+        """Score the calls in `tool_uses` of the actual invocation."""
         return _score_with(self._metric, expected, actual)
 
 
 class ResponseMatch:
-    """Share of the expected words that occur in the response, in lower case and in any order.
+    """Share of the expected words that occur in the final response, in any order, regardless of case.
 
-    An invocation that expects no word scores 1.0. A threshold that is no finite number of at least 0 raises
-    InvalidInputError.
+    An invocation that expects no word scores 1.0. The constructor raises InvalidInputError unless `threshold`
+    is a finite number of at least 0.
 
     >>> ResponseMatch().threshold
     0.8
@@ -219,7 +220,7 @@ class ResponseMatch:
         self._metric = AdkRsResponseMatch(threshold=threshold)
 
     async def evaluate(self, expected: Invocation, actual: Invocation) -> EvalScore:
-        """Score the final response."""
+        """Score `final_response` of the actual invocation."""
         return _score_with(self._metric, expected, actual)
 
 
@@ -247,7 +248,7 @@ def _build_turn(invocation: Invocation) -> CaseTurn:
 
 
 class EvalResult(BaseModel):
-    """Result of one case.
+    """Result of one case: the score of each evaluator, and the status of the case.
 
     >>> result = EvalResult(eval_set_id="s", eval_case_id="c", scores={}, overall_status=EvalStatus.FAILED)
     >>> result.overall_status.value
@@ -263,7 +264,7 @@ class EvalResult(BaseModel):
 
 
 class EvalReport(BaseModel):
-    """Results of all cases of a set, in their order.
+    """Results of all cases of a set, in the order of the cases.
 
     >>> EvalReport(results=[]).model_dump_json()
     '{"results":[]}'
@@ -296,13 +297,13 @@ class EvalRunner:
 
         Args:
             agent: A function, an object, a framework's agent, or `KIND:WHAT`, as for `evalgate.evaluate`.
-            app_name: Name of the app for every session; names in the cases are not used.
-            user_id: Id of the user for every session; ids in the cases are not used.
-            evaluators: The metrics. None: those of adk-rs' command, `TrajectoryMatch(1.0)` and
-                `ResponseMatch(0.5)`.
+            app_name: Name of the app for every session; names in the cases are ignored.
+            user_id: Id of the user for every session; ids in the cases are ignored.
+            evaluators: The metrics. None: `TrajectoryMatch(1.0)` and `ResponseMatch(0.5)`, as in adk-rs'
+                command.
 
         Raises:
-            InvalidInputError: there is no evaluator, or two have the same name.
+            InvalidInputError: `evaluators` is empty, or two evaluators have the same name.
         """
         self._agent = agent
         self._app_name = app_name
@@ -318,10 +319,11 @@ class EvalRunner:
             raise InvalidInputError(f"two evaluators have the name `{repeated[0]}`")
 
     async def run_set(self, eval_set: EvalSet) -> EvalReport:
-        """Run and score every case in order; each case has a session of its own.
+        """Run and score every case in order, each in a session of its own; return the results.
 
         Raises:
-            InvalidInputError: the agent or the set cannot be used, or an evaluator returned no `EvalScore`.
+            InvalidInputError: the agent or the set cannot be used, or an evaluator did not return an
+                `EvalScore`.
             EvalgateError: the agent cannot be set up.
             Exception: an evaluator raised it.
         """
@@ -389,8 +391,8 @@ _UNANSWERED = EvalScore(score=0.0, status=EvalStatus.FAILED)
 def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
     """Return the score of a metric over the invocations of a case; `scores` must not be empty.
 
-    The score is the mean. The status is ERROR if any status is ERROR, else PASSED if all are PASSED, else
-    FAILED. `error`, the reason why the agent did not answer, is added to the details.
+    The score is the mean. The status is ERROR if any status is ERROR, PASSED if all are PASSED, and FAILED
+    otherwise. `error` is the reason why the agent did not answer; it is added to the details unless it is "".
 
     >>> passed, failed = (EvalScore.from_threshold(score, 0.8) for score in (1.0, 0.7))
     >>> combine_scores([passed, failed]).model_dump_json()

@@ -1,4 +1,4 @@
-"""The types of adk-rs 0.6 that its files hold; `evalgate.api.adk_rs` publishes them."""
+"""The types in the files of adk-rs 0.6, such as `EvalSet`; `evalgate.api.adk_rs` publishes them."""
 
 from typing import Any, ClassVar, Self
 
@@ -17,9 +17,9 @@ Part = dict[str, Any]
 
 
 class _SerdeModel(BaseModel):
-    """A type of adk-rs: unknown keys are ignored, and null counts as absent.
+    """Base of the types of adk-rs: unknown keys are ignored, and null counts as absent.
 
-    A field in `omitted` is not written if it is None; all other fields are always written.
+    A field named in `omitted` is not written if it is None. All other fields are always written.
     """
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
@@ -52,7 +52,7 @@ class ToolUse(_SerdeModel):
 
 
 class Content(_SerdeModel):
-    """A message: a role and parts.
+    """A message: the role of its author, and parts such as texts and tool calls.
 
     >>> Content(role="user", parts=[{"text": "Hi"}]).role
     'user'
@@ -69,7 +69,7 @@ class Content(_SerdeModel):
 
 
 class IntermediateData(_SerdeModel):
-    """Calls and messages on the way to a final response.
+    """Tool calls and messages of the agent before its final response.
 
     >>> IntermediateData(tool_uses=[ToolUse(name="roll_die")]).tool_uses[0].name
     'roll_die'
@@ -81,7 +81,7 @@ class IntermediateData(_SerdeModel):
 
 
 class Invocation(_SerdeModel):
-    """One prompt of the user, with the expected or actual answer.
+    """One message of the user, with the expected or actual answer.
 
     >>> Invocation(user_content=Content(role="user", parts=[{"text": "Hi"}])).final_response is None
     True
@@ -110,7 +110,7 @@ class SessionInput(_SerdeModel):
 
 
 class EvalCase(_SerdeModel):
-    """One recorded conversation. In JSON, the id has the key `eval_id`, or `id` as in older files of adk-rs.
+    """One recorded conversation. JSON has its id under the key `eval_id`, or `id` in older files of adk-rs.
 
     >>> EvalCase(eval_id="case-1", conversation=[]).id
     'case-1'
@@ -131,10 +131,10 @@ class EvalCase(_SerdeModel):
 
 
 class EvalSet(_SerdeModel):
-    """A list of cases. In JSON, the id has the key `eval_set_id`, or `id` as in older files of adk-rs.
+    """A list of cases. JSON has its id under the key `eval_set_id`, or `id` in older files of adk-rs.
 
-    `load_eval_set_from_str` names every problem of a JSON text with its line and column.
-    `model_validate_json` names only the keys.
+    Errors of `load_eval_set_from_str` have the line and column of every problem. Errors of
+    `model_validate_json` have only the keys.
 
     >>> eval_set = EvalSet.model_validate_json('{"id": "hello", "eval_cases": []}')
     >>> eval_set.model_dump_json()

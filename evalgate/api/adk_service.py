@@ -1,7 +1,7 @@
 """Google ADK's `LocalEvalService` (release 2.3.0): inference and evaluation as two async iterators.
 
-Scores and statuses are evalgate's, which equal those of ADK. Unlike in ADK, inference holds the conversations
-in sessions of evalgate, so `session_details` is always None.
+Scores and statuses are computed by evalgate and equal those of ADK. Unlike in ADK, the conversations take
+place in evalgate's own sessions, so `session_details` is always None.
 """
 
 import uuid
@@ -40,9 +40,9 @@ class _RequestModel(BaseModel):
 
 
 def _read_model(name: ModelName, value: object) -> Any:
-    """Return `value`; a mapping (decoded JSON) is converted to Google ADK's type of this name.
+    """Convert a mapping (decoded JSON) to the type `name`; return any other value unchanged.
 
-    Without Google ADK, it is converted to evalgate's type of the same name.
+    The type is Google ADK's if Google ADK is installed, otherwise evalgate's.
 
     Raises:
         pydantic.ValidationError: the mapping does not fit the type.
@@ -51,7 +51,7 @@ def _read_model(name: ModelName, value: object) -> Any:
 
 
 class InferenceConfig(_RequestModel):
-    """Options of conversations.
+    """Options for the inference, the conversations with the agent.
 
     >>> InferenceConfig().parallelism
     4
@@ -64,7 +64,7 @@ class InferenceConfig(_RequestModel):
 
 
 class InferenceRequest(_RequestModel):
-    """The cases to hold conversations for; without ids, all cases of the set.
+    """The cases to run the agent on; `eval_case_ids` None or empty: all cases of the set.
 
     >>> InferenceRequest(app_name="a", eval_set_id="s", inference_config=InferenceConfig()).eval_case_ids
     """
@@ -76,7 +76,7 @@ class InferenceRequest(_RequestModel):
 
 
 class InferenceStatus(Enum):
-    """Outcome of a conversation.
+    """Status of one conversation with the agent.
 
     >>> InferenceStatus(2).name
     'FAILURE'
@@ -88,7 +88,7 @@ class InferenceStatus(Enum):
 
 
 class InferenceResult(_RequestModel):
-    """A conversation that was held.
+    """The conversation with the agent in one case, or the error that ended it.
 
     >>> InferenceResult(app_name="a", eval_set_id="s", eval_case_id="c", session_id="1").status.name
     'UNKNOWN'
@@ -110,7 +110,7 @@ class InferenceResult(_RequestModel):
 
 
 class EvaluateConfig(_RequestModel):
-    """The metrics, as `EvalMetric` objects.
+    """The metrics to score, as `EvalMetric` objects or mappings.
 
     >>> EvaluateConfig(eval_metrics=[]).parallelism
     4
@@ -127,7 +127,7 @@ class EvaluateConfig(_RequestModel):
 
 
 class EvaluateRequest(_RequestModel):
-    """Conversations to score.
+    """Conversations from `perform_inference` to score, and the metrics.
 
     >>> EvaluateRequest(inference_results=[], evaluate_config={"eval_metrics": []}).inference_results
     []
@@ -142,7 +142,7 @@ def _create_session_id() -> str:
 
 
 class LocalEvalService:
-    """Service that holds conversations and scores them, as two steps that can be used separately.
+    """Service with two steps that can be used separately: run the conversations, and score them.
 
     >>> import asyncio
     >>> from evalgate.api.adk_managers import InMemoryEvalSetsManager
@@ -177,13 +177,13 @@ class LocalEvalService:
         """Create a service.
 
         Args:
-            root_agent: An agent of Google ADK, or anything that `evalgate.evaluate` takes.
+            root_agent: An agent of Google ADK, or any agent that `evalgate.evaluate` takes.
             eval_sets_manager: The eval sets, in a manager of this library or of Google ADK.
-            eval_set_results_manager: Manager in which `evaluate` stores the results of each eval set; None:
-                they are not stored.
+            eval_set_results_manager: Manager with which `evaluate` stores the results of each eval set; None:
+                results are not stored.
             session_id_supplier: Function that makes a session id if the agent's framework gives none.
-            user_simulator_config: The simulated user, as in `EvalConfig`; None: scenarios have the status
-                FAILURE.
+            user_simulator_config: Settings of the simulated user, as in `EvalConfig`. None: cases with a
+                `conversation_scenario` get the status FAILURE.
         """
         self._agent = root_agent
         self._eval_sets = eval_sets_manager
@@ -192,12 +192,12 @@ class LocalEvalService:
         self._user = user_simulator_config
 
     async def perform_inference(self, inference_request: InferenceRequest) -> AsyncIterator[InferenceResult]:
-        """Hold a conversation for each case, and yield its result as soon as the conversation is over.
+        """Run the agent on each case, and yield the result of a conversation as soon as it is over.
 
-        A conversation that the agent does not answer is yielded with the status FAILURE.
+        If the agent does not answer, the result has the status FAILURE.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
+            NotFoundError: the eval set or a case does not exist.
             InvalidInputError: the eval set or `user_simulator_config` cannot be used.
             EvalgateError: the agent cannot be set up.
         """
@@ -243,14 +243,12 @@ class LocalEvalService:
     async def evaluate(self, evaluate_request: EvaluateRequest) -> AsyncIterator[Any]:
         """Score conversations, and yield an `EvalCaseResult` for each, in the order of the conversations.
 
-        Several conversations with the same case are several runs of the case. If the service has a manager
-        of results, the results of each eval set are stored after the last one was yielded: iterate to the
-        end.
+        Several conversations with the same case count as several runs. If the service has a manager of
+        results, the results are stored after the last one was yielded, so iterate to the end.
 
         Raises:
-            NotFoundError: there is no such case.
-            InvalidInputError: there is no metric, two have the same name, or one is not known or cannot be
-                used.
+            NotFoundError: a case does not exist.
+            InvalidInputError: no metric is given, or a metric is given twice, unknown or unusable.
         """
         config = evaluate_request.evaluate_config
         _check_metrics(config)
@@ -269,7 +267,7 @@ class LocalEvalService:
     async def _score_batch(
         self, batch: Sequence[InferenceResult], config: EvaluateConfig
     ) -> dict[tuple[str, str], Any]:
-        """Score conversations, at most one of each case; return results by (eval set id, case id)."""
+        """Score conversations, at most one of each case; return each result by (eval set id, case id)."""
         found: dict[tuple[str, str], Any] = {}
         by_set: dict[tuple[str, str], list[InferenceResult]] = {}
         for inference in batch:
@@ -310,7 +308,7 @@ def _load_cases(eval_set_id: str, cases: Sequence[Any]) -> EvalSet:
 
 
 def _split_runs(results: Sequence[InferenceResult]) -> Iterator[list[InferenceResult]]:
-    """Yield the results in batches that have each case at most once."""
+    """Split the results into batches with at most one result of each case; the order is kept."""
     batch: dict[tuple[str, str], InferenceResult] = {}
     for result in results:
         key = result.eval_set_id, result.eval_case_id

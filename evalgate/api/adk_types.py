@@ -1,7 +1,7 @@
-"""Google ADK's types of evaluation, for programs without Google ADK, with the same form in files.
+"""Google ADK's types of eval sets, for programs without Google ADK; files have the same form.
 
-Google ADK's types are accepted in place of these types, and returned if Google ADK is installed. Field
-names, defaults and keys in files are those of ADK 2.3.0; keys are read in snake_case and camelCase.
+Functions accept Google ADK's types in place of these, and return them if Google ADK is installed. Field
+names, defaults and keys in files are those of ADK 2.3.0. Keys are read in snake_case and camelCase.
 """
 
 from typing import Any, Self
@@ -14,7 +14,7 @@ OPEN = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True, extra="allow
 
 
 class EvalBaseModel(BaseModel):
-    """A type that refuses unknown keys."""
+    """Base of the types that refuse unknown keys."""
 
     model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True, extra="forbid")
 
@@ -23,7 +23,7 @@ class EvalBaseModel(BaseModel):
 
 
 class FunctionCall(BaseModel):
-    """A call of a tool.
+    """A call of a tool by the model.
 
     >>> FunctionCall(name="get_weather", args={"city": "London"}).args
     {'city': 'London'}
@@ -51,7 +51,7 @@ class FunctionResponse(BaseModel):
 
 
 class Part(BaseModel):
-    """A part of a content: a text, a call, an answer, or data in further keys.
+    """A part of a message: a text, a tool call, a tool's answer, or other data under further keys.
 
     >>> Part(text="Hi").text
     'Hi'
@@ -65,7 +65,7 @@ class Part(BaseModel):
 
 
 class Content(BaseModel):
-    """A message.
+    """A message: its parts, and the role of its author.
 
     >>> Content(role="user", parts=[Part(text="Hi")]).parts[0].text
     'Hi'
@@ -81,7 +81,7 @@ class Content(BaseModel):
 
 
 class RubricContent(EvalBaseModel):
-    """The statement of a rubric.
+    """The text of a rubric's statement.
 
     >>> RubricContent(text_property="It is polite.").text_property
     'It is polite.'
@@ -91,7 +91,9 @@ class RubricContent(EvalBaseModel):
 
 
 class Rubric(EvalBaseModel):
-    """A statement that a judge must affirm; `criterion` and `points` are the short form of ADK's guide.
+    """A statement that a judge model must affirm.
+
+    A rubric has `rubric_id` and `rubric_content`, or the short form of ADK's guide, `criterion` and `points`.
 
     >>> Rubric(rubric_id="polite", rubric_content=RubricContent(text_property="It is polite.")).rubric_id
     'polite'
@@ -112,7 +114,7 @@ class Rubric(EvalBaseModel):
 
 
 class RubricScore(EvalBaseModel):
-    """Score of a rubric.
+    """Score of a rubric, with the judge's reason.
 
     >>> RubricScore(rubric_id="polite", score=1.0).score
     1.0
@@ -124,7 +126,7 @@ class RubricScore(EvalBaseModel):
 
 
 class IntermediateData(EvalBaseModel):
-    """Steps on the way to a final response, by kind.
+    """The agent's steps before its final response, grouped by kind.
 
     >>> IntermediateData(tool_uses=[FunctionCall(name="roll_die")]).tool_uses[0].name
     'roll_die'
@@ -136,7 +138,7 @@ class IntermediateData(EvalBaseModel):
 
 
 class InvocationEvent(EvalBaseModel):
-    """One step of an agent.
+    """One step of an agent: a message, a tool call or a tool's answer.
 
     >>> InvocationEvent(author="desk", content=Content(parts=[Part(text="Let me look.")])).author
     'desk'
@@ -147,7 +149,7 @@ class InvocationEvent(EvalBaseModel):
 
 
 class InvocationEvents(EvalBaseModel):
-    """Steps on the way to a final response, in their order.
+    """The agent's steps before its final response, in their order.
 
     >>> InvocationEvents().invocation_events
     []
@@ -188,7 +190,7 @@ class SessionInput(BaseModel):
 
 
 class EvalCase(BaseModel):
-    """A conversation: written in `conversation`, or played by a simulated user from `conversation_scenario`.
+    """A case: recorded turns in `conversation`, or a task for a simulated user in `conversation_scenario`.
 
     >>> EvalCase(eval_id="greets", conversation=[]).final_session_state
     {}
@@ -212,7 +214,7 @@ class EvalCase(BaseModel):
 
 
 class EvalSet(BaseModel):
-    """Conversations to run.
+    """A named list of cases.
 
     >>> eval_set = EvalSet(eval_set_id="suite", eval_cases=[EvalCase(eval_id="greets", conversation=[])])
     >>> EvalSet.model_validate_json(eval_set.model_dump_json()) == eval_set

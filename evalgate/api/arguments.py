@@ -1,4 +1,4 @@
-"""Checks of the arguments of the library. Problems name arguments, not options of the command line."""
+"""Check the arguments of the Python library. Errors name Python arguments, not command-line options."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -35,14 +35,14 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = frozenset()) -> None:
-    """Raise an error that names every argument of a wrong type or with an unusable text.
+    """Raise an error that names every argument with a wrong type or an unusable text.
 
     Args:
-        given: Name of an argument, a key of `_TYPES`, to its value; None stands for an absent argument.
+        given: The value of each argument by its name, a key of `_TYPES`; None stands for an absent argument.
         required: Names of the arguments that must not be None.
 
     Raises:
-        InvalidInputError: with a problem for each wrong argument.
+        InvalidInputError: an argument is wrong; the error lists every problem.
     """
     problems = [
         Problem("", 0, 0, message)
@@ -62,7 +62,7 @@ _OPTION = re.compile(
 
 @contextmanager
 def rename_options() -> Iterator[None]:
-    """Name Python arguments instead of command-line options in the problems that the block raises."""
+    """Rename command-line options to Python arguments in each InvalidInputError raised in the block."""
     try:
         yield
     except InvalidInputError as error:
@@ -78,7 +78,10 @@ def _format_argument(option: re.Match[str]) -> str:
 
 
 def require_text(name: str, value: object) -> None:
-    """Raise InvalidInputError unless an argument is a text that is not empty and can be written as UTF-8."""
+    """Raise InvalidInputError unless `value` is a text that is not empty and can be written as UTF-8.
+
+    `name` is the argument's name for the message.
+    """
     if not isinstance(value, str):
         raise InvalidInputError(f"`{name}` must be a text, not {_describe(value)}")
     if not value:
@@ -90,7 +93,10 @@ def require_text(name: str, value: object) -> None:
 
 
 def require_instance(name: str, value: object, expected: type) -> None:
-    """Raise InvalidInputError unless an argument is an instance of a class."""
+    """Raise InvalidInputError unless `value` is an instance of `expected`.
+
+    `name` is the argument's name for the message.
+    """
     if not isinstance(value, expected):
         raise InvalidInputError(f"`{name}` must be an `{expected.__name__}`, not {_describe(value)}")
 
@@ -117,7 +123,7 @@ def _describe(value: object) -> str:
 
 
 def _is_encodable(text: str) -> bool:
-    """Return True if `text` can be a file's name: UTF-8 without NUL."""
+    """Return True if `text` can be a file name: it has no NUL and can be written as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

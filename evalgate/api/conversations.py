@@ -1,4 +1,4 @@
-"""Conversations of cases with an agent, without scores, for interfaces with evaluators of their own."""
+"""Run conversations of cases with an agent without scoring them, for interfaces with their own evaluators."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -20,14 +20,14 @@ async def hold_conversations(
     concurrency: int | None = None,
     progress: ProgressListener | None = None,
 ) -> types.Record:
-    """Run every case once in the current event loop and return a record without scores.
+    """Run every case once in the current event loop; return a record of the conversations, without scores.
 
-    `thresholds` apply, except for their criteria; None: the defaults. The thresholds file of the working
-    folder is not read. `concurrency` limits the conversations at once; None: the default. Secrets are not
-    removed from the record, because evaluators score exactly the texts of the agent.
+    `thresholds` apply, except for their criteria; None: the defaults, not the thresholds file of the working
+    folder. `concurrency` limits the conversations at once; None: the default. Secrets stay in the record,
+    because evaluators must score the agent's exact texts.
 
     Raises:
-        InvalidInputError: an eval set, the agent or the concurrency is wrong.
+        InvalidInputError: an eval set, the agent or the concurrency is invalid.
         EvalgateError: the agent cannot be set up.
         CancelledError: the call was cancelled.
     """
@@ -42,13 +42,13 @@ async def hold_conversations(
 
 
 class _QueueProgress(SilentProgress):
-    """Listener that puts (case id, run) into a queue when a run has ended."""
+    """Progress listener that puts (case id, run) into the queue `runs` when a run has ended."""
 
     def __init__(self) -> None:
         self.runs: asyncio.Queue[tuple[str, RunResult] | None] = asyncio.Queue()
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Queue the run."""
+        """Put the run into the queue."""
         del eval_set_id
         self.runs.put_nowait((eval_id, result))
 
@@ -56,7 +56,9 @@ class _QueueProgress(SilentProgress):
 async def iter_conversations(
     eval_set: EvalSet, agent: object, *, thresholds: Thresholds | None = None, concurrency: int | None = None
 ) -> AsyncIterator[tuple[str, RunResult]]:
-    """Run every case once, and yield the id of a case and its run as soon as the run is over.
+    """Run every case once; yield (case id, run) as soon as a run is over.
+
+    The arguments are the same as for `hold_conversations`.
 
     Raises:
         InvalidInputError, EvalgateError: as for `hold_conversations`.

@@ -45,26 +45,25 @@ def evaluate(
     tags: Sequence[str] = (),
     k: str | None = None,
 ) -> Record:
-    """Run eval sets against an agent and return the record, also if the gate is closed.
+    """Run eval sets against an agent and return the record, even if the gate is closed.
 
-    Works where an event loop already runs, such as a notebook: the evaluation then has a loop and a thread
-    of its own, and this call waits. An asynchronous agent of this process always runs in a thread of its
-    own, so that an agent that does not end can be abandoned. Use `evaluate_async` for an agent that needs
-    the caller's event loop.
+    Can be called where an event loop already runs, such as in a notebook: the evaluation then has its own
+    loop and thread, and the call waits. An asynchronous agent of this process always runs in its own thread,
+    so that it can be abandoned after its time limit. Use `evaluate_async` for an agent that needs the
+    caller's event loop.
 
-    For an argument that is None or empty, the thresholds file decides, or else the default of the command
-    line.
+    An argument that is None or empty is taken from the thresholds file; if it is absent there too, the
+    default of the command line applies.
 
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
-            `EvalSet`; one or a list. Empty: those that the thresholds file lists.
-        agent: `KIND:WHAT` as on the command line, which runs in a process of its own; or a function, an
-            object, or an agent of a framework, which runs in this process. None: that of the thresholds file.
-        criteria: Name of a metric to its threshold, or to a mapping with its options.
-        checks: Name of a check to its conditions, as in the section `checks` of a thresholds file.
-        thresholds: A thresholds file, or its sections as a mapping. A file cannot be combined with
-            `criteria` or `checks`. If all three are absent: the file in `folder` that the command line
-            would use.
+            `EvalSet`; one or a list. Empty: the eval sets that the thresholds file lists.
+        agent: `KIND:WHAT` as on the command line, which runs in its own process; or a function, an object, or
+            an agent of a framework, which runs in this process. None: the agent of the thresholds file.
+        criteria: For each metric name, a threshold or a mapping with options.
+        checks: For each name of a check, its conditions, as in the section `checks` of a thresholds file.
+        thresholds: A thresholds file, or its sections as a mapping. A file cannot be combined with `criteria`
+            or `checks`. If all three are None: the file in `folder` that the command line would use.
         runs: Runs of each case, or "auto" for as many as the comparison with the baseline needs.
         baseline: File or address of the baseline.
         concurrency: Conversations at once.
@@ -74,15 +73,15 @@ def evaluate(
         format: Format of all eval sets; detected from the content if absent.
         folder: Folder that paths are relative to, and that the agent works in.
         progress: Whether to show progress on standard error.
-        trace: Whether each run keeps, in `trace`, the calls of models, tools and agents with their times, and
-            the requests and responses of models.
-        tags: A case is run only if it has one of these tags, and no tag that is given with a `!` before it.
-            With nothing but `!` tags, all other cases are run.
+        trace: Whether each run keeps a trace in `trace`: the calls of models, tools and agents with their
+            times, and the requests and responses of models.
+        tags: Only cases with one of these tags are run; a tag that begins with `!` excludes its cases. With
+            nothing but `!` tags, all other cases are run.
         k: Expression that selects cases by their ids, eval sets and tags, as `-k` of the command line.
 
     Raises:
-        InvalidInputError: with every problem of the input that was found.
-        EvalgateError: the run is not possible for another reason.
+        InvalidInputError: the input is invalid; the error lists every problem found.
+        EvalgateError: the evaluation is not possible for another reason.
 
     >>> case = {"query": "Hi", "reference": "Hello"}
     >>> evaluate([case], lambda text: "Hello", criteria={"response_match_score": 1.0}).passed
@@ -130,8 +129,8 @@ async def evaluate_async(
 ) -> Record:
     """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
 
-    If an asynchronous agent of this process blocks the loop, its turn times out only after the agent has
-    returned. The arguments are those of `evaluate`.
+    The arguments are the same as for `evaluate`. An asynchronous agent of this process that blocks the loop
+    also delays its timeout until it returns.
 
     Raises:
         InvalidInputError, EvalgateError: as for `evaluate`.
@@ -162,7 +161,7 @@ async def evaluate_async(
 
 
 async def evaluate_plan(plan: Plan, *, progress: bool = False) -> Record:
-    """Run a plan in the current event loop and return its record, without secrets.
+    """Run a plan in the current event loop and return its record, with secrets hidden.
 
     Raises:
         EvalgateError: the baseline cannot be read, or the agent cannot be set up.
@@ -190,7 +189,7 @@ def _build_progress(*, shown: bool) -> _ClosableProgress:
 def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     """Run the coroutine that `evaluation` creates to its end, and return its result.
 
-    Works also where an event loop runs already, as in a notebook: then a thread runs the coroutine.
+    If an event loop runs already, as in a notebook, the coroutine runs in another thread.
     """
     try:
         asyncio.get_running_loop()
@@ -202,7 +201,7 @@ def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
 
 
 def _run_in_thread(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine in a thread with its own event loop, wait for its end and return its result.
+    """Run a coroutine in a thread with its own event loop; wait, and return its result.
 
     A KeyboardInterrupt of the caller cancels the coroutine, and is raised again after the thread has ended.
     """

@@ -1,4 +1,4 @@
-"""The arguments of the library, turned into the plan of a run."""
+"""Turn the arguments of the Python library into the plan of an evaluation: its cases, agent and settings."""
 
 import json
 import os
@@ -30,7 +30,7 @@ from evalgate.runner.suites import GivenObjects
 
 @frozen
 class EvaluationOptions:
-    """Options of an evaluation; None: as the thresholds file says, or the default."""
+    """Arguments of an evaluation; None means the value in the thresholds file, or the default."""
 
     criteria: Mapping[str, object] | None = None
     thresholds: str | Path | Mapping[str, object] | None = None
@@ -54,10 +54,10 @@ class EvaluationOptions:
 
 
 def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationOptions) -> Plan:
-    """Build the plan of an evaluation.
+    """Check the arguments, load the eval sets, and return the plan that `evaluate_plan` runs.
 
     Raises:
-        InvalidInputError: with every problem of the input that was found.
+        InvalidInputError: the input is invalid; the error lists every problem found.
     """
     _check_options(options)
     folder = Path(options.folder)
@@ -89,7 +89,6 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
 
 
 def _check_options(options: EvaluationOptions) -> None:
-    """Raise an error that names every option of a wrong type."""
     names = (
         "criteria",
         "checks",
@@ -109,10 +108,11 @@ def _check_options(options: EvaluationOptions) -> None:
 
 
 def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:
-    """Load eval sets from files and objects; those of files come first.
+    """Load eval sets from files and objects; return the eval sets of files first.
 
     Raises:
-        InvalidInputError: with every problem of the first wrong object, or else of all files.
+        InvalidInputError: an object or a file is invalid. The error lists the problems of the first invalid
+            object; if all objects are valid, the problems of all files.
     """
     patterns, objects = split_sources(sources, format_name)
     formats = plugin_registry.get_formats()
@@ -121,12 +121,12 @@ def load_sources(sources: object, format_name: str | None, folder: Path) -> tupl
 
 
 def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, ...], tuple[EvalSet, ...]]:
-    """Return the patterns of files, and the eval sets of all other sources.
+    """Separate files from objects; return the patterns of the files, and the eval sets of the objects.
 
     All `EvalCase` objects come first, together in one set with the id `cases`.
 
     Raises:
-        InvalidInputError: an object is no valid eval set, or two of these eval sets have the same id.
+        InvalidInputError: an object is no valid eval set, or two objects have the same id.
     """
     if isinstance(sources, tuple) and not _is_list_of_sources(sources):
         sources = list(sources)
@@ -172,10 +172,10 @@ def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
 
 
 def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
-    """Return the specification of an agent that is an object, which runs in this process.
+    """Return the specification of an agent that is a Python object and runs in this process.
 
     Raises:
-        InvalidInputError: the concurrency or the timeout is wrong.
+        InvalidInputError: the concurrency or the timeout is invalid.
     """
     return AgentSpec(
         build_agent_config("in_process", options), InProcessOptions(agent), describe_object(agent)
@@ -183,10 +183,10 @@ def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
 
 
 def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
-    """Return an agent's settings that are common to all kinds, from the options that are given.
+    """Return the agent settings that all kinds of agents share: concurrency, timeout and trace.
 
     Raises:
-        InvalidInputError: the concurrency or the timeout is wrong.
+        InvalidInputError: the concurrency or the timeout is invalid.
     """
     given = {
         "concurrency": options.concurrency,
@@ -205,10 +205,10 @@ def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
 
 
 def _build_thresholds(options: EvaluationOptions, folder: Path) -> Thresholds | None:
-    """Return the thresholds of the mappings in `options`; None if no mapping is given.
+    """Build thresholds from the mappings in `options`; return None if no mapping is given.
 
     Raises:
-        InvalidInputError: with every problem of the mapping; or `criteria` or `checks` come with a file.
+        InvalidInputError: a mapping is invalid, or `criteria` or `checks` are given together with a file.
     """
     sections = options.thresholds
     own = {"criteria": options.criteria, "checks": options.checks}

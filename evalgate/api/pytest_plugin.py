@@ -1,7 +1,7 @@
 """The pytest plugin `evalgate`: its options, its marker and its fixtures.
 
-Where evalgate is installed, every pytest run imports this module. The other modules of evalgate are imported
-only when `--evalgate`, the ini key or a fixture asks for them.
+Every pytest run imports this module if evalgate is installed. Other modules of evalgate are imported only for
+the option `--evalgate`, the ini key `evalgate`, or a fixture.
 """
 
 import inspect
@@ -32,7 +32,7 @@ _MARKER = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options and the ini keys."""
+    """Add the options `--evalgate…` and the ini keys `evalgate…`."""
     group = parser.getgroup("evalgate", "evaluation of LLM agents")
     group.addoption("--evalgate", action="store_true", help="collect eval sets and run their cases")
     parser.addini("evalgate", "collect eval sets and run their cases", type="bool", default=False)
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and, if it is asked for, the part that collects and runs cases."""
+    """Register the marker and, if evaluations are on, the plugin that collects and runs cases."""
     config.addinivalue_line("markers", _MARKER)
     if is_enabled(config):
         from evalgate.api.testing.session import register_session
@@ -51,14 +51,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def is_enabled(config: pytest.Config) -> bool:
-    """Return True if `--evalgate` or the ini key `evalgate` is set."""
+    """Return True if evaluations are on: `--evalgate` or the ini key `evalgate` is set."""
     return bool(config.getoption("--evalgate") or config.getini("evalgate"))
 
 
 def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
-    """Return True if the candidate is a function of a module with the marker `evalgate`, and no test.
+    """Return True if `candidate` is a module-level function with the marker `evalgate`, and is not a test.
 
-    A marked function that takes `outcome` or `evalgate` is a test.
+    A marked function with the argument `outcome` or `evalgate` is a test.
     """
     # Not `isinstance`, which asks an object for its class: a lazy proxy raises then, or loads its object.
     if type(candidate) is not FunctionType or not isinstance(collector, pytest.Module):
@@ -70,7 +70,10 @@ def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
-    """Keep pytest from collecting an agent function as a test if evaluations are off."""
+    """Keep pytest from collecting an agent function as a test if evaluations are off.
+
+    Return [] for an agent function then, otherwise None.
+    """
     return [] if not is_enabled(collector.config) and is_agent_function(collector, obj) else None
 
 
@@ -85,9 +88,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def outcome(request: Any) -> "Outcome":
-    """Return the outcome of one case of the eval sets that `@pytest.mark.evalgate` names.
+    """Return the outcome of one case of the eval sets in `@pytest.mark.evalgate`.
 
-    The test is called once for each case. It fails as well if the case misses its criteria.
+    The test is called once for each case. It also fails if its assertions hold but the case misses its
+    criteria.
     """
     from evalgate.api.testing.nodes import get_outcome
 
@@ -96,9 +100,9 @@ def outcome(request: Any) -> "Outcome":
 
 @pytest.fixture
 def evalgate(request: pytest.FixtureRequest) -> "ProjectEvaluator":
-    """Return an object with `evaluate` and `evaluate_async`, which know the project's settings.
+    """Return an object with the methods `evaluate` and `evaluate_async`, which apply the project's settings.
 
-    Works without `--evalgate`, too.
+    The fixture also works without `--evalgate`.
     """
     from evalgate.api.testing.project import ProjectEvaluator
 

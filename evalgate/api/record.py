@@ -1,4 +1,4 @@
-"""The record of an evaluation and the outcome of one of its cases, as the library returns them."""
+"""The library's results: `Record` for an evaluation, and `Outcome` for one of its cases."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ _MOST_FINDINGS = 20
 
 
 class GateClosedError(AssertionError):
-    """The gate is not open. The message has the verdict, its reasons and at most 20 failing cases.
+    """The gate is not open; the message has the verdict, its reasons and at most 20 failing cases.
 
-    `record` is the whole record.
+    The attribute `record` holds the whole record.
 
     >>> from evalgate import evaluate
     >>> case = {"query": "Hi", "reference": "Hello"}
@@ -57,7 +57,7 @@ class Record(types.Record):
 
     @classmethod
     def from_core(cls, record: types.Record) -> Self:
-        """Return the same record with the methods of this class."""
+        """Return `record` as an instance of this class."""
         return cls(**{each.name: getattr(record, each.name) for each in fields(record)})
 
     @classmethod
@@ -80,7 +80,10 @@ class Record(types.Record):
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Return the gating cases with the status `failed` or `errored`, newly failing ones first."""
+        """Return the cases that failed or errored, newly failing ones first.
+
+        Cases that cannot close the gate, such as quarantined ones, are left out.
+        """
         from evalgate.reporting.findings import list_findings
 
         return tuple(finding.case for finding in list_findings(self))
@@ -111,11 +114,11 @@ class Record(types.Record):
             yield f"… and {pluralize(len(findings) - _MOST_FINDINGS, 'further case')}"
 
     def to_json(self) -> str:
-        """Return the record as the text of a `results.json`."""
+        """Return the record as JSON text, the content of a `results.json`."""
         return self._render("json")
 
     def to_markdown(self) -> str:
-        """Return the comment for a pull request, in GitHub-flavoured Markdown."""
+        """Return the record as a pull-request comment, in GitHub-flavoured Markdown."""
         return self._render("comment")
 
     def to_junit(self) -> str:
@@ -123,18 +126,22 @@ class Record(types.Record):
         return self._render("junit")
 
     def to_html(self) -> str:
-        """Return the record as one HTML page with every case."""
+        """Return the record as one self-contained HTML page with every case."""
         return self._render("html")
 
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:
-        """Write the standard reports, the HTML page and the reports of plugins; return the files' paths.
+        """Write `results.json`, `junit.xml`, the comment and other reports; return the paths of the files.
+
+        The other reports are the code-quality report, the HTML page, the reports of installed plugins, and
+        the ones that `reports` names.
 
         Args:
-            folder: The folder, which is created if needed; a report of several files gets a folder in it.
+            folder: Folder for the files, created if needed; a report of several files gets a subfolder.
             reports: Further reports, in the formats of other tools: "adk", "adk-rs", "trpc", "orchestrate".
 
         Raises:
-            InvalidInputError: the folder cannot be written, or a report is not known or its plugin fails.
+            InvalidInputError: the folder cannot be written, a name in `reports` is unknown, or a plugin
+                fails.
             ReportWriteError: some files could not be written; the message names each of them.
         """
         from evalgate.api.arguments import check_arguments
@@ -151,7 +158,7 @@ class Record(types.Record):
         return write_reports(self, check_writable(Path(folder)), found)
 
     def to_dataframe(self) -> "DataFrame":
-        """Return a pandas DataFrame with one row per run of a case, and the scores in a column per metric.
+        """Return a pandas DataFrame with one row per run of a case, and one column per metric for the scores.
 
         Raises:
             ImportError: pandas is not installed.
@@ -182,7 +189,7 @@ class Record(types.Record):
                 yield row | {metric.name: metric.score for metric in run.metrics}
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame of its own, so that a notebook's styles and the page's stay apart."""
+        """Return the HTML page in an iframe, which keeps a notebook's styles and the page's apart."""
         from html import escape
 
         page = escape(self.to_html(), quote=True)
@@ -192,7 +199,7 @@ class Record(types.Record):
         )
 
     def __repr__(self) -> str:
-        """Return the verdict and the counts; the whole record would fill the screen."""
+        """Return a short text with the verdict and the counts of cases."""
         from evalgate.core.formatting import pluralize
 
         totals = self.totals
@@ -213,7 +220,7 @@ class Record(types.Record):
 class Outcome(CaseResult):
     """One case over all its runs: status, metrics, and what the agent said and called.
 
-    `turns`, `response` and `tool_calls` are those of the first run; `runs` has all runs.
+    `turns`, `response` and `tool_calls` come from the first run; `runs` has all runs.
 
     >>> from evalgate import evaluate
     >>> case = {"query": "Hi", "reference": "Hello"}
@@ -227,7 +234,7 @@ class Outcome(CaseResult):
 
     @classmethod
     def from_result(cls, result: CaseResult) -> Self:
-        """Return the same result with the properties of this class."""
+        """Return `result` as an instance of this class."""
         return cls(**{each.name: getattr(result, each.name) for each in fields(result)})
 
     @property
@@ -237,12 +244,12 @@ class Outcome(CaseResult):
 
     @property
     def turns(self) -> tuple[TurnResult, ...]:
-        """Return the turns of the first run, each with the user's text and the expected and actual reply."""
+        """Return the turns of the first run, with the user's text and both replies; () without runs."""
         return self.runs[0].turns if self.runs else ()
 
     @property
     def response(self) -> str:
-        """Return the text of the last reply of the first run; "" if there is none."""
+        """Return the text of the last reply in the first run; "" if the agent gave no text."""
         replies = [turn.actual for turn in self.turns if turn.actual is not None]
         return (replies[-1].response or "") if replies else ""
 
@@ -253,17 +260,17 @@ class Outcome(CaseResult):
 
     @property
     def scores(self) -> Mapping[str, float | None]:
-        """Return the score of each metric over all runs; None for a metric without a score."""
+        """Return the score of each metric over all runs; None if the metric has no score."""
         return {metric.name: metric.score for metric in self.metrics}
 
 
 def redact_record(record: types.Record) -> Record:
-    """Return the record without the secrets of this process's environment, as the command line writes it."""
+    """Return a copy of the record with the secrets of this process's environment hidden."""
     return Record.from_core(build_redactor().redact_tree(record))
 
 
 def build_redactor() -> "LiveRedactor":
-    """Build the redactor for the secrets of this process's environment."""
+    """Return a redactor that hides the secrets in this process's environment variables."""
     from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.redaction.redactor import Redactor
 

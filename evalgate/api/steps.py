@@ -1,7 +1,7 @@
-"""The steps of an evaluation, which can be used separately: load, run, score, compare, decide, render.
+"""The steps of an evaluation as separate functions: load, run, score, compare, decide, render.
 
-Every step takes the result of the one before, which may come from a file or from another machine: a `Record`
-is written with `Record.write` and read with `Record.read`.
+A step takes the `Record` of an earlier step. A record can be written with `Record.write` and read with
+`Record.read`, also on another machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,9 +48,9 @@ def load(
     format: str | None = None,  # noqa: A002  the name of the option everywhere else
     folder: str | Path = ".",
 ) -> tuple[EvalSet, ...]:
-    """Load eval sets of any format; those of files come before those of objects.
+    """Load eval sets of any format; return the eval sets of files before the ones of objects.
 
-    All `EvalCase` objects come together in one set with the id `cases`.
+    All `EvalCase` objects are put together in one set with the id `cases`.
 
     Args:
         sources: Files, folders or globs, eval sets, cases, decoded JSON, or Google ADK's own `EvalSet`; one
@@ -59,7 +59,8 @@ def load(
         folder: Folder that paths are relative to.
 
     Raises:
-        InvalidInputError: with every problem of the first wrong object, or else of all files.
+        InvalidInputError: an object or a file is invalid. The error lists the problems of the first invalid
+            object; if all objects are valid, the problems of all files.
 
     >>> [eval_set] = load({"eval_set_id": "greetings", "eval_cases": []})
     >>> eval_set.eval_set_id
@@ -80,9 +81,9 @@ def run(
     format: str | None = None,  # noqa: A002
     folder: str | Path = ".",
 ) -> Record:
-    """Run the cases and return the conversations; nothing is scored, so the gate stays closed.
+    """Run the cases and return a record of the conversations; nothing is scored, so the gate is closed.
 
-    The arguments are those of `evaluate`; criteria in a thresholds file are not used.
+    The arguments are the same as for `evaluate`. Criteria in a thresholds file are ignored.
 
     Raises:
         InvalidInputError, EvalgateError: as for `evaluate`.
@@ -117,23 +118,25 @@ def score(
     format: str | None = None,  # noqa: A002
     folder: str | Path = ".",
 ) -> Record:
-    """Score the conversations of a record, and decide by the thresholds alone; the agent is not asked.
+    """Score the conversations of a record without running the agent; the verdict uses only the thresholds.
 
-    Follow-up runs are left out, because `runs: auto` made them only of cases with suspect old scores.
+    Extra runs that `runs: auto` made only of suspicious cases are left out, because they would bias the
+    scores.
 
     Args:
         record: A record that `run`, `evaluate` or `Record.read` returned.
-        eval_sets: The cases with their expectations; see `load`. Empty: those of the thresholds file.
-        criteria: Name of a metric to its threshold, or to a mapping with its options.
-        checks: Name of a check to its conditions, as in the section `checks` of a thresholds file.
+        eval_sets: The cases with their expectations, as for `load`. Empty: the eval sets that the thresholds
+            file lists.
+        criteria: For each metric name, a threshold or a mapping with options.
+        checks: For each name of a check, its conditions, as in the section `checks` of a thresholds file.
         thresholds: As for `evaluate`.
-        concurrency: Runs that are scored at once, which matters for judges.
+        concurrency: Runs that are scored at once; it limits the simultaneous requests to a judge.
         judge: `PROVIDER/MODEL` that judges.
         format: Format of all eval sets.
         folder: Folder that paths are relative to.
 
     Raises:
-        InvalidInputError: with every problem of the input that was found.
+        InvalidInputError: the input is invalid; the error lists every problem found.
 
     >>> case = {"query": "Hi", "reference": "Hello"}
     >>> made = run([case], lambda text: "Hello")
@@ -166,17 +169,17 @@ def compare(
     thresholds: str | Path | Mapping[str, object] | None = None,
     folder: str | Path = ".",
 ) -> Record:
-    """Compare a record with a baseline, and return it with every change and the verdict; nothing is run.
+    """Compare a record with a baseline; return it with the changes and a new verdict. Nothing is run.
 
     Args:
         record: A record with scores.
         baseline: Another record, a `results.json`, or a stored baseline by its path or address.
-        thresholds: A thresholds file, or its sections as a mapping; absent: the file in `folder`. Its `gate`
-            section applies. Each metric keeps the threshold that the record was scored with.
+        thresholds: A thresholds file, or its sections as a mapping; None: the file in `folder`. Its section
+            `gate` applies. Each metric keeps the threshold that the record was scored with.
         folder: Folder that paths are relative to.
 
     Raises:
-        InvalidInputError: there is no such baseline, or the thresholds are wrong.
+        InvalidInputError: the baseline does not exist or cannot be read, or the thresholds are invalid.
         NoVerdictError: the service that stores the baseline does not answer.
 
     >>> from evalgate import evaluate
@@ -206,18 +209,19 @@ def compare(
 
 
 def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Verdict:
-    """Return the verdict on a record under other settings of the gate.
+    """Return the verdict that other settings of the gate would give a record.
 
-    The results of the record's comparisons with a baseline, with `gate.anchor` and with control runs are
-    used as they are.
+    Nothing is compared again: the record's comparisons with the baseline, with `gate.anchor` and with control
+    runs are used as they are.
 
     Args:
         record: A record with scores.
-        gate: The settings, as in the `gate` section of a thresholds file; absent: the defaults. Settings of
-            the comparison, such as `max_regression` and `statistics`, belong in `thresholds` of `compare`.
+        gate: The settings, as in the section `gate` of a thresholds file; None: the defaults. Settings of the
+            comparison, such as `max_regression` and `statistics`, have no effect here: give them to
+            `compare`.
 
     Raises:
-        InvalidInputError: with every problem of the settings.
+        InvalidInputError: the settings are invalid; the error lists every problem.
 
     >>> from evalgate import evaluate
     >>> case, criteria = {"query": "Hi", "reference": "Hello"}, {"response_match_score": 0.5}
@@ -250,8 +254,8 @@ def render(record: types.Record, report: str = "comment") -> str:
         report: `comment` (Markdown), `junit`, `json`, `html`, `codequality`, or the name of a plugin.
 
     Raises:
-        InvalidInputError: there is no such report, the report has several files, or the report of a plugin
-            raised an exception.
+        InvalidInputError: the report is unknown or has several files, or the plugin of the report raised an
+            exception.
 
     >>> from evalgate import evaluate
     >>> case = {"query": "Hi", "reference": "Hello"}

@@ -1,4 +1,4 @@
-"""Create check runs on GitHub, with annotations on lines of the eval-set file."""
+"""Create check runs on GitHub, with annotations on lines of eval-set files."""
 
 import random
 import time
@@ -32,7 +32,7 @@ Conclusion: TypeAlias = Literal["success", "failure", "neutral", "cancelled", "t
 
 @frozen
 class Check:
-    """The contents of a check run."""
+    """The content of a check run: name, conclusion, texts and annotations."""
 
     name: str
     conclusion: Conclusion
@@ -45,7 +45,7 @@ class Check:
 
     @property
     def actions(self) -> list[dict[str, str]]:
-        """Return the buttons of the check run, none or one.
+        """Return the buttons of the check run: one, or none.
 
         GitHub accepts at most three buttons, with labels of at most 20 characters.
         """
@@ -53,7 +53,7 @@ class Check:
 
 
 def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
-    """Yield the `output` of each request that the check run needs; at least one."""
+    """Yield the `output` of each request for the check run: at least one, more for many annotations."""
     notes = [_build_annotation(each) for each in check.annotations]
     head = {
         "title": to_one_line(check.title, _LONGEST_TITLE) or check.conclusion,
@@ -90,11 +90,10 @@ GitHub needs time to list a new check run.
 
 @dataclass
 class CheckRun:
-    """A check run and the requests that create it.
+    """A check run, and the requests that create it.
 
-    GitHub can create a check run and still answer 502; a repeated request would then create a second one.
-    So each check run has a unique `external_id`, and evalgate searches for this id before it repeats a
-    request.
+    GitHub may create a check run although it answers 502; a repeated request would then create a second one.
+    So each check run has a unique `external_id`, and evalgate searches for it before it repeats a request.
     """
 
     github: GitHubClient
@@ -110,8 +109,8 @@ class CheckRun:
         """Create the check run with all its annotations.
 
         Raises:
-            PostError: GitHub refused a request, or did not carry it out in time. Then the check run may
-                lack annotations and stay in progress.
+            PostError: GitHub refused a request, or did not carry it out in time. The check run may then lack
+                annotations and stay in progress.
         """
         deadline = time.monotonic() + self.timeouts.total_s
         first, *rest = build_outputs(self.check)
@@ -149,7 +148,7 @@ class CheckRun:
 
 @dataclass
 class _AnnotationBatch:
-    """A batch of further annotations of a check run."""
+    """A batch of annotations to add to an existing check run."""
 
     github: GitHubClient
     number: int
@@ -160,7 +159,10 @@ class _AnnotationBatch:
     _was_sent: bool = False
 
     def send_annotations(self) -> None:
-        """Add the annotations and the conclusion, unless an earlier call that raised an error added them."""
+        """Add the annotations and the conclusion to the check run.
+
+        Do nothing if an earlier call, which raised an error, has added them.
+        """
         # GitHub appends what it is sent: a batch that was sent twice would show every annotation twice.
         if self._was_sent and self.github.count_annotations(self.number) > self.before:
             return

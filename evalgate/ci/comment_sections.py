@@ -1,11 +1,11 @@
-"""A comment that several jobs share: its marker, and one section for each job.
+"""A comment that several jobs share: a marker on its first line, and one section for each job.
 
     <!-- evalgate:v1 gate=NAME -->
     <!-- evalgate:section key=KEY run=RUN attempt=ATTEMPT job=JOB -->
     … Markdown …
     <!-- evalgate:end -->
 
-Sections are sorted by their keys, so that all jobs write the same comment whichever finishes first.
+Sections are sorted by their keys, so that the comment does not depend on the order of the jobs.
 """
 
 import re
@@ -33,7 +33,7 @@ _DETAILS = re.compile(r"<(/?)details\b", re.IGNORECASE)
 
 @frozen
 class CommentSection:
-    """The section of one job."""
+    """One job's section of a comment."""
 
     key: str
     """The matrix leg or suite that owns the section; "" in a comment that is not shared."""
@@ -51,25 +51,25 @@ class CommentSection:
 
     @property
     def age(self) -> tuple[int, int]:
-        """Return run and attempt, which order sections from old to new."""
+        """Return (run, attempt), which orders sections from old to new."""
         return self.run, self.attempt
 
 
 def format_marker(gate: str) -> str:
-    """Return the marker on the first line of a gate's comment."""
+    """Return the marker of a gate's comment: an HTML comment, which is its first line."""
     # Quoted, because a name with `-->` would end the HTML comment.
     return f"<!-- evalgate:v1 gate={quote(gate, safe='')} -->"
 
 
 def is_of_gate(body: str, gate: str) -> bool:
-    """Return True if the body begins with the marker of the gate; people may have edited the rest."""
+    """Return True if the body begins with the marker of the gate. People may have edited the rest."""
     return body.lstrip().startswith(format_marker(gate))
 
 
 def read_sections(body: str) -> dict[str, CommentSection]:
-    """Return the sections of a comment by key, without sections that lack their end marker.
+    """Return the sections of a comment by key; sections without an end marker are left out.
 
-    If a key occurs twice, the newest section counts; of two equally new ones, the last in the comment.
+    If a key occurs twice, the newest section counts; if both are equally new, the last in the comment.
     """
     found: dict[str, CommentSection] = {}
     for match in _SECTION.finditer(body):
@@ -81,7 +81,7 @@ def read_sections(body: str) -> dict[str, CommentSection]:
 
 
 def merge_sections(*groups: Mapping[str, CommentSection]) -> dict[str, CommentSection]:
-    """Return the newest section of each key; of two equally new sections, the later group's."""
+    """Return the newest section of each key; if two are equally new, that of the later group."""
     found: dict[str, CommentSection] = {}
     for group in groups:
         for key, section in group.items():
@@ -97,12 +97,12 @@ def render_body(
     shorter: Mapping[str, Callable[[int], str]] | None = None,
     limit: int = LONGEST_COMMENT,
 ) -> str:
-    """Return the body with every section, sorted by key, in at most `limit` characters.
+    """Return the text of a comment with all sections, sorted by key, in at most `limit` characters.
 
-    If the sections do not all fit, the longest ones are shortened to the same length. `shorter` has, by
-    key, functions that render a section's text in at most a number of characters; without a function for
-    its key, a section loses its end. `limit` must be at least 1,000. It must also leave room for the
-    markers, which are never cut: about 150 characters for each section.
+    If the sections do not fit, the longest are shortened to the same length. `shorter` has, by key, a
+    function that renders the section's text in at most a given number of characters; without a function, the
+    end of the section is cut. `limit` must be at least 1,000 and must leave room for the markers, which are
+    never cut: about 150 characters for each section.
     """
     ordered = sorted(sections, key=lambda section: section.key)
     newest = max((section.run for section in ordered), default=0)
@@ -119,7 +119,7 @@ def render_body(
 
 
 def strip_markers(text: str) -> str:
-    """Return Markdown without evalgate's markers: a text that can be put into a section."""
+    """Return Markdown without evalgate's markers, so that it can be put into a section."""
     # In this order, because removing a marker can join the text around it into another one.
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 
@@ -133,9 +133,9 @@ def _wrap_section(section: CommentSection, newest: int) -> str:
 
 
 def _compute_share(lengths: list[int], available: int) -> int:
-    """Return the most characters that a section may have so that all sections fit.
+    """Return the maximum number of characters for a section, so that all sections fit.
 
-    Sections that are longer get equal shares of the characters that shorter sections leave.
+    Longer sections share the characters that shorter ones leave, in equal parts.
     """
     left, share = available, 0
     for index, length in enumerate(sorted(lengths)):
@@ -154,10 +154,10 @@ def _shorten_section(section: CommentSection, share: int, shorter: Callable[[int
 
 
 def shorten_markdown(text: str, limit: int) -> str:
-    """Return Markdown in at most `limit` characters: unchanged if it fits, else its first lines.
+    """Return Markdown in at most `limit` characters: unchanged if it fits, otherwise its first lines.
 
-    Blocks that are open after these lines are closed, and a remark says that the text is shortened. If the
-    limit is too small for lines, only the remark is left.
+    Open blocks are closed after these lines, and a remark states that the text is shortened. If `limit` is
+    too small for lines, only the remark is left.
     """
     if len(text) <= limit:
         return text
@@ -168,7 +168,7 @@ def shorten_markdown(text: str, limit: int) -> str:
 
 
 def _close_open_blocks(text: str) -> str:
-    """Return the ends of a code block and of `<details>` elements that are still open."""
+    """Return the text that closes an open code block and open `<details>` elements; "" if none is open."""
     # CommonMark closes a block only with the same character, at least as often as the block began with it.
     fence = ""
     for match in _FENCE.finditer(text):

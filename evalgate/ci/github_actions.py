@@ -1,7 +1,7 @@
 """GitHub Actions: the event that started a job, and the job's summary, outputs, annotations and masks.
 
-The payload of an event is not trusted: a missing or malformed value counts as absent, without an error. If a
-command file cannot be written, a warning is written to the stream instead, and the run goes on.
+An event's payload is not trusted: a missing or malformed value counts as absent, without an error. If a
+command file cannot be written, a warning is written to the stream, and the run continues.
 """
 
 import json
@@ -51,10 +51,10 @@ AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
 
 
 def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Ask the runner to hide texts in the log of this job from here on, each line as a mask of its own.
+    """Ask the runner to hide texts in the rest of this job's log; each line becomes a mask.
 
-    Lines of fewer than `SHORTEST_MASK` characters are left out. Outside of GitHub Actions nothing is
-    written. The runner must read `stream`, and nothing may have been written to `stream` before.
+    Lines of fewer than `SHORTEST_MASK` characters are left out. Outside of GitHub Actions, nothing is
+    written. `stream` must be read by the runner and must be empty so far.
     """
     if not is_github_actions(environ):
         return
@@ -65,7 +65,7 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
 
 
 def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Append Markdown to the step's summary page, or write a warning to `stream` if that is impossible."""
+    """Append Markdown to the step's summary page; write a warning to `stream` if this is impossible."""
     path = environ.get("GITHUB_STEP_SUMMARY", "")
     # The runner drops the whole file if it is too long, with all that the step wrote into it before.
     if path and measure_command_file(path) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
@@ -77,19 +77,19 @@ def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) ->
 
 
 def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set the step's outputs, or write a warning to `stream` if that is impossible.
+    """Set the step's outputs; write a warning to `stream` if this is impossible.
 
-    Names must be those of `OUTPUTS`. Values may hold any characters; invisible ones are removed.
+    Names must be in `OUTPUTS`. Values may hold any characters; invisible ones are removed.
     """
     text = "".join(_format_output(name, value) for name, value in outputs.items())
     _append_text("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
 
 
 def write_annotations(annotations: Iterable[Annotation], total: int, stream: TextIO) -> None:
-    """Write each annotation as an error; if there are too many, the last one counts the rest.
+    """Write each annotation as an error; if there are too many, the last one states the number of the others.
 
-    GitHub silently drops the annotations beyond `MOST_ANNOTATIONS_A_STEP`. `total` is the number of
-    `annotations`; only those that are written are read.
+    GitHub silently drops annotations beyond `MOST_ANNOTATIONS_A_STEP`. `total` is the number of
+    `annotations`, an iterable of which only the written ones are read.
     """
     shown = total if total <= MOST_ANNOTATIONS_A_STEP else MOST_ANNOTATIONS_A_STEP - 1
     stream.writelines(
@@ -105,10 +105,10 @@ def write_annotations(annotations: Iterable[Annotation], total: int, stream: Tex
 def format_workflow_command(
     level: AnnotationLevel, message: str, *, file: str = "", line: int = 0, title: str = ""
 ) -> str:
-    """Return the workflow command for one annotation, with its line end.
+    """Return the workflow command for one annotation, with a newline at its end.
 
-    All texts are escaped, so that none can become a command, and long texts are shortened. `line` 0 stands
-    for an unknown line; without a `file` the line is left out.
+    All texts are escaped, so that none can become a command, and long texts are shortened. `line` 0 means an
+    unknown line. Without a `file`, the line is left out.
     """
     values = {
         "file": to_one_line(file, 500),
@@ -126,7 +126,7 @@ def format_workflow_command(
 
 
 def _escape_message(text: str) -> str:
-    """Return a text escaped as `@actions/core` escapes data, and without commands within a line."""
+    """Return a text escaped as data of `@actions/core`, with commands inside of lines disabled."""
     return _escape_data(disable_commands(text))
 
 
@@ -135,7 +135,7 @@ def _escape_data(text: str) -> str:
 
 
 def _format_output(name: str, value: str) -> str:
-    """Return an output in heredoc form, with a random delimiter that the value does not hold."""
+    """Return an output in heredoc form, with a random delimiter that does not occur in the value."""
     import secrets
 
     # With a delimiter that an agent can guess, a value could end itself and set another output.
@@ -168,7 +168,7 @@ def _write_warning(stream: TextIO, message: str) -> None:
 
 @frozen
 class PullRequest:
-    """A pull request that the event names."""
+    """The pull request that an event names."""
 
     number: int
     head_sha: str = ""
@@ -177,9 +177,9 @@ class PullRequest:
 
 @frozen
 class HeadCommit:
-    """A commit that the event names without a pull request, as for a workflow run of a fork.
+    """A commit that an event names without a pull request, as for a workflow run of a fork.
 
-    GitHub's API lists the pull requests of the commit.
+    Its pull requests can be requested from GitHub's API.
     """
 
     sha: str
@@ -196,7 +196,7 @@ Subject: TypeAlias = PullRequest | HeadCommit | NoPullRequest
 
 
 def find_subject(environ: Mapping[str, str]) -> Subject:
-    """Return the pull request or commit of the event that started the job, or the reason why there is none.
+    """Return the pull request or commit of the job's event, or a `NoPullRequest` with the reason.
 
     The event is read from GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH; no request is sent.
     """
@@ -217,9 +217,9 @@ def find_subject(environ: Mapping[str, str]) -> Subject:
 
 
 def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
-    """Return the pull request or commit that an event names, or the reason why there is none.
+    """Return the pull request or commit that an event names, or a `NoPullRequest` with the reason.
 
-    `event` is the name of the event, as `pull_request`.
+    `event` is the name of the event, such as `pull_request`.
     """
     if event in _WITH_PULL_REQUEST:
         return _parse_pull_request(_get_object(payload, "pull_request")) or _build_no_pull_request(event)
@@ -241,8 +241,8 @@ def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
 def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
     """Return the pull request or commit of another workflow's run; None if the payload names neither.
 
-    Only pull requests of this repository count; for a run of a fork, the payload lists none. If it lists
-    several, return the commit, or the first pull request if the payload has no commit.
+    Only pull requests of this repository count; for a run of a fork, the payload lists none. If the payload
+    lists several, return the commit; if it has no commit, the first pull request.
     """
     sha = _parse_sha(run.get("head_sha"))
     listed = run.get("pull_requests")

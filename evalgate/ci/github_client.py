@@ -1,7 +1,7 @@
-"""A client for one GitHub repository through PyGithub, with its errors classified.
+"""Client for one GitHub repository through PyGithub; errors are classified by whether a retry can help.
 
-PyGithub is the optional extra `github`. It takes half a second to load, so it is loaded only when a
-connection is opened.
+PyGithub is in the optional extra `github`. It is loaded only when a connection is opened, because loading
+takes half a second.
 """
 
 import re
@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 
 @frozen
 class Account:
-    """The token and the repository to post with."""
+    """The token and the repository for posts."""
 
     token: str
     repository: str
@@ -59,30 +59,30 @@ class Account:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], token: str) -> "Account":
-        """Return an account with `token`, the repository GITHUB_REPOSITORY and the API of GITHUB_API_URL.
+        """Return an account with `token`, and with the repository and API that the environment names.
 
-        The repository is "" without GITHUB_REPOSITORY; the API is `DEFAULT_API` without GITHUB_API_URL.
+        Without GITHUB_REPOSITORY, the repository is ""; without GITHUB_API_URL, the API is `DEFAULT_API`.
         """
         return cls(token, environ.get("GITHUB_REPOSITORY", ""), environ.get("GITHUB_API_URL") or DEFAULT_API)
 
 
 @frozen
 class GitHubConnection:
-    """A repository and the redactor for its errors."""
+    """A repository of PyGithub, and the redactor that hides the token in error messages."""
 
     repository: "Repository"
     redactor: Redactor
 
     def translate_errors(self) -> AbstractContextManager[None]:
-        """Raise errors of the client in a `with` block as `PostError`, with no secret and no cause."""
+        """Return a context manager that turns PyGithub's errors into `PostError` without secrets or cause."""
         return translate_errors(_to_post_error, self.redactor)
 
 
 def open_connection(account: Account, timeouts: PostTimeouts) -> GitHubConnection:
-    """Return a connection to the account's repository. No request is sent yet.
+    """Return a connection to the account's repository; no request is sent yet.
 
     Raises:
-        PostError: The token is empty, the repository has no valid name, or PyGithub is missing or fails.
+        PostError: the token is empty, the repository has no valid name, or PyGithub is missing or fails.
     """
     redactor = build_token_redactor(account.token)
     if not account.token.strip():
@@ -164,16 +164,16 @@ def _classify_forbidden(error: "GithubException", answer: str) -> PostError:
 def retry_transient(
     attempt: Callable[[], _T], timeouts: PostTimeouts, deadline: float, *, jitter: Callable[[], float]
 ) -> _T:
-    """Return the result of `attempt`, which is repeated while it raises `TransientError`.
+    """Return the result of `attempt`; repeat it while it raises `TransientError`.
 
     Args:
         attempt: The request.
         timeouts: The limits of the pauses between attempts.
         deadline: The time of `time.monotonic()` after which no attempt is repeated.
-        jitter: Returns a random number from 0 to 1.
+        jitter: Function that returns a random number from 0 to 1.
 
     Raises:
-        RetriesExhaustedError: The next attempt could begin only after the deadline.
+        RetriesExhaustedError: the next attempt could begin only after the deadline.
         PostError: `attempt` raised an error that is not transient.
     """
     began, pause = time.monotonic(), timeouts.pause_s
@@ -191,14 +191,14 @@ def retry_transient(
 
 
 class GitHubClient:
-    """Requests about one repository. If a method or the constructor fails, it raises only `PostError`."""
+    """Requests to one repository; methods and constructor raise only `PostError`."""
 
     def __init__(self, account: Account, timeouts: PostTimeouts) -> None:
         connection = open_connection(account, timeouts)
         self._repository, self._translate_errors = connection.repository, connection.translate_errors
 
     def list_open_pulls(self, head: HeadCommit) -> list[int]:
-        """Return the numbers of the open pull requests that have this commit as their newest.
+        """Return the numbers of the open pull requests that have the commit `head` as their newest.
 
         Pull requests from another repository or branch than `head` names are left out.
         """
@@ -215,7 +215,7 @@ class GitHubClient:
         conclusion: str,
         actions: list[dict[str, str]],
     ) -> tuple[int, str]:
-        """Create a check run and return its id and URL; with `conclusion` "" it stays in progress."""
+        """Create a check run and return its id and URL; `conclusion` "" leaves it in progress."""
         more: dict[str, Any] = {"actions": actions} if actions else {}
         with self._translate_errors():
             run = self._repository.create_check_run(
@@ -224,7 +224,7 @@ class GitHubClient:
             return run.id, run.html_url
 
     def find_check(self, name: str, head_sha: str, external_id: str) -> tuple[int, str] | None:
-        """Return the id and the URL of the check run with this `external_id`; None if there is none."""
+        """Return the id and URL of the check run with this `external_id`; None if it does not exist."""
         with self._translate_errors():
             # By default GitHub lists only the newest check run of each name, which may be another job's.
             found = self._repository.get_commit(head_sha).get_check_runs(check_name=name, filter="all")
@@ -236,17 +236,16 @@ class GitHubClient:
             return int(self._repository.get_check_run(number).output.annotations_count)
 
     def extend_check(self, number: int, output: dict[str, Any], conclusion: str) -> None:
-        """Add annotations to a check run; with `conclusion` "" it stays in progress."""
+        """Add annotations to a check run; `conclusion` "" leaves it in progress."""
         with self._translate_errors():
             self._repository.get_check_run(number).edit(output=output, **_build_status(conclusion))
 
 
 @dataclass(frozen=True)
 class PullRequestThread:
-    """The comments of one pull request. Implements `evalgate.ci.sticky_comment.CommentThread`.
+    """The comments of one pull request, as a `CommentThread`.
 
-    GitHub stores the comments under a pull request as comments of an issue. Its "review comments" are
-    comments on lines, which are not used.
+    GitHub stores them as comments of an issue. Its "review comments", on lines of code, are not used.
     """
 
     connection: GitHubConnection
@@ -258,7 +257,7 @@ class PullRequestThread:
     longest = LONGEST_COMMENT
 
     def get_author(self) -> str:
-        """Return the login that the user configured."""
+        """Return the configured login, because GitHub does not tell the account of a workflow's token."""
         return self.login
 
     def list_comments(self) -> list[Comment]:
@@ -272,14 +271,14 @@ class PullRequestThread:
             return _to_comment(self._get_issue().create_comment(body))
 
     def edit_comment(self, number: int, body: str) -> Comment:
-        """Replace the body of a comment."""
+        """Replace the text of a comment and return the new comment."""
         with self.connection.translate_errors():
             comment = self._get_issue().get_comment(number)
             comment.edit(body)
             return _to_comment(comment)
 
     def delete_comment(self, number: int) -> None:
-        """Delete a comment. A comment that is gone already is no error."""
+        """Delete a comment; do nothing if it is deleted already."""
         try:
             with self.connection.translate_errors():
                 self._get_issue().get_comment(number).delete()

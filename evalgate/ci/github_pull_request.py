@@ -1,6 +1,6 @@
-"""Post a comment and a check run to the pull request of a job of GitHub Actions.
+"""Post a comment and a check run to the pull request of a GitHub Actions job.
 
-The functions report failures as `PostResult` or `PostNotice` and raise no error of GitHub.
+The functions report failures as `PostResult` or `PostNotice`; they raise no error of GitHub.
 """
 
 import random
@@ -59,7 +59,7 @@ def post_pull_request(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> None:
-    """Post what `options` ask for, the comment first, and call `on_notice` after each post."""
+    """Post the comment and the check run that `options` ask for; call `on_notice` after each of them."""
     account = Account.from_environment(environ, environ.get(options.token_env or _TOKEN_ENV, ""))
     subject = find_subject(environ)
     origin = _describe_origin(subject, account, environ)
@@ -88,7 +88,7 @@ def post_pull_request(
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
-    """Return Markdown with the commit and a link to the run; "" if neither commit nor run is known."""
+    """Return Markdown with the tested commit and a link to the run; "" if neither is known."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
             pass
@@ -110,7 +110,7 @@ def _post_gate_check(
     account: Account,
     timeouts: PostTimeouts | None,
 ) -> PostResult:
-    """Create the check run of a gate with the annotations of `content`, unless no commit is known."""
+    """Create the check run of a gate, with the annotations of `content`; skip it if the commit is unknown."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
             name = " / ".join(filter(None, (options.name, options.section)))
@@ -136,22 +136,22 @@ def post_comment(
     author: str = ACTIONS_BOT,
     timeouts: PostTimeouts | None = None,
 ) -> PostResult:
-    """Post or update the one comment that a gate has under a pull request.
+    """Post or update the gate's single comment under a pull request.
 
-    Return the first result that is `failed` or `skipped`, else the first, with the URLs of all comments.
+    Return the first result that is `failed` or `skipped`, or the first of all, with the URLs of all comments.
 
     Args:
         account: The token and the repository.
         subject: The result of `find_subject`. For a commit, each open pull request from its repository and
             branch gets a comment, because the event does not tell which one was tested. If repository or
             branch is unknown, only the oldest open pull request of the commit gets a comment.
-        gate: The name of the comment. Gates of different names have comments of their own.
-        section: The section of this job. It replaces the section of the same key unless that is newer.
+        gate: The name of the gate; each name has its own comment.
+        section: The section of this job. It replaces the one with the same key unless that one is newer.
         shared: True if other jobs may post to the comment at the same time; costs at least `settle_s`.
-        shorter: Renders the section's text in at most a number of characters, for a comment that gets too
-            long. By default the end is cut.
+        shorter: Function that renders the section's text in at most a given number of characters, for a
+            comment that gets too long. None: the end is cut.
         author: The account of the token. Only comments of this account are edited and deleted.
-        timeouts: The time limits for each pull request; by default those of `PostTimeouts`.
+        timeouts: The time limits for each pull request; None: those of `PostTimeouts`.
     """
     timeouts = timeouts or PostTimeouts()
     pulls, failure = _find_pulls(account, subject, timeouts)
@@ -175,9 +175,9 @@ def post_comment(
 def post_check(
     account: Account, head_sha: str, check: Check, *, timeouts: PostTimeouts | None = None
 ) -> PostResult:
-    """Create a check run for a commit.
+    """Create a check run for a commit and return the result; failures are results too.
 
-    `head_sha` is the head of the pull request, not the merge commit that is checked out.
+    `head_sha` is the newest commit of the pull request, not the merge commit that is checked out.
     """
     timeouts = timeouts or PostTimeouts()
 
@@ -191,9 +191,9 @@ def post_check(
 def _find_pulls(
     account: Account, subject: Subject, timeouts: PostTimeouts
 ) -> tuple[list[int], PostResult | None]:
-    """Return the numbers of the pull requests to post to, and None; or [] and the result of the post.
+    """Return (numbers of the pull requests to post to, None), or ([], result) if there is none.
 
-    GitHub is asked for the open pull requests of a commit. If the commit's repository or branch is unknown,
+    For a commit, GitHub is asked for its open pull requests. If the commit's repository or branch is unknown,
     only the oldest is returned. A pull request that the event names is not checked.
     """
     if isinstance(subject, NoPullRequest):

@@ -1,7 +1,7 @@
-"""Post a note to the merge request of a job of GitLab CI.
+"""Post a note (a comment) to the merge request of a GitLab CI job.
 
-The requests are sent by python-gitlab, the optional extra `gitlab`; only posting loads this package. The
-functions report failures as `PostResult` or `PostNotice` and raise no error of GitLab.
+Requests are sent by python-gitlab, in the optional extra `gitlab`; it is loaded only for posting. The
+functions report failures as `PostResult` or `PostNotice`; they raise no error of GitLab.
 """
 
 import re
@@ -68,9 +68,9 @@ def post_merge_request(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> None:
-    """Post the note if `options` ask for a comment, and call `on_notice` after it.
+    """Post the note if `options` ask for a comment, then call `on_notice`.
 
-    If `options` ask for a check run, the last notice says that GitLab has none.
+    If `options` ask for a check run, another notice states that GitLab has none.
     """
     if options.comment:
         names = (options.token_env,) if options.token_env else _TOKEN_ENVS
@@ -90,7 +90,7 @@ def post_merge_request(
 
 @frozen
 class MergeRequest:
-    """A merge request and the token to write to it."""
+    """A merge request, and the token to write to it."""
 
     token: str
     server: str
@@ -106,9 +106,9 @@ class MergeRequest:
 
 
 def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest | NoPullRequest:
-    """Return the merge request of the current pipeline, or the reason why there is none.
+    """Return the merge request of the current pipeline, or a `NoPullRequest` with the reason.
 
-    The variables that GitLab predefines name the merge request; no request is sent.
+    GitLab's predefined variables name the merge request; no request is sent.
     """
     iid = environ.get("CI_MERGE_REQUEST_IID", "")
     if not iid:
@@ -131,10 +131,10 @@ def post_note(
     shorter: Callable[[int], str] | None = None,
     timeouts: PostTimeouts | None = None,
 ) -> PostResult:
-    """Post or update the one note that a gate has under a merge request of GitLab.
+    """Post or update the gate's single note under a merge request of GitLab.
 
-    `evalgate.ci.github_pull_request.post_comment` explains the arguments. GitLab is asked for the account
-    of the token.
+    The arguments are the same as for `evalgate.ci.github_pull_request.post_comment`. The account of the token
+    is requested from GitLab.
     """
     if isinstance(request, NoPullRequest):
         return PostResult("skipped", request.reason)
@@ -147,7 +147,7 @@ def post_note(
 
 
 class MergeRequestThread:
-    """The notes of one merge request. Implements `evalgate.ci.sticky_comment.CommentThread`.
+    """The notes of one merge request, as a `CommentThread`.
 
     The constructor sends no request. It raises `PostError` if the token is empty or python-gitlab is missing.
     """
@@ -169,7 +169,7 @@ class MergeRequestThread:
             self._notes = project.mergerequests.get(request.iid, lazy=True).notes
 
     def get_author(self) -> str:
-        """Ask GitLab once for the login of the token's account, and return it."""
+        """Return the login of the token's account; GitLab is asked for it once."""
         if not self._author:
             with self._translate_errors():
                 user = self._gitlab.http_get("/user", **_ONCE)
@@ -177,7 +177,7 @@ class MergeRequestThread:
         return self._author
 
     def list_comments(self) -> list[Comment]:
-        """Return the notes of the merge request, oldest first, without the system notes of GitLab itself."""
+        """Return the notes of the merge request, oldest first; GitLab's own system notes are left out."""
         with self._translate_errors():
             found = self._notes.list(get_all=True, per_page=100, order_by="created_at", sort="asc", **_ONCE)
             return [self._to_comment(note.attributes) for note in found if not note.attributes["system"]]
@@ -188,12 +188,12 @@ class MergeRequestThread:
             return self._to_comment(self._notes.create({"body": body}, **_ONCE).attributes)
 
     def edit_comment(self, number: int, body: str) -> Comment:
-        """Replace the body of a note."""
+        """Replace the text of a note and return the new note."""
         with self._translate_errors():
             return self._to_comment(self._notes.update(number, {"body": body}, **_ONCE))
 
     def delete_comment(self, number: int) -> None:
-        """Delete a note. A note that is gone already is no error."""
+        """Delete a note; do nothing if it is deleted already."""
         try:
             with self._translate_errors():
                 self._notes.delete(number, **_ONCE)

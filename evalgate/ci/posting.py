@@ -27,7 +27,7 @@ PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "fa
 
 @frozen
 class PostOptions:
-    """The user's choice of posts and of the account for them."""
+    """Options of the user: the posts to make, their names, and the account for them."""
 
     comment: bool = False
     check: bool = False
@@ -42,7 +42,7 @@ class PostOptions:
 
     @property
     def heading(self) -> str:
-        """Return a Markdown heading with the names of gate and section; "" if neither was set."""
+        """Return a Markdown heading with the names of the gate and the section; "" if neither was set."""
         name = self.name if self.name != ONLY_GATE else ""
         title = " / ".join(filter(None, (name, self.section)))
         return f"## {to_md_text(title, 200)}\n\n" if title else ""
@@ -50,7 +50,7 @@ class PostOptions:
 
 @frozen
 class Annotation:
-    """A remark on a line of a file in the repository. Texts may hold any characters."""
+    """A remark on a line of a file in the repository; its texts may hold any characters."""
 
     path: str
     """The path of the file, relative to the root of the repository."""
@@ -62,7 +62,7 @@ class Annotation:
 
 @frozen
 class PostContent:
-    """Content of the posts about a run."""
+    """Content of the comment and the check run about a run: verdict, title, text and annotations."""
 
     verdict: VerdictStatus
     title: str
@@ -75,14 +75,14 @@ class PostContent:
 
 @frozen
 class NoPullRequest:
-    """The reason why there is no pull request to comment on."""
+    """The reason why a job has no pull or merge request to comment on."""
 
     reason: str
 
 
 @frozen
 class PostNotice:
-    """A message for the log about a post."""
+    """A message about a post, for the log."""
 
     level: Literal["info", "notice", "warning"]
     sentence: str
@@ -90,7 +90,7 @@ class PostNotice:
 
 @frozen
 class PostResult:
-    """The result of a post, for a notice in the log."""
+    """The result of a post: its kind, the reason of a failure, and the URL."""
 
     kind: PostStatus
     """`skipped`: the post could not be expected to work, as with a fork's token.
@@ -110,7 +110,7 @@ class PostResult:
 
 
 def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
-    """Return the message for the log about the result of a post; `post_name` is such as `check run`."""
+    """Return a message for the log about a post; `post_name` is its name there, such as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
@@ -143,7 +143,7 @@ class PostTimeouts:
 
 
 class PostError(Exception):
-    """The failure of a request or a post."""
+    """A request or a post failed; `kind` is `skipped` if it could not be expected to work."""
 
     def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
         super().__init__(reason)
@@ -151,7 +151,7 @@ class PostError(Exception):
 
 
 class TransientError(PostError):
-    """The failure of a request that may succeed if it is repeated after at least `wait_s` seconds."""
+    """A request failed, but may succeed if it is repeated after at least `wait_s` seconds."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -159,22 +159,22 @@ class TransientError(PostError):
 
 
 class RetriesExhaustedError(PostError):
-    """The failure of a request that was repeated without success, and may succeed at another time."""
+    """A request was repeated without success; it may succeed at another time."""
 
 
 class NotFoundError(PostError):
-    """The failure of a request about a thing that does not exist, or that the token may not see."""
+    """A request failed because its subject does not exist, or because the token may not see it."""
 
 
 class CommentTooLongError(PostError):
-    """The failure of a request: the comment is too long for the service."""
+    """A request failed because the comment is too long for the service."""
 
 
 _LONGEST_SHOWN_S = 3600
 
 
 def build_token_redactor(token: str) -> Redactor:
-    """Build a redactor that removes the token from messages.
+    """Return a redactor that removes the token from messages.
 
     A token of fewer than `SHORTEST_MASK` characters is not removed.
     """
@@ -184,10 +184,10 @@ def build_token_redactor(token: str) -> Redactor:
 
 @contextmanager
 def translate_errors(classify: Callable[[Exception], PostError], redactor: Redactor) -> Iterator[None]:
-    """Raise every exception of a `with` block as the `PostError` that `classify` returns.
+    """Turn each exception of a `with` block into the `PostError` that `classify` returns.
 
-    The message is redacted and cut to 400 characters. The error has no cause, because the cause's message
-    may hold a secret. A `PostError` of the block is raised unchanged.
+    Secrets are removed from the message, which is cut to 400 characters. The error has no cause, because the
+    cause's message may hold a secret. A `PostError` is raised unchanged.
     """
     try:
         yield
@@ -200,9 +200,9 @@ def translate_errors(classify: Callable[[Exception], PostError], redactor: Redac
 
 
 def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
-    """Return `given up after 12 s`, or `given up at once` if `waited_s` is below 1.
+    """Return a text about the end of the attempts: `given up after 12 s`, or `given up at once` below 1 s.
 
-    If `next_s` is above 0, the text also names these seconds until the next attempt.
+    If `next_s` is above 0, the text adds that the next attempt may be made in this number of seconds.
     """
     after = f"after {waited_s:.0f} s" if waited_s >= 1 else "at once"
     if next_s <= 0:
@@ -212,7 +212,7 @@ def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
 
 
 def parse_seconds(text: str | None, otherwise: float) -> float:
-    """Return a header's value in seconds, or `otherwise` if it is no number."""
+    """Return the value of a header in seconds, or `otherwise` if it is no number."""
     return float(text) if text and re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text) else otherwise
 
 
@@ -222,8 +222,8 @@ _MOST_GRACE_S = 5.0  # so that a post which notices its own timeout can still sa
 def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
     """Call `post` in a thread and return its result; an error of `post` becomes a result, too.
 
-    The result is `failed` if `post` takes longer than `total_s` and a grace period of at most five seconds.
-    `post` is not stopped then: its daemon thread goes on until the process ends. `host` names the service
+    The result is `failed` if `post` takes longer than `total_s` plus a grace period of at most five seconds.
+    `post` is not stopped then: its daemon thread continues until the process ends. `host` names the service
     in the message.
     """
     limit = timeouts.total_s + min(timeouts.total_s, _MOST_GRACE_S)
@@ -249,20 +249,20 @@ def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostR
 def build_section(
     options: PostOptions, text: str, environ: Mapping[str, str], names: tuple[str, str]
 ) -> CommentSection:
-    """Return the section of this job with `text` as its Markdown.
+    """Return this job's section of the comment, with `text` as its Markdown.
 
-    `names` are the environment variables with the numbers of the run and its attempt.
+    `names` are two environment variables: the number of the run, and the number of its attempt.
     """
     run, attempt = (read_number(environ, name) for name in names)
     return CommentSection(options.section, text, run, attempt, _hash_job_name(environ))
 
 
 def _hash_job_name(environ: Mapping[str, str]) -> str:
-    """Return 12 hexadecimal digits that tell the jobs of a run apart; "" if the runner names no job.
+    """Return 12 hexadecimal digits that distinguish the jobs of a run; "" if the runner names no job.
 
-    GitHub uses one GITHUB_JOB for all legs of a matrix, so the name of the runner is hashed, too, and
-    ACTIONS_ORCHESTRATION_ID, which ends with the values of the leg. Runners before 2.331 do not set it: there
-    legs that run one after the other on the same self-hosted runner have the same digits.
+    All legs of a GitHub matrix have the same GITHUB_JOB. So the digits also depend on the name of the runner
+    and on ACTIONS_ORCHESTRATION_ID, which ends with the values of the leg. Runners before 2.331 do not set
+    this variable: legs that run one after the other on the same self-hosted runner then have the same digits.
     """
     if name := environ.get("CI_JOB_NAME", ""):
         return sha256(name.encode()).hexdigest()[:12]
@@ -272,7 +272,7 @@ def _hash_job_name(environ: Mapping[str, str]) -> str:
 
 
 def read_number(environ: Mapping[str, str], name: str) -> int:
-    """Return the number of at most 19 digits in a variable; 0 if the variable holds no such number."""
+    """Return the number in a variable; 0 if the variable holds no number of at most 19 digits."""
     text = environ.get(name, "")
     # Python refuses to read integers of thousands of digits with an error of its own.
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

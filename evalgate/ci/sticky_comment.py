@@ -1,14 +1,13 @@
-"""Keep one comment per gate, although several jobs may post to it at the same time.
+"""Maintain one comment per gate, although several jobs may post to it at the same time.
 
-Neither GitHub nor GitLab can compare and swap a comment: the last writer wins, and changes that other jobs
-made since this writer read the comment are lost. So every job merges the sections that it reads with its
-own section and with all sections that it has seen before. The job writes the result and reads the comment
-again after a random pause, until its section has stayed for at least `settle_s`. As every job does so, the
-comment ends with all sections. If there are several comments, all jobs keep the oldest one, take over the
-sections of the others and delete the others.
+GitHub and GitLab cannot compare and swap a comment: the last writer wins, and changes that other jobs made
+since this writer read the comment are lost. So every job merges its own section with all sections that it has
+read so far, and writes the result. After a random pause it reads the comment again, until its section has
+stayed for at least `settle_s`. As every job does so, the comment ends with all sections. If there are several
+comments, all jobs keep the oldest one, copy the sections of the others into it, and delete the others.
 
-Two jobs of one run may post under the same key, such as the legs of a matrix without `section`. Then each
-writes at most once: the last one stays, and each job that notices says which setting is missing.
+Two jobs of one run may post under the same key, such as the legs of a matrix without `section`. Each then
+writes at most once, and the last section stays. A job that notices this reports which setting is missing.
 """
 
 import random
@@ -42,7 +41,7 @@ from evalgate.core.frozen import frozen
 
 @frozen
 class Comment:
-    """A comment as it was when it was read."""
+    """A comment as it was at the time of reading."""
 
     number: int
     """The id of the comment, which grows with time."""
@@ -52,7 +51,7 @@ class Comment:
 
 
 class CommentThread(Protocol):
-    """The comments of one pull or merge request. If a method fails, it raises only `PostError`."""
+    """The comments of one pull or merge request; methods raise only `PostError`."""
 
     host: str
     """The name of the service, for messages."""
@@ -60,7 +59,7 @@ class CommentThread(Protocol):
     """The most characters of a comment's body."""
 
     def get_author(self) -> str:
-        """Return the login of the token's account, as configured or as the service says."""
+        """Return the login of the token's account, from the configuration or from the service."""
         ...
 
     def list_comments(self) -> list[Comment]:
@@ -68,23 +67,23 @@ class CommentThread(Protocol):
         ...
 
     def create_comment(self, body: str) -> Comment:
-        """Create a comment with this body."""
+        """Create a comment with the text `body` and return it."""
         ...
 
     def edit_comment(self, number: int, body: str) -> Comment:
-        """Replace the body of a comment."""
+        """Replace the text of a comment and return the new comment."""
         ...
 
     def delete_comment(self, number: int) -> None:
-        """Delete a comment. A comment that is gone already is no error."""
+        """Delete a comment; do nothing if it is deleted already."""
         ...
 
 
 @frozen
 class _Step:
-    """Outcome of one look at the comment.
+    """Outcome of reading the comment and, if necessary, writing it.
 
-    If neither field is set, the job changed the comment, or tried to, and must look again.
+    If neither field is set, the job changed the comment or tried to, and must read it again.
     """
 
     standing: Comment | None = None
@@ -108,10 +107,10 @@ def post_sticky_comment(
     shared: bool,
     shorter: Callable[[int], str] | None,
 ) -> PostResult:
-    """Post or update the comment of a gate within the time limit; return every failure as a result.
+    """Post or update the comment of a gate within the time limit; return failures as results.
 
-    `host` is the name of the service for messages. `open_thread` opens the comments and may raise
-    `PostError`. `evalgate.ci.github_pull_request.post_comment` explains the other arguments.
+    `host` names the service in messages. `open_thread` opens the comments and may raise `PostError`. The
+    other arguments are the same as for `evalgate.ci.github_pull_request.post_comment`.
     """
     section = replace(section, text=strip_markers(section.text))
     return run_within_limit(
@@ -121,7 +120,7 @@ def post_sticky_comment(
 
 @dataclass
 class StickyComment:
-    """The comment of one gate under one pull request, while a job posts its section to it."""
+    """The comment of one gate under one pull or merge request, while a job posts its section to it."""
 
     thread: CommentThread
     gate: str
@@ -155,11 +154,11 @@ class StickyComment:
     def post(self) -> PostResult:
         """Write the section into the comment; return once no other job can overwrite the section.
 
-        Call this once. The result is `failed` if the time is up, or if the section of another job of this
-        run must stay under the same key. It is `skipped` if a newer run has already reported.
+        Call this once. The result is `failed` if the time is over, or if the section of another job of this
+        run must stay under the same key. It is `skipped` if a newer run has reported already.
 
         Raises:
-            PostError: The service refused the comment.
+            PostError: the service refused the comment.
         """
         deadline = time.monotonic() + self.timeouts.total_s
         began = stood_since = time.monotonic()
@@ -196,9 +195,9 @@ class StickyComment:
             self._slowest_s = max(self._slowest_s, time.monotonic() - began)
 
     def _is_safe(self, stood_since: float) -> bool:
-        """Return True if no other job can overwrite the section of this job any more.
+        """Return True if no other job can overwrite this job's section any more.
 
-        That takes `settle_s` or longer without a change. A comment that is not shared, or that this job did
+        This takes at least `settle_s` without a change. A comment that is not shared, or that this job did
         not change, is safe at once. `stood_since` is the time of `time.monotonic()` since which the comment
         needed no change.
         """
@@ -208,7 +207,7 @@ class StickyComment:
         return not written_to or time.monotonic() - stood_since >= settled
 
     def _sync_comment(self) -> _Step:
-        """Read the comment, and write it if it needs a change and this job may write."""
+        """Read the comment; write it if it needs a change and this job may write."""
         ours = self._find_own_comments()
         # Oldest comment last: it is the one that stays, so of equally new sections its own count.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
@@ -225,8 +224,9 @@ class StickyComment:
     def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result of the post if the section `existing` must stay; None if this job may replace it.
 
-        If another job of this run replaced the section of this job, a second comment that this job created
-        is deleted. If this job replaces the section of another job, a note about that is added to `section`.
+        If another job of this run has replaced this job's section, the second comment that this job may have
+        created is deleted. If this job replaces the section of another job, a note about this is added to
+        `section`.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
@@ -253,10 +253,10 @@ class StickyComment:
         )
 
     def _is_of_another_job(self, existing: CommentSection) -> bool:
-        """Return True if another job of this run wrote the section under this key.
+        """Return True if another job of this run wrote the section `existing` under this key.
 
-        Jobs are told apart by their names. Without names, a section that this job did not write counts as
-        another job's, unless the comment is shared.
+        Jobs are distinguished by their names. If they have none, a section that this job did not write counts
+        as another job's, unless the comment is shared.
         """
         if existing.text in {self.section.text, *self._written} or existing.run != self.section.run:
             return False
@@ -300,9 +300,9 @@ class StickyComment:
         return sorted(found, key=lambda each: each.number)
 
     def _wait_for_others(self) -> None:
-        """Raise `TransientError` once before a shared comment is created, so that jobs seldom create two.
+        """Raise `TransientError` once before a shared comment is created, so that jobs rarely create two.
 
-        Each new comment is an e-mail to everyone who watches the pull request.
+        Each new comment sends an e-mail to all watchers of the pull request.
         """
         if self.shared and not self._waited:
             self._waited = True
@@ -320,7 +320,7 @@ class StickyComment:
         self._author = created.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
-        """Write the comment and delete the others; return the comment if nothing had to be changed."""
+        """Write the comment, or delete the other ones; return the comment if nothing had to be changed."""
         # Duplicates are deleted after the edit is safe: if the job dies in between, no section is lost.
         if not self._is_complete(comment):
             self._edit_comment(comment)
@@ -341,9 +341,9 @@ class StickyComment:
             self._kind = "posted" if self._kind == "posted" else "updated"
 
     def _is_complete(self, comment: Comment) -> bool:
-        """Return True if the comment holds every section seen so far, or a newer version of the section.
+        """Return True if the comment holds every section that was seen so far, or a newer version of it.
 
-        The section of this job may be shortened if the comment has more than half of the allowed length.
+        This job's section may be shortened if the comment has more than half of the allowed length.
         """
         body = comment.body.replace("\r\n", "\n").rstrip()
         if body == self._render_body():

@@ -1,8 +1,8 @@
-"""`evalgate aa`: compare an agent with itself to count false alarms.
+"""`evalgate aa`: compare an agent with itself to count false alarms of the gate.
 
-Both sides are drawn with replacement from stored runs, and the whole gate judges them, with thresholds,
-baseline and rounds of runs. The result also tells the smallest drop of the scores that the comparison with
-the baseline catches in 80 % of trials.
+Each trial draws two samples with replacement from the same stored runs. The whole gate compares them, with
+thresholds, baseline and rounds of runs. The result also has the smallest drop of scores that the comparison
+with the baseline catches in 80 % of trials.
 """
 
 import math
@@ -66,7 +66,7 @@ occur."""
 
 @frozen
 class AaResult:
-    """Decisions of the gate about an agent that did not change."""
+    """Result of the trials: the share of false alarms, and the smallest drop that the gate catches."""
 
     repeats: int
     cases: int
@@ -90,7 +90,7 @@ class AaResult:
 
     @property
     def false_alarms(self) -> float:
-        """Return the share of trials that closed the gate or had no verdict."""
+        """Return the share of trials in which the gate was closed or gave no verdict."""
         return sum(self.closed.values()) / self.repeats
 
     @property
@@ -100,9 +100,9 @@ class AaResult:
 
     @property
     def unseen_failures(self) -> float:
-        """Return the upper 95 % bound of the failure rate of a case that passed all its stored runs.
+        """Return the upper 95 % bound of the failure rate of a case that passed in all its stored runs.
 
-        The bound is for a case with the fewest stored runs.
+        The bound is computed for the case with the fewest stored runs.
         """
         return 1 - math.pow(0.05, 1 / self.runs[0])
 
@@ -110,10 +110,10 @@ class AaResult:
 def run_aa_test(
     cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS, seed: int = 0
 ) -> AaResult:
-    """Run the gate on samples of stored runs; the same seed returns the same figures.
+    """Run the gate on random samples of stored runs; the same seed gives the same figures.
 
     `cases` hold runs and thresholds, and `stored` the raw scores of the same runs. Cases with fewer than
-    `FEWEST_RUNS` stored runs are left out and counted.
+    `FEWEST_RUNS` scored runs are left out and counted.
 
     Raises:
         InvalidInputError: no case has enough stored runs with a score.
@@ -150,7 +150,7 @@ def run_aa_test(
 
 
 def format_planned_runs(runs: int | Literal["auto"], most: int) -> str:
-    """Return `3 runs`, or `up to 5 runs` if the comparison decides the number of runs."""
+    """Return `3 runs`, or `up to 5 runs` with the number `most` if `runs` is "auto"."""
     return f"up to {pluralize(most, 'run')}" if runs == "auto" else pluralize(runs, "run")
 
 
@@ -171,7 +171,7 @@ def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
 
 
 def _count_runs(pair: _Pair) -> int:
-    """Count the stored runs that have a score or in which the agent crashed: other runs show nothing."""
+    """Count the stored runs of a case that have a score, or in which the agent crashed or timed out."""
     case, before = pair
     scored = sum(
         run.outcome in AGENT_FAULT_OUTCOMES or any(score is not None for score in run.scores.values())
@@ -200,7 +200,7 @@ class _TrialResult:
 
 
 class _Trial:
-    """A repeatable comparison of two random samples of stored runs."""
+    """A comparison of two random samples of stored runs by the gate, which can be repeated."""
 
     def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs
@@ -209,10 +209,10 @@ class _Trial:
         self._statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
 
     def run_trial(self, dice: random.Random) -> _TrialResult:
-        """Draw both samples and let the gate decide.
+        """Draw a sample as baseline and a sample as new runs, and let the gate compare them.
 
-        The sample of the baseline has as many runs of each case as are stored. The sample of new runs has as
-        many as the gate asks for.
+        The baseline has as many runs of each case as are stored. The new runs are as many as the gate asks
+        for.
         """
         resampled = (
             replace(before, runs=tuple(dice.choices(before.runs, k=len(before.runs))))
@@ -246,7 +246,7 @@ class _Trial:
 
 
 def _classify_reason(verdict: Verdict) -> str:
-    """Return the reason of a closed gate in a few words; an unknown kind of reason is returned whole."""
+    """Return the first reason of a closed gate in a few words; a reason of unknown kind stays unchanged."""
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",
@@ -263,7 +263,7 @@ def _classify_reason(verdict: Verdict) -> str:
 
 
 def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -> str:
-    """Return the reason, as a sentence, why the smallest drop cannot be measured; "" if it can."""
+    """Return the reason, as a sentence, for not measuring the smallest drop; "" if it can be measured."""
     if rules.gate.max_regression >= 1:
         return "No drop of a mean closes the gate: `max_regression` allows every drop."
     shares = _collect_shares(stored, rules).values()
@@ -274,9 +274,9 @@ def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -
 
 
 def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[str, list[StoredRun]]:
-    """Return the scores of the runs of each case as shares of their ranges.
+    """Return the runs of each case by its name, with scores as shares of their metrics' ranges.
 
-    Metrics with a score outside of the range, and budgets, are left out.
+    Budgets are left out, and so are metrics with a score outside of the range.
     """
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
     outside = {
@@ -310,7 +310,7 @@ def _estimate_smallest_drop(
 def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float | None:
     """Return the allowed drop of a metric, as a share of its range; None if no drop closes the gate.
 
-    `of_all` is the share for metrics without an allowance of their own.
+    `of_all` is the allowed drop of metrics without an allowance of their own.
     """
     criterion = rules.criteria.get(metric)
     if criterion is None or criterion.max_regression is None:
@@ -319,7 +319,10 @@ def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
-    """Return the scores of each run as shares of their ranges, without budgets; a crash counts as 0."""
+    """Return the scores of each run of a case as shares of their ranges, without budgets.
+
+    If the agent crashed or timed out, every score is 0.
+    """
     ranges = {name: criterion.range for name, criterion in rules.criteria.items()}
     normalized: list[StoredRun] = []
     for run in case.runs:
@@ -380,13 +383,13 @@ def _format_lines(found: AaResult) -> Iterator[str]:
 def measure_false_alarms(
     stored: str | None, *, rounds: int | None, repeats: int, thresholds_file: str | None, folder: Path
 ) -> AaResult:
-    """Measure the false alarms of the thresholds file on stored runs, or on fresh runs with `rounds`.
+    """Measure the gate's false alarms on stored runs or, with `rounds`, on fresh runs.
 
-    `rounds` is the number of fresh runs of each case. `stored` is a `results.json` or a baseline; None:
-    `gate.baseline`, else the default baseline. With `rounds`, `stored` is ignored.
+    `rounds` is the number of fresh runs of each case; `stored` is then ignored. `stored` is a `results.json`
+    or a baseline. None means `gate.baseline` or, if it is not set, the default baseline.
 
     Raises:
-        InvalidInputError: there is nothing to draw from, or a file is wrong.
+        InvalidInputError: no stored runs are found, or a file is invalid.
         NoVerdictError: the agent could not be run.
     """
     workspace = resolve_workspace(folder)

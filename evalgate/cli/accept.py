@@ -1,4 +1,4 @@
-"""Command `evalgate accept` with its options."""
+"""Command `evalgate accept`: its options and arguments. The work is done in `accept_cases`."""
 
 from pathlib import Path
 from typing import Any

@@ -35,7 +35,7 @@ from evalgate.system.git import read_commit
 
 @frozen
 class AcceptOptions:
-    """Options of `evalgate accept`; see its help."""
+    """Options of `evalgate accept`, named as on the command line."""
 
     cases: tuple[str, ...]
     reason: str
@@ -51,16 +51,16 @@ class AcceptOptions:
 
     @property
     def accepted(self) -> Acceptance:
-        """Return the part of each run that is accepted."""
+        """Return the part of each run to accept: `--run`, `--turn` and `--only`."""
         return Acceptance(self.run, self.turn, self.only)
 
 
 def accept_cases(options: AcceptOptions, folder: Path) -> int:
-    """Print the changes, ask, and save them; return exit code 1 if the user declines, else 0.
+    """Print the changes of the eval sets, ask, and save; return exit code 1 if the user declines, or 0.
 
     Raises:
-        InvalidInputError: with a sentence for each case that cannot be accepted; or an option or a file is
-            wrong; or there is no terminal to ask on. Nothing is saved then.
+        InvalidInputError: a case cannot be accepted (the error has a sentence for each), an option or a file
+            is invalid, or there is no terminal to ask on. Nothing is saved then.
     """
     redactor = Redactor.from_environment(os.environ)
     if redactor.redact_text(options.reason) != options.reason:
@@ -95,7 +95,7 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
     """Return the cases that the patterns name; a glob selects only failed cases.
 
     Raises:
-        InvalidInputError: with a sentence for each pattern that selects no case.
+        InvalidInputError: a pattern selects no case; the error has a sentence for each.
     """
     names = {case.key: list_case_names(case.eval_set_id, case.path, case.eval_id) for case in record.cases}
     found = dict[CaseKey, CaseResult]()
@@ -123,10 +123,10 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
 def _build_changes(
     chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
 ) -> list[FileChange]:
-    """Return the changes of all files.
+    """Return the changes of all eval-set files and their notes that accept the chosen cases.
 
     Raises:
-        InvalidInputError: with a sentence for each case that cannot be accepted.
+        InvalidInputError: a case cannot be accepted; the error has a sentence for each.
     """
     if missing := [case.eval_id for case in chosen if not case.path]:
         raise InvalidInputError(f"{missing[0]!r} is in no file: its eval set was made by a program")
@@ -159,7 +159,7 @@ def _build_changes(
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
-    """Return overrides with `paths` as eval sets, and the run's options that affect the content of cases."""
+    """Return overrides with `paths` as eval sets, and the run's options that change the content of cases."""
     options = dict(iter_option_pairs(record.options))
     return Overrides(
         eval_sets=paths,
@@ -214,7 +214,7 @@ def _change_files(
     record: Record,
     options: AcceptOptions,
 ) -> list[FileChange]:
-    """Return the changes of an eval set and of its notes; for alternatives, only of the notes."""
+    """Return the changes of an eval set's file and of its notes; with `--alternative`, only of the notes."""
     notes_path = file.path.with_name(build_notes_name(file.path.name))
     shown_as = str(Path(file.shown_as).with_name(notes_path.name))
     kept = {
@@ -257,7 +257,7 @@ def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
 
 
 def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) -> Iterator[str]:
-    """Yield a sentence for each failed metric that certainly still fails after the acceptance."""
+    """Yield a sentence for each failed metric that will certainly still fail after the acceptance."""
     for case in chosen:
         lacks_response = _lacks_response(case, only)
         for metric in case.metrics:

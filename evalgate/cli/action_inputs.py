@@ -1,8 +1,8 @@
-"""Inputs of the GitHub action, converted to a command line.
+"""Convert the inputs of the GitHub action to a command line.
 
-The runner hands an input `max-regression` to the container as `INPUT_MAX-REGRESSION`, "" if the workflow
-does not set it. Inputs are read here rather than interpolated into the action's `args`, where a value that
-ends in a backslash or contains a quotation mark would change the command.
+The action's runner passes an input `max-regression` as the variable `INPUT_MAX-REGRESSION`, "" if the
+workflow does not set it. Inputs are read here and not inserted into the action's `args`, because a backslash
+or a quotation mark in a value would change the command.
 """
 
 import json
@@ -73,12 +73,11 @@ _RUNNERS_OWN = ("args", "entrypoint")
 
 
 def build_arguments(environ: Mapping[str, str]) -> list[str]:
-    """Return the arguments of `evalgate run` for the action's inputs.
+    """Return the arguments of `evalgate run` for the inputs of the action.
 
-    `eval-sets` has one file, folder or glob per line, so that a path may contain spaces; `env` and `report`
-    have names separated by any white space; `mask` has one text per line, `env-file` one path per line.
-    Every other value is used as it is, without surrounding white space. A variable that resembles no input
-    belongs to another program and is ignored.
+    `eval-sets`, `mask` and `env-file` have one value per line, so that a path may contain spaces. `env` and
+    `report` have names separated by white space. Every other value is used unchanged, without surrounding
+    white space. A variable that resembles no input is ignored, because it belongs to another program.
 
     Raises:
         InvalidInputError: a flag is neither `true` nor `false`, or the name of an input is misspelt. The
@@ -97,7 +96,7 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
 
 
 def read_masks(environ: Mapping[str, str]) -> list[str]:
-    """Return the texts of the action's input `mask`, which must be hidden."""
+    """Return the texts that the action's input `mask` asks to hide in all output."""
     return list(_split_lines(dict(_read_inputs(environ)).get("mask", "")))
 
 
@@ -106,7 +105,7 @@ def _split_lines(text: str) -> Iterator[str]:
 
 
 def _read_inputs(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of every input; a composite action passes its inputs as one JSON object."""
+    """Yield (name, value) of every input, from `INPUT_` variables and a composite action's JSON object."""
     yield from (
         (name.removeprefix(_PREFIX).lower(), value.strip())
         for name, value in environ.items()

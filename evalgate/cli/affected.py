@@ -1,4 +1,4 @@
-"""Command `evalgate affected`: the suites that a change concerns, and why."""
+"""Command `evalgate affected`: the suites that a change concerns, and the reasons."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def affected(
 
 
 def _print_matrix(text: str) -> None:
-    """Print the matrix of suites; in GitHub Actions, also set the step's output `matrix`."""
+    """Print the matrix of suites as JSON; in GitHub Actions, also set the step's output `matrix`."""
     from evalgate.system.pull_requests import is_github_actions
 
     print_report(f"{text}\n", is_json=True)

@@ -19,7 +19,7 @@ _ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_ag
 
 @frozen
 class Candidates:
-    """Agents and eval sets that were found, with paths relative to the searched folder, sorted."""
+    """Agents and eval sets found in a folder, sorted, with paths relative to it."""
 
     eval_sets: tuple[str, ...]
     agents: tuple[str, ...]
@@ -27,7 +27,7 @@ class Candidates:
 
 
 def find_candidates(folder: Path) -> Candidates:
-    """Find the agents and eval sets in the folders that `walk_folders` yields.
+    """Find the agents and eval sets in a folder and its subfolders, as far as `walk_folders` yields them.
 
     Of more than 9 agents, the first 9 in alphabetical order are returned.
     """
@@ -44,7 +44,7 @@ def find_candidates(folder: Path) -> Candidates:
 
 
 def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one glob pattern for each folder and file ending of the eval sets."""
+    """Return one glob pattern, such as `evals/*.evalset.json`, for each folder and file ending."""
     found = {
         str(Path(each).parent / f"*{ending}")
         for each in eval_sets
@@ -55,7 +55,7 @@ def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield (folder, file names) of `folder` and the folders below it, at most 2000 folders.
+    """Yield (folder, file names) for `folder` and its subfolders, at most 2000 of them.
 
     Hidden folders, installed packages, virtual environments and build outputs are left out.
     """

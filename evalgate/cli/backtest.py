@@ -1,4 +1,4 @@
-"""`evalgate backtest`: list the stored verdicts that the thresholds file of today would change."""
+"""`evalgate backtest`: list the stored verdicts that the current thresholds file would change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from evalgate.system.workspace import resolve_workspace
 
 @frozen
 class BacktestResult:
-    """One stored result, judged again by the present thresholds file."""
+    """One stored result with its old verdict, and the verdict by the current thresholds file."""
 
     path: str
     created_at: str
@@ -39,18 +39,18 @@ class BacktestResult:
 
     @property
     def flips(self) -> bool:
-        """Return True if the present verdict differs from the stored one in status or exit code."""
+        """Return True if the current verdict differs from the stored one in status or exit code."""
         return (self.then.status, self.then.exit_code) != (self.now.status, self.now.exit_code)
 
 
 def run_backtest(
     results: Sequence[str], *, thresholds_file: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
-    """Evaluate every result again by the thresholds file; return the results oldest first.
+    """Decide every stored result again by the current thresholds file; return the oldest result first.
 
     Each result is compared with the older runs of the baseline. The result of an interrupted run keeps its
-    verdict. If a result had no verdict for a reason that its cases do not show, such as an unreachable agent,
-    it has none now.
+    verdict. So does a result without a verdict, if its cases do not show the reason, such as an unreachable
+    agent.
 
     Raises:
         InvalidInputError: a file cannot be read, the named baseline does not exist, or there are no criteria.
@@ -93,7 +93,7 @@ def _replay_result(
 
 
 def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
-    """Return the policies of the cases, by key, from the section `cases` of the thresholds file.
+    """Return the policies of the result's cases, by case key, from `cases` in the thresholds file.
 
     Rules for cases that the result lacks are ignored. Cases that were quarantined stay quarantined.
     """
@@ -111,9 +111,10 @@ def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str
 
 
 def format_backtest(found: Sequence[BacktestResult]) -> str:
-    """Format one line per result, with the new reasons below a changed verdict, and the number of changes.
+    """Return the report as text: a line per result, and at the end the number of changed verdicts.
 
-    Further lines name metrics without a score, and a baseline that does not exist.
+    New reasons are listed below a changed verdict. Further lines name metrics without a score, and a baseline
+    that does not exist.
     """
     return "".join(f"{line}\n" for line in _format_lines(found))
 

@@ -1,4 +1,4 @@
-"""Commands `evalgate baseline …` with their options."""
+"""Commands `evalgate baseline …`: their options and arguments."""
 
 import os
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def baseline() -> None:
 
 
 def _add_save_options(command: _Command) -> _Command:
-    """Add the options of `save` and `accept` to a command."""
+    """Add the options that `save` and `accept` share to a command."""
     for option in (
         project_directory,
         thresholds_file,

@@ -20,7 +20,7 @@ from evalgate.system.pull_requests import describe_unmerged_change
 
 @frozen
 class SaveOptions:
-    """Options of `baseline save` and `baseline accept`."""
+    """Options of `baseline save` and `baseline accept`, and the environment of the job."""
 
     environ: Mapping[str, str]
     commit: str | None = None
@@ -31,10 +31,11 @@ class SaveOptions:
 
 
 def save_baseline(results: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
-    """Add the raw scores of a `results.json` to the baseline; return a sentence about it.
+    """Add the raw scores of a `results.json` to the baseline; return a sentence for the user.
 
     Raises:
-        InvalidInputError: the result is not acceptable, or the baseline cannot be written.
+        InvalidInputError: the run closed the gate and `allow_failing` is not set, the result cannot be a
+            baseline, or the baseline cannot be written.
     """
     record, source = _read_acceptable_record(results, destination, save_options, "added to")
     if record.verdict.status == "fail" and not save_options.allow_failing:
@@ -64,12 +65,12 @@ def save_baseline(results: str, destination: BaselineTarget, save_options: SaveO
 
 
 def accept_baseline(results: str, reason: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
-    """Replace the whole baseline by a `results.json`, for a reason that reports show.
+    """Replace the whole baseline with the scores of a `results.json`; reports show the `reason`.
 
-    Return a sentence about the new baseline. A run that closed the gate is accepted, too.
+    Return a sentence for the user. A run that closed the gate is accepted, too.
 
     Raises:
-        InvalidInputError: the result is not acceptable, or the baseline cannot be written.
+        InvalidInputError: the result cannot be a baseline, or the baseline cannot be written.
     """
     record, source = _read_acceptable_record(results, destination, save_options, "accepted as")
     # A reason is typed by hand and stays in the repository, so it is redacted like all text of reports.
@@ -82,10 +83,10 @@ def accept_baseline(results: str, reason: str, destination: BaselineTarget, save
 
 
 def prune_baseline(keep: int, destination: BaselineTarget) -> str:
-    """Keep only the newest `keep` gate runs of each eval set; return a sentence about the removed runs.
+    """Remove all but the newest `keep` gate runs of each eval set; return a sentence for the user.
 
     Raises:
-        InvalidInputError: there is no baseline, or it cannot be written.
+        InvalidInputError: the baseline does not exist or cannot be written.
     """
     sources = len(destination.read().sources)
     after = _update_store(destination, lambda before: prune_runs(before or destination.read(), keep=keep))
@@ -106,7 +107,9 @@ def _update_store(destination: BaselineTarget, change: Callable[[Baseline | None
 def _read_acceptable_record(
     results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
-    """Return a record and its source. `verb` is for messages: the record is not `added to` the baseline.
+    """Return a record that may be stored as baseline, and its source: commit, branch and time.
+
+    `verb` is `added to` or `accepted as`, for error messages.
 
     Raises:
         InvalidInputError: the record cannot be read or is no valid baseline for later runs, or the job tests
@@ -148,7 +151,7 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_part(record: Record) -> str:
-    """Return a sentence with advice if the run is a variant or has only some cases, else ""."""
+    """Return a sentence with advice if the run is a variant or has only some cases; otherwise ""."""
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."

@@ -32,7 +32,7 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Smallest detectable increase of a budget, from the cases with stored figures for this budget."""
+    """Smallest detectable increase of a budget, computed from the cases with stored figures for it."""
 
     cases: int
     average: float
@@ -45,7 +45,7 @@ class DetectableIncrease:
 
 @frozen
 class BaselineSummary:
-    """Summary of a baseline and of its statistical power."""
+    """Summary of a baseline, and the smallest changes that the gate can detect with it."""
 
     path: str
     sources: tuple[BaselineSource, ...]
@@ -74,8 +74,10 @@ def summarize_baseline(
 ) -> BaselineSummary:
     """Summarize a stored baseline; `thresholds_file` is the file that the user named.
 
+    `now` decides the baseline's age; None: the current time.
+
     Raises:
-        InvalidInputError: there is no baseline, or it cannot be read.
+        InvalidInputError: the baseline does not exist or cannot be read.
     """
     baseline, now = destination.read(), now or datetime.now(UTC)
     gate = destination.config.gate
@@ -114,7 +116,7 @@ def summarize_baseline(
 def _estimate_increases(
     baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy
 ) -> Iterator[tuple[str, DetectableIncrease]]:
-    """Yield (name, detectable increase) of each budget with stored figures."""
+    """Yield (metric name, smallest detectable increase) for each budget with stored figures."""
     criteria = {each.metric: each for each in destination.criteria}
     cases = build_stored_record(baseline, criteria, EMPTY_RECORD).cases
     for figures in collect_budget_figures(cases, baseline, statistics).values():
@@ -139,9 +141,9 @@ def _estimate_increases(
 def _find_breaks(
     baseline: Baseline, limits: BaselineLimits, pass_score: float
 ) -> Iterator[tuple[str, FailingSince]]:
-    """Yield (case, start of its failures) for each case that passed up to a commit and failed ever since.
+    """Yield (case, start of its failures) for each case that passed until a commit and has failed since.
 
-    `evalgate flaky` finds the same cases.
+    `evalgate flaky` reports the same cases.
     """
     for case in baseline.cases:
         if since := find_break(case, baseline.sources, limits.get_limits(case.key), pass_score):
@@ -149,9 +151,10 @@ def _find_breaks(
 
 
 def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
-    """Return stored scores as shares of the metric's range, by metric and then by case.
+    """Return the stored scores as shares of their metric's range, by metric and then by case.
 
-    A score is None if the metric gave none. Budgets and metrics with scores outside their range are left out.
+    A score is None if the metric gave none. Budgets, and metrics with a score outside of their range, are
+    left out.
     """
     found: dict[str, dict[str, Sequence[float | None]]] = {}
     for case in baseline.cases:
@@ -256,9 +259,9 @@ Row: TypeAlias = tuple[str | float | None, ...]
 
 
 def export_baseline(baseline: Baseline, format_name: str) -> str:
-    """Return a text with one row for each metric of each run, in the order of the cases.
+    """Return all raw scores as text, one row for each metric of each run, in the order of the cases.
 
-    `format_name` is `csv` or `json`. A score is empty (null) if the metric returned none; `outcome` states
+    `format_name` is `csv` or `json`. A score is empty (null) if the metric returned none; `outcome` shows
     whether the agent answered. JSON may hold commands of a CI runner: print it with `print_json`.
 
     Raises:

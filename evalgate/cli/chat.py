@@ -45,7 +45,7 @@ _eval_id = click.option(
 
 
 def add_save_options(command: _Command) -> _Command:
-    """Add the options that decide how conversations begin and how they are saved."""
+    """Add the options for the start of conversations and for saving them to a command."""
     return new_file_format(_eval_id(_state(command)))
 
 
@@ -135,12 +135,12 @@ def resolve_setup(
     state: str | None,
     redactor: "LiveRedactor",
 ) -> "AgentSetup":
-    """Return the agent that a command's options name; teach the redactor the secrets in env files.
+    """Return the agent that the options of a command name, and hide the secrets of its env files.
 
-    `state` names a JSON file with the state that each session begins with.
+    The `redactor` learns the secrets. `state` names a JSON file with the initial state of each session.
 
     Raises:
-        InvalidInputError: an option or a file is wrong, or no agent is named.
+        InvalidInputError: an option or a file is invalid, or no agent is named.
     """
     from evalgate.runner.chat import read_state, resolve_agent_setup
 
@@ -156,7 +156,7 @@ def resolve_setup(
 
 
 def build_printer(redactor: "LiveRedactor") -> "ChatPrinter":
-    """Return the printer of a conversation, with colours on a terminal."""
+    """Return the printer of a conversation; on a terminal it uses colours, unless `NO_COLOR` is set."""
     from evalgate.cli.chat_text import ChatPrinter
 
     # https://no-color.org

@@ -1,4 +1,4 @@
-"""A person talks with the agent in a terminal: prompts, commands, interruptions."""
+"""A conversation of a person with the agent at a terminal: prompts, commands, interruptions."""
 
 import asyncio
 import json
@@ -36,9 +36,9 @@ _Result = TypeVar("_Result")
 def run_cancellable(
     runner: asyncio.Runner, work: Coroutine[Any, Any, _Result], interrupts: InterruptHandler
 ) -> _Result:
-    """Run a coroutine in the event loop and return its result; a signal cancels the coroutine.
+    """Run a coroutine in the event loop and return its result; a signal such as Ctrl-C cancels it.
 
-    The event loop waits for the end of the cancelled coroutine, so that it ends before the agent is stopped.
+    The event loop waits for the end of a cancelled coroutine, before the caller stops the agent.
 
     Raises:
         KeyboardInterrupt: a signal came. `interrupts` records any signal other than Ctrl-C.
@@ -60,7 +60,7 @@ def run_cancellable(
 
 @frozen
 class SaveOptions:
-    """Options of the command that decide how a conversation is saved."""
+    """Options of the command for saving a conversation as a case."""
 
     out: str | None
     to: str | None
@@ -71,7 +71,7 @@ class SaveOptions:
 
 @dataclass
 class ChatTerminal:
-    """The conversation at a terminal. The event loop of `runner` runs only while the agent works."""
+    """A conversation with the agent at a terminal; the event loop of `runner` runs while the agent works."""
 
     runner: asyncio.Runner
     chat: Chat
@@ -90,9 +90,9 @@ class ChatTerminal:
         """Read messages and commands until the person ends the conversation.
 
         Raises:
-            InvalidInputError: the person ended the conversation twice, and both times it could not be saved
-                in the file that the command line names.
-            KeyboardInterrupt: a signal other than Ctrl-C came, which ends the command.
+            InvalidInputError: the conversation could not be saved in the file that the command line names, at
+                the second attempt to end it.
+            KeyboardInterrupt: a signal other than Ctrl-C asked the command to end.
         """
         self._read_until_end()
         while not self._end():
@@ -119,7 +119,7 @@ class ChatTerminal:
             self.printer.print_line(f"There is no command /{name}.{hint} /help lists them.")
 
     def _check_end(self) -> None:
-        """Raise KeyboardInterrupt if a signal asked the whole command to end."""
+        """Raise KeyboardInterrupt if a signal asked the command to end."""
         if self.interrupts.has_interrupted:
             raise KeyboardInterrupt
 
@@ -199,7 +199,7 @@ class ChatTerminal:
         return False
 
     def _replay(self, count: int) -> bool:
-        """Begin a new conversation with the first `count` messages of this one; return False on failure."""
+        """Begin a new conversation and send the first `count` messages again; return False on failure."""
         messages = [turn.message.text for turn in self.chat.turns[:count]]
         self._forget_turns()
         for sent, text in enumerate(messages, 1):
@@ -217,9 +217,9 @@ class ChatTerminal:
     # --- commands -------------------------------------------------------------------------------------------
 
     def _retry(self, _: str) -> None:
-        """Send the last message again, in a new conversation that begins with all earlier messages.
+        """Send the last message again, in a new conversation with all earlier messages.
 
-        The conversation is new because an agent cannot take a turn back.
+        A new conversation is necessary because an agent cannot take a turn back.
         """
         turns = len(self.chat.turns)
         text, kept = self._unsent, turns
@@ -256,7 +256,10 @@ class ChatTerminal:
             self.printer.print_line(json.dumps(state, indent=2, ensure_ascii=False, default=str))
 
     def _save(self, out: str) -> None:
-        """Ask for the file, the case's id and its turns, and save the case."""
+        """Ask for the file, the case's id and its turns, and save the case.
+
+        The file is not asked for if `out` or the command line names it.
+        """
         if not self.chat.turns:
             self.printer.print_line("There is nothing to save yet.")
             return
@@ -287,9 +290,9 @@ class ChatTerminal:
         return len(self.chat.turns) > self._saved_turns
 
     def _end(self) -> bool:
-        """Save the conversation if the command line names the file; else say that it is not saved.
+        """Save the conversation if the command line names a file; otherwise print that it is not saved.
 
-        Return False at the first failure to save, so that the conversation goes on and is not lost.
+        Return False at the first failure to save: the conversation then continues, so that nothing is lost.
         """
         if not self._has_unsaved:
             return True
@@ -309,11 +312,14 @@ class ChatTerminal:
         return True
 
     def _ask(self, question: str) -> str:
-        """Return the answer; raise EOFError or KeyboardInterrupt if the person types Ctrl-D or Ctrl-C."""
+        """Return the person's answer; raise EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C."""
         return self.read_line(question).strip()
 
     def _confirm(self, question: str, default: str) -> bool:
-        """Ask until the answer is yes or no; an empty answer is the default, `y` or `n`."""
+        """Ask until the answer is yes or no, and return True for yes.
+
+        An empty answer means `default`, `y` or `n`.
+        """
         while (answer := (self._ask(question).lower() or default)[0]) not in "yn":
             pass
         return answer == "y"

@@ -1,4 +1,4 @@
-"""A conversation as lines of text for a terminal: events, replies, and the consumption of a turn."""
+"""Text for a conversation at a terminal: events, replies, and the time, tokens and cost of a turn."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -22,27 +22,27 @@ _TIME_WIDTH = 7  # of `1.20 s` and `350 ms`
 
 
 class ChatPrinter:
-    """Printer of a conversation, without secrets and without commands to a terminal or CI runner."""
+    """Printer of a conversation. It hides secrets and disables commands to a terminal or CI runner."""
 
     def __init__(self, redactor: LiveRedactor, *, color: bool) -> None:
         self._redactor = redactor
         self._color = color
 
     def print_line(self, text: str, *, err: bool = False, dim: bool = False, fg: str | None = None) -> None:
-        """Print text, which may quote an agent or a file, without secrets and without commands."""
+        """Print text of an agent or a file, with secrets hidden and commands disabled."""
         visible = disable_commands(strip_invisible(self._redactor.redact_text(text, text)))
         click.echo(click.style(visible, dim=dim or None, fg=fg) if self._color else visible, err=err)
 
     def print_message(self, text: str) -> None:
-        """Print the message of the user."""
+        """Print a message of the user."""
         self.print_line(_add_label("You", text))
 
     def print_event(self, event: Event) -> None:
-        """Print a call of a tool, its result, or a message before the final response."""
+        """Print a tool call, a tool's result, or a message before the final response."""
         self.print_line(describe_event(self._redactor.redact_tree(event)), dim=True)
 
     def print_reply(self, reply: Reply, shown: Sequence[Event] = ()) -> None:
-        """Print the events of a reply that are not in `shown` already, then the final response."""
+        """Print the events of a reply that are not yet in `shown`, then the final response."""
         left = list(shown)
         for event in reply.events:
             if event in left:
@@ -56,18 +56,18 @@ class ChatPrinter:
         self.print_line(f"{_MARGIN}({describe_consumption(turn.duration_s, turn.usage)})", dim=True)
 
     def print_trace(self, trace: Sequence[TraceSpan]) -> None:
-        """Print the steps of a turn; nothing for a trace without steps."""
+        """Print the steps of a turn; print nothing if the trace has no steps."""
         for line in describe_trace(self._redactor.redact_tree(tuple(trace))):
             self.print_line(line, dim=True)
 
     def print_failure(self, failure: Failure) -> None:
-        """Print the reason why a turn has no reply, and the end of the traceback if there is one."""
+        """Print the reason why a turn has no reply, and the end of the traceback if it is known."""
         self.print_line(f"No reply: {failure.message}", err=True, fg="red")
         if failure.detail:
             self.print_line(keep_last_lines(failure.detail), err=True, dim=True)
 
     def print_saved(self, saved: SavedCases, cases: int) -> None:
-        """Print the file that cases were saved in, and what a person must check about them."""
+        """Print the file in which cases were saved, and the points that a person must check."""
         for sentence in saved.lost:
             self.print_line(f"{saved.path}: {sentence}", err=True)
         if saved.is_redacted:
@@ -84,9 +84,9 @@ def _add_label(name: str, text: str) -> str:
 
 
 def describe_event(event: Event) -> str:
-    """Return a text about an event: the message, or the tool with its arguments or result as JSON.
+    """Describe an event as text: the message, or the tool with its arguments or result as JSON.
 
-    JSON of more than 2000 characters is cut.
+    JSON of more than 2000 characters is shortened.
     """
     author = f"  [{event.author}]" if event.author else ""
     if isinstance(event, Message):
@@ -103,10 +103,10 @@ def _format_json(value: object) -> str:
 
 
 def describe_trace(trace: Sequence[TraceSpan]) -> Iterator[str]:
-    """Yield a line with the totals of a turn, and a line with start, time and tokens of each step.
+    """Yield a line with the totals of a turn, then a line with start, time and tokens of each step.
 
-    A line with the error follows a step that failed. Of more than 100 steps, the failed and the longest are
-    shown. Nothing is yielded for a trace without steps.
+    A failed step is followed by a line with its error. Of more than 100 steps, only the failed and the
+    longest are shown. Nothing is yielded for a trace without steps.
     """
     view = build_trace_view(trace, limit=_MOST_STEPS)
     if not view.rows:
@@ -129,7 +129,7 @@ def _name_step(row: TraceRow) -> str:
 
 
 def describe_consumption(seconds: float, usage: Usage | None) -> str:
-    """Return `1.2 s, 340 tokens in, 52 out, 0.0012 USD`.
+    """Return time, tokens and cost as text, such as `1.2 s, 340 tokens in, 52 out, 0.0012 USD`.
 
     Without `usage`, only the seconds are returned. A cost that is 0 or unknown is left out.
     """

@@ -1,8 +1,8 @@
 """`evalgate comment`: post a stored record from a workflow that the pull or merge request cannot change.
 
-The record may come from a job of a fork: nothing in it is trusted. It is checked against the schema and for
-contradictions, and its text is sanitized like an agent's. It can be false all the same, because the author of
-a pull request decides what its own job reports: the comment says so.
+The record may come from a job of a fork, so nothing in it is trusted. It is checked against the schema and
+for contradictions, and its text is sanitized like an agent's. It may still be false, because the author of a
+pull request controls the job that wrote it; the comment says so.
 """
 
 import errno
@@ -35,7 +35,7 @@ def post_stored_record(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> None:
-    """Read and check a stored record, post as `options` ask, and call `on_notice` after each post.
+    """Read and check a stored record, post it as `options` ask, and pass each notice about it to `on_notice`.
 
     Raises:
         InvalidInputError: the file cannot be read, is a link, is too large, is no record, or contradicts

@@ -24,8 +24,8 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 def compare_results(before: str, after: str, *, thresholds_file: str | None, folder: Path) -> Record:
     """Compare `after` with `before`, each a `results.json` or a baseline, without running anything.
 
-    The `gate` section of the thresholds file applies. The thresholds are those stored in `after` if it is a
-    `results.json`, else those of the thresholds file.
+    The section `gate` of the thresholds file applies. If `after` is a `results.json`, its stored thresholds
+    apply; if it is a baseline, those of the thresholds file.
 
     Raises:
         InvalidInputError: a file does not exist, or is neither a result nor a baseline.
@@ -44,7 +44,7 @@ def compare_results(before: str, after: str, *, thresholds_file: str | None, fol
 
 
 def write_comparison_page(record: Record, before: str, page: str, *, folder: Path) -> None:
-    """Write the page of a comparison to the file `page`, each case with its replies in `before`.
+    """Write a comparison as an HTML page to the file `page`, with each case's earlier replies from `before`.
 
     Raises:
         InvalidInputError: `before` cannot be read, or the page cannot be written.
@@ -61,10 +61,10 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
 
 
 def _load_replies(workspace: Workspace, name: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
-    """Yield (key, replies) of each case of a baseline or result `name`.
+    """Yield (case key, replies) for each case of the baseline or result `name`.
 
-    A baseline stores the replies. Of a result, the replies of the run that a page shows first are taken; a
-    case without runs is left out.
+    From a result, only the replies of the run that a page shows first are yielded; a case without runs is
+    left out.
     """
     record = load_stored_result(workspace, name)
     if record is None:
@@ -77,6 +77,6 @@ def _load_replies(workspace: Workspace, name: str) -> Iterator[tuple[CaseKey, tu
 
 
 def format_verdict_json(record: Record) -> str:
-    """Return the verdict and the metrics as JSON."""
+    """Return the verdict and the metrics of a record as JSON text."""
     found = {"verdict": asdict(record.verdict), "metrics": [asdict(metric) for metric in record.metrics]}
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"

@@ -18,7 +18,7 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 
 @frozen
 class ConvertResult:
-    """Converted text, and the data that was lost."""
+    """Converted text of an eval set, and sentences about lost data."""
 
     text: str
     """The new file."""
@@ -43,11 +43,11 @@ class ConvertOptions:
 
 
 def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
-    """Read the eval set and write it in the other format, to a file if one is named.
+    """Convert an eval set to the format `to`, and write it to a file if `out` names one.
 
     Raises:
-        InvalidInputError: the source is wrong or not one eval set, evalgate does not write the format, an
-            option is wrong, or the file exists or cannot be written.
+        InvalidInputError: the source is invalid or not exactly one eval set, the format cannot be written, an
+            option is invalid, or the file exists or cannot be written.
     """
     workspace = resolve_workspace(folder)
     writer = plugin_registry.get_writer(options.to)
@@ -87,10 +87,11 @@ def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
 
 
 def _add_initial_session(eval_set: EvalSet, session: SessionInput) -> EvalSet:
-    """Return the eval set with `session` as the start of each case.
+    """Return the eval set with `session` as the initial session of each case.
 
     Raises:
-        InvalidInputError: the file is no old list of turns, and so has sessions of its own.
+        InvalidInputError: the eval set is not in the old format, a list of turns, and so has its own
+            sessions.
     """
     if not is_turn_list(eval_set):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"
@@ -106,7 +107,7 @@ def _write_file(text: str, out: str, workspace: Workspace) -> None:
 
 
 def _describe_notes(eval_set: EvalSet, out: str | None) -> list[str]:
-    """Return a sentence if cases are observed, because the conversion does not copy their notes."""
+    """Return a warning if cases are observed, because their notes are not converted; otherwise []."""
     observed = sum(case.status == "observed" for case in eval_set.cases)
     if not observed:
         return []
@@ -125,7 +126,7 @@ def _find_format(document: JsonDocument, forced: str | None) -> EvalFormat:
 
 
 def _describe_ignored_keys(reader: EvalFormat, document: JsonDocument) -> list[str]:
-    """Return one sentence per key that the reader ignores, or one sentence if it cannot list such keys."""
+    """Return a sentence for each key that the reader ignores, or one if the format cannot list its keys."""
     if not isinstance(reader, ReportsIgnoredKeys):
         return [f"{document.path}: keys that evalgate does not read are lost; this format cannot list them"]
     places: dict[str, list[tuple[int, int]]] = {}

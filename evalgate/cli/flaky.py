@@ -36,7 +36,7 @@ _MORE_RUNS = "Store more with `evalgate run --runs 10` and then `evalgate baseli
 
 @frozen
 class FlakyCase:
-    """Flakiness of one case, and the pattern of its failures."""
+    """Flakiness of one case, and the kind of its failures."""
 
     name: str
     """`eval set:case`, as in a quarantine file."""
@@ -48,17 +48,16 @@ class FlakyCase:
 
     @property
     def is_proposed(self) -> bool:
-        """Return True if an entry for the quarantine file is printed."""
+        """Return True if the report proposes to quarantine the case."""
         is_steady = self.failing_since is not None or not self.alternates
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
 
 
 def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None, today: date) -> str:
-    """Return the report on the baseline `to`, else on `gate.baseline`, else on the default baseline.
+    """Return the flakiness report on the baseline `to`; None means `gate.baseline`, or the default baseline.
 
     Raises:
-        InvalidInputError: there is no such baseline, the baseline cannot be read, or the thresholds file is
-            wrong.
+        InvalidInputError: the baseline does not exist or cannot be read, or the thresholds file is invalid.
     """
     target = resolve_target(folder, to, thresholds_file)
     limits = load_current_limits(target, thresholds_file)
@@ -75,7 +74,7 @@ def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: 
     """Return every case with at least two runs that count, the flakiest first.
 
     A run passes if the agent answered and every score meets its threshold; `pass_score` is the threshold of
-    metrics without one. An answered run without scores does not count, nor do metrics that do not gate.
+    metrics without one. Answered runs without scores do not count. Metrics that do not gate are ignored.
     """
     cases = baseline.index_cases()
     found = [
@@ -94,9 +93,8 @@ def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: 
 def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: float) -> bool:
     """Return True if a case failed at least twice, with a pass between failures or in the same gate run.
 
-    A single failure happens to stable cases, too. One unbroken series of failures is a break, repaired or
-    not. A failure and a pass in one gate run count as alternating, because the agent did not change in
-    between.
+    A single failure also happens to stable cases, and one unbroken series of failures is a break, repaired or
+    not. A failure and a pass in one gate run count as alternating, because the agent was the same.
     """
     outcomes = [
         (run.source, bool(passed))
@@ -114,15 +112,14 @@ def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: fl
 def format_flaky_report(
     cases: Sequence[FlakyCase], today: date, *, of: int | None = None, changes: Sequence[str] = ()
 ) -> str:
-    """Return a table of the cases with passed and failed runs, and entries for the quarantine file.
+    """Return a table of cases with passed and failed runs, and proposed entries for the quarantine file.
 
     Args:
-        cases: the flakiest first.
-        today: first day of the quarantines.
-        of: number of cases in the baseline, including those with too few runs for the table; None: the
-            number of `cases`.
-        changes: sentences about averages that changed their level for good, which is no flakiness, and about
-            thresholds that are not known.
+        cases: The cases, the flakiest first.
+        today: First day of the quarantines.
+        of: Number of cases in the baseline, including those with too few runs for the table; None: the number
+            of `cases`.
+        changes: Sentences to print first, about lasting changes of averages and about unknown thresholds.
     """
     lines = _format_lines(cases, today, (of or len(cases)) - len(cases))
     return "".join(f"{line}\n" for line in (*(to_log_line(each, 400) for each in changes), *lines))

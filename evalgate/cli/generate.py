@@ -59,7 +59,7 @@ class GenerateOptions:
 
 @frozen
 class GenerateResult:
-    """Generated cases, and what is left to review."""
+    """Result of `evalgate generate`: sentences about the cases, and the points to review."""
 
     cases: tuple[str, ...]
     """One sentence for each case, with what a person must check."""
@@ -72,7 +72,7 @@ class GenerateResult:
 
 
 def choose_out_path(source: str | None) -> str:
-    """Return the default path of the generated file, named after the file that is read.
+    """Return the default path of the generated file, named after the input file.
 
     The folder is `evals`, as in the thresholds file that `evalgate init` writes.
     """
@@ -86,11 +86,11 @@ def generate_cases(
     environ: Mapping[str, str],
     redactor: LiveRedactor,
 ) -> GenerateResult:
-    """Make the cases and write them to the file.
+    """Generate cases from stories or recordings, and write them to a new file.
 
     Raises:
-        InvalidInputError: the input is wrong, or the file exists.
-        NoVerdictError: there is no case to write.
+        InvalidInputError: the input is invalid, or the file exists.
+        NoVerdictError: no case could be generated.
     """
     workspace, writer = resolve_workspace(folder), plugin_registry.get_writer(options.to)
     if (options.stories is None) == (options.recorded is None):
@@ -143,7 +143,7 @@ def _describe_review(case: EvalCase) -> str:
 
 
 def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | None:
-    """Return the data set that cases are made from; None for stories, recordings and eval sets."""
+    """Return the dataset of another tool that `--from` names; None for stories, recordings and eval sets."""
     if options.recorded is None:
         return None
     path = workspace.folder / options.recorded

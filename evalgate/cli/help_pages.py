@@ -1,4 +1,4 @@
-"""The sections in which `--help` lists the options of a command, and the list of commands."""
+"""Help pages of commands: options in sections, and the list of commands."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -69,7 +69,7 @@ _OTHER = "Options"
 def group_by_section(
     parameters: Iterable[click.Parameter],
 ) -> Iterator[tuple[str, list[click.Option]]]:
-    """Yield each heading that has options, with its options; options without a section come last."""
+    """Yield (heading, options) for each section with options; options without a section come last."""
     options = {each.name: each for each in parameters if isinstance(each, click.Option)}
     for heading, names in _SECTIONS.items():
         if members := [options.pop(name) for name in names if name in options]:
@@ -79,10 +79,10 @@ def group_by_section(
 
 
 class SectionedCommand(click.Command):
-    """A command that lists its options in sections, for commands with too many options for one list."""
+    """A command with many options, which `--help` lists in sections."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, section by section."""
+        """Write the options to the help page, section by section."""
         for heading, members in group_by_section(self.get_params(ctx)):
             rows = [row for each in members if (row := each.get_help_record(ctx)) is not None]
             with formatter.section(heading):
@@ -90,10 +90,10 @@ class SectionedCommand(click.Command):
 
 
 class FullLineGroup(click.Group):
-    """A group that, unlike click's, never cuts the first line of a command's help to the terminal's width."""
+    """A group of commands that never shortens the first line of a command's help, as click would."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write each command with the first line of its help, wrapped in a narrow terminal."""
+        """Write each command with the first line of its help, wrapped to the width of the terminal."""
         del ctx
         rows = [
             (name, (command.help or "").partition("\n")[0])

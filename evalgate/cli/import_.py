@@ -1,4 +1,4 @@
-"""Command `evalgate import` with its options."""
+"""Command `evalgate import`: its options and arguments. The work is done in `import_traces`."""
 
 import os
 from datetime import datetime
@@ -17,12 +17,12 @@ _MOST_NAMED = 50
 
 
 class _MomentParamType(click.ParamType[datetime]):
-    """A moment: ISO 8601, or a time span before now."""
+    """A time: ISO 8601, or a span before now such as `7d`."""
 
     name = "moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Return the moment."""
+        """Return the time in `value`; fail with a usage error if the text has another form."""
         if isinstance(value, datetime):
             return value
         from evalgate.cli.import_traces import parse_moment

@@ -1,4 +1,4 @@
-"""`evalgate import`: cases from traces of production. They are observed, and gate only after a review."""
+"""`evalgate import`: add cases from traces of production as observed cases; they gate only after a review."""
 
 import asyncio
 import re
@@ -68,7 +68,7 @@ class ImportOptions:
 
 @frozen
 class ImportResult:
-    """Outcome of an import, in sentences."""
+    """Outcome of an import, as sentences for the user."""
 
     counts: tuple[str, ...]
     problems: tuple[str, ...]
@@ -82,10 +82,10 @@ class ImportResult:
 def import_traces(
     options: ImportOptions, folder: Path, environ: Mapping[str, str], redactor: LiveRedactor
 ) -> ImportResult:
-    """Read traces and add the conversations in them to an eval set and its notes.
+    """Read traces and add their conversations to an eval set and its notes.
 
     Raises:
-        InvalidInputError: the source or the file is wrong.
+        InvalidInputError: the source or the file is invalid.
         NoVerdictError: no conversation could be read.
     """
     with pause_gc():
@@ -136,12 +136,12 @@ def _import_traces(
 
 
 def parse_moment(text: str, now: datetime | None = None) -> datetime:
-    """Return the time that a text names: ISO 8601, or a span before `now` as `30m`, `12h`, `7d` or `2w`.
+    """Parse a time: ISO 8601, or a span before `now` such as `30m`, `12h`, `7d` or `2w`.
 
-    A time without a zone is in UTC. `now` is the present time when absent.
+    A time without a zone is in UTC. If `now` is None, it is the current time.
 
     Raises:
-        ValueError: the text is neither.
+        ValueError: the text has neither form.
         OverflowError: the span begins before the year 1.
     """
     units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -213,7 +213,7 @@ def _build_case(found: ObservedConversation, options: ImportOptions, redactor: L
 def _build_source(found: ObservedConversation, options: ImportOptions, redactor: LiveRedactor) -> str:
     """Return the source of a conversation: the link to its first trace, or the names of file and trace.
 
-    It has no secrets and no personal data, and is the same in every import.
+    Secrets are removed, and personal data unless the options keep it. The text is the same in every import.
     """
     source = found.url or f"{Path(options.source).name}{_OF_FILE}{found.trace_ids[0]}"
     clean = redactor.redact_text(source)
@@ -226,9 +226,9 @@ def _build_source(found: ObservedConversation, options: ImportOptions, redactor:
 
 
 def _list_source_keys(source: str) -> set[str]:
-    """Return the source, and the id of its trace if the id is long enough to be unique.
+    """Return the source, and also its trace id if this is long enough to be unique.
 
-    The id tells that a trace was imported already, although from a file with another name.
+    The id shows that a trace was imported already from a file with another name.
     """
     trace_id = source.rpartition(_OF_FILE)[2]
     return {source, trace_id} if len(trace_id) >= _SHORTEST_UNIQUE else {source}
@@ -245,7 +245,10 @@ def _list_mocks(case: EvalCase) -> Iterator[Mapping[str, object]]:
 def _redact_cases(
     cases: list[EvalCase], options: ImportOptions, redactor: LiveRedactor, counts: list[str]
 ) -> list[EvalCase]:
-    """Return the cases without secrets and personal data, and add sentences about both to `counts`."""
+    """Return the cases without secrets and, unless the options keep it, personal data.
+
+    Sentences about the hidden data are added to `counts`.
+    """
     cleaned = redactor.redact_tree(cases)
     if hidden := sum(one != other for one, other in zip(cases, cleaned, strict=True)):
         counts.append(f"Hid secrets in {pluralize(hidden, 'case')}.")
@@ -265,7 +268,7 @@ def _redact_cases(
 
 @frozen
 class _Target:
-    """The eval set that cases are added to."""
+    """The eval set to which cases are added, and its notes."""
 
     file: EvalSetFile | None
     """None if the file does not exist yet."""
@@ -293,7 +296,7 @@ def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:
 def _write_cases(
     added: Sequence[EvalCase], options: ImportOptions, target: _Target, workspace: Workspace
 ) -> tuple[str, ...]:
-    """Write the eval set and its notes; return sentences about what the format cannot hold."""
+    """Write the eval set and its notes; return sentences about data that the format cannot hold."""
     path, today = workspace.folder / options.out, datetime.now(UTC).date()
     entries = {
         case.eval_id: build_note(

@@ -44,7 +44,7 @@ _IGNORE_HEADING = (
 
 @frozen
 class InitFile:
-    """One file of the scaffold, and what was done to it."""
+    """One file of the scaffold: written, extended or kept."""
 
     path: str
     done: str
@@ -53,7 +53,7 @@ class InitFile:
 
 @frozen
 class InitResult:
-    """Files of the scaffold, and the next steps for the user."""
+    """The files of the scaffold, and the next steps for the user."""
 
     files: tuple[InitFile, ...]
     next_steps: tuple[str, ...]
@@ -66,14 +66,14 @@ def write_scaffold(
     found: Candidates | None = None,
     project: ProjectImport | None = None,
 ) -> InitResult:
-    """Write the scaffold into the workspace; existing files are kept, but lines are added to `.gitignore`.
+    """Write the scaffold into the workspace; existing files are kept, but `.gitignore` gets new lines.
 
-    `agent` is KIND:WHAT. None stands for the agent of `project`; without a project it stands for a sample
-    agent with a sample eval set. `found` is the result of `find_candidates`, if the caller has it.
+    `agent` is KIND:WHAT. None means the agent of `project` or, without a project, a sample agent with a
+    sample eval set. `found` is the result of `find_candidates`; None: it is computed.
 
     Raises:
-        InvalidInputError: there is no such kind of agent, the project has no agent, a thresholds file
-            exists that would have to name the agent, or a file cannot be written.
+        InvalidInputError: the kind of agent is unknown, the project has no agent, an existing thresholds file
+            would have to name the agent, or a file cannot be written.
     """
     existing = find_thresholds_file(workspace.folder)
     if project is not None and agent is None:
@@ -101,7 +101,7 @@ def write_scaffold(
 
 
 def _names_sample(thresholds: Path) -> bool:
-    """Return True if the thresholds file names the sample agent."""
+    """Return True if the thresholds file names the sample agent; False also if it cannot be read."""
     try:
         return "evals/sample_agent.py" in read_text(thresholds, errors="replace")
     except OSError:
@@ -109,10 +109,10 @@ def _names_sample(thresholds: Path) -> bool:
 
 
 def check_agent(agent: str) -> None:
-    """Check that a text is KIND:WHAT.
+    """Check that a text has the form KIND:WHAT with a known kind.
 
     Raises:
-        InvalidInputError: the text has another form, or there is no such kind.
+        InvalidInputError: the text has another form, or the kind is unknown.
     """
     kind, colon, what = agent.partition(":")
     plugin_registry.get_agent_type(kind)
@@ -139,9 +139,9 @@ def _build_config(agent: str | None, found: Candidates, project: ProjectImport |
 
 
 def _build_criteria(project: ProjectImport) -> str:
-    """Return the sections `criteria`, `checks` and `cases` of a project, each if it has content.
+    """Return the sections `criteria`, `checks` and `cases` of a project as YAML; empty sections are left out.
 
-    If none has content, return a comment about the criteria that apply.
+    If all are empty, return a comment about the criteria that apply.
     """
     sections = {"criteria": project.criteria, "checks": project.checks}
     texts = [
@@ -158,7 +158,7 @@ def _build_criteria(project: ProjectImport) -> str:
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
     """Return the patterns for `eval_sets` in the thresholds file.
 
-    () keeps the pattern of the sample, `evals/**/*.evalset.json`.
+    () means to keep the pattern of the sample, `evals/**/*.evalset.json`.
     """
     if agent is not None:
         return build_patterns(found.eval_sets)
@@ -210,7 +210,7 @@ def _list_warnings(workspace: Workspace) -> Iterator[str]:
 
 
 def _read_ignored(workspace: Workspace) -> frozenset[str]:
-    """Return the lines of `.gitignore`, without blanks and slashes at both ends; none if unreadable."""
+    """Return the lines of `.gitignore` without spaces and slashes at both ends; empty if unreadable."""
     try:
         text = read_text(workspace.folder / ".gitignore")
     except (OSError, UnicodeDecodeError):
@@ -223,9 +223,9 @@ def _read_scaffold(source: str) -> str:
 
 
 def _update_gitignore(workspace: Workspace) -> InitFile:
-    """Add the files that a run creates to `.gitignore`, except files that it lists already.
+    """Add the files that a run creates to `.gitignore`, unless it lists them already.
 
-    An unreadable `.gitignore`, or one that lists `.evalgate`, is kept as it is.
+    If `.gitignore` cannot be read or lists `.evalgate`, it is not changed.
     """
     path = workspace.folder / ".gitignore"
     try:
@@ -261,7 +261,7 @@ def _save_file(workspace: Workspace, path: str, text: str) -> None:
 
 
 def ask_for_import(source: str) -> str | None:
-    """Ask whether to take over the project at `source`; return `source`, or None for no."""
+    """Ask whether to import the project at `source`; return `source` for yes, None for no."""
     question = f"Take over the evaluation of {to_log_line(source)}?"
     return source if click.confirm(question, default=True) else None
 

@@ -1,4 +1,4 @@
-"""`evalgate judge`: draw judged answers, store labels of people, and compare both."""
+"""`evalgate judge`: draw judged answers, store people's labels, and compare both."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ from evalgate.system.workspace import resolve_workspace
 
 @frozen
 class SampleOptions:
-    """Options of `evalgate judge sample`; see its help."""
+    """Options of `evalgate judge sample`, named as on the command line."""
 
     results: str
     count: int
@@ -50,11 +50,11 @@ class SampleOptions:
 def draw_sample(options: SampleOptions, folder: Path, thresholds_file: str | None) -> Iterator[str]:
     """Draw judged answers, store the judge's verdicts, and write a file of the answers to label.
 
-    Yield sentences about the drawn answers; nothing is done before the first sentence is read. No file is
-    written if people have labelled all drawn answers already.
+    Yield sentences for the user; a generator, so nothing happens before it is iterated. No file is written if
+    all drawn answers have labels already.
 
     Raises:
-        InvalidInputError: there is no judged answer, all were drawn before, or a file cannot be used.
+        InvalidInputError: no answer was judged, all were drawn before, or a file cannot be used.
     """
     path, shown_as = _find_store(folder, thresholds_file)
     with lock_folder(path.parent):
@@ -98,12 +98,12 @@ def _select_metric(answers: list[JudgedAnswer], options: SampleOptions) -> list[
 
 
 def add_labels(labels: str, by: str, folder: Path, thresholds_file: str | None) -> Iterator[str]:
-    """Store the labels of the person `by`, and yield a sentence about them.
+    """Store the labels that the person `by` gave, and yield a sentence for the user.
 
-    Nothing is stored before the sentence is read.
+    A generator: nothing is stored before it is iterated.
 
     Raises:
-        InvalidInputError: with every problem of the file, or if the file holds no label.
+        InvalidInputError: the file is invalid (the error lists every problem), or holds no label.
     """
     path, shown_as = _find_store(folder, thresholds_file)
     with lock_folder(path.parent):  # another person may add labels at the same time
@@ -125,26 +125,29 @@ def add_labels(labels: str, by: str, folder: Path, thresholds_file: str | None) 
 
 @frozen
 class JudgeCheck:
-    """Comparison of all judges with the labels of people."""
+    """Comparison of each metric's judge with people's labels."""
 
     store: LabelStore
     assessments: Sequence[JudgeAssessment]
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return CLOSED if a judge misses a floor, else INCONCLUSIVE if a judge is undecided, else OPEN."""
+        """Return CLOSED if a judge misses a floor (least required accuracy), otherwise OPEN.
+
+        Return INCONCLUSIVE if no floor is missed, but the labels are too few to decide one.
+        """
         if any(each.missed for each in self.assessments):
             return ExitCode.CLOSED
         is_decided = all(each.is_decided for each in self.assessments)
         return ExitCode.OPEN if is_decided else ExitCode.INCONCLUSIVE
 
     def as_text(self) -> str:
-        """Return the lines for a terminal."""
+        """Return the comparison as lines of text for a terminal."""
         lines = [line for each in self.assessments for line in describe_assessment(each)]
         return "".join(f"{line}\n" for line in [*lines, *describe_people(self.store)])
 
     def as_json(self) -> str:
-        """Return the figures as JSON, unrounded."""
+        """Return the comparison as JSON text, with unrounded figures."""
         content = {
             "judges": [_build_judge(each) for each in self.assessments],
             "people": [asdict(each) for each in compare_people(self.store)],
@@ -170,10 +173,10 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 
 
 def check_judge(folder: Path, thresholds_file: str | None) -> JudgeCheck:
-    """Compare the labels of people with the judge of each metric: the judge in the metric's newest sample.
+    """Compare the judge of each metric, as of its newest sample, with people's labels.
 
     Raises:
-        InvalidInputError: there is no sample, or a file cannot be used.
+        InvalidInputError: no sample was drawn, or a file cannot be used.
     """
     thresholds = load_thresholds_or_default(folder, thresholds_file)
     path, shown_as = _find_store(folder, thresholds_file)
@@ -185,10 +188,10 @@ def check_judge(folder: Path, thresholds_file: str | None) -> JudgeCheck:
 
 
 def _find_store(folder: Path, thresholds_file: str | None) -> tuple[Path, str]:
-    """Return the path of the file with the labels, and the name of this file in messages.
+    """Return the path of the file with the labels, and its name for messages.
 
     Raises:
-        InvalidInputError: there is no such folder, or the thresholds file is wrong.
+        InvalidInputError: the folder does not exist, or the thresholds file is invalid.
     """
     resolve_workspace(folder)
     own_folder = load_thresholds_or_default(folder, thresholds_file).folder

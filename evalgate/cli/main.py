@@ -1,7 +1,7 @@
-"""The command line: every command with its options, and the function that does its work.
+"""The command line `evalgate`: its commands with their options.
 
-Only `evalgate.cli` imports click. The commands in `_MODULES` have modules of their own. Nothing heavy is
-imported before a command runs, so that `evalgate --help` is instant.
+The commands in `_MODULES` have modules of their own. Heavy modules are imported only when a command runs, so
+that `evalgate --help` is fast. Only `evalgate.cli` imports click.
 """
 
 import os
@@ -60,23 +60,23 @@ command, with `_` at its end if the name is a word of Python."""
 
 
 class _RootGroup(FullLineGroup):
-    """The command `evalgate`. It imports the module of the typed command, or all modules for a list."""
+    """The command `evalgate`. It imports the module of the typed command, or all modules for `--help`."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with this name; None if there is no such command."""
+        """Return the command `cmd_name`, loading its module if necessary; None if it is unknown."""
         if cmd_name in _MODULES and cmd_name not in self.commands:
             module = import_module(_MODULES[cmd_name])
             self.add_command(getattr(module, module.__name__.rpartition(".")[2]))
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Load all commands, and return their names."""
+        """Load all commands and return their names."""
         for name in _MODULES:
             self.get_command(ctx, name)
         return super().list_commands(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write all commands."""
+        """Load all commands and write them to the help page."""
         self.list_commands(ctx)
         super().format_commands(ctx, formatter)
 

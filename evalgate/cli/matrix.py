@@ -96,7 +96,7 @@ def matrix(
 
 
 def _refuse_secrets(variants: "tuple[Variant, ...]", redactor: "LiveRedactor") -> None:
-    """Raise InvalidInputError if a value holds a secret, because values become names of folders."""
+    """Raise InvalidInputError if a variant's value holds a secret, because reports show the values."""
     from evalgate.core.errors import InvalidInputError
 
     for variant in variants:
@@ -115,7 +115,10 @@ def _measure(
     confirm: bool,
     resume: bool,
 ) -> int:
-    """Make the runs, write the reports and return the exit code."""
+    """Run the cases with each variant, write the reports and return the exit code.
+
+    With `confirm`, the winner and the reference are run again.
+    """
     from evalgate.reporting.matrix.files import RENDERERS
     from evalgate.reporting.report_files import check_writable, remove_reports
     from evalgate.runner.matrix_builder import build_matrix
@@ -151,7 +154,10 @@ def _publish(
     publisher: "Publisher",
     opened: "AnchoredFolder",
 ) -> int:
-    """Write the reports, print the result and return the exit code."""
+    """Write the reports, print the table and return the exit code.
+
+    `again` has the runs of `--confirm`; None if there are none.
+    """
     from evalgate.core.exit_codes import ExitCode
     from evalgate.reporting.matrix.files import RENDERERS, write_matrix, write_variants
     from evalgate.reporting.matrix.text_reports import render_markdown, render_terminal

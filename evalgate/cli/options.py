@@ -1,4 +1,4 @@
-"""Options that commands share, and their conversion."""
+"""Options that several commands share, and the conversion of their values."""
 
 import functools
 import os
@@ -28,7 +28,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 class FormatParamType(TextType):
-    """Name of a format. Any text is accepted, since other packages may bring formats."""
+    """Name of a format. Any text is accepted, because other packages may add formats."""
 
     name = "format"
 
@@ -46,14 +46,14 @@ class FormatParamType(TextType):
 
 
 def require_nonempty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Return the value; raise `BadParameter` if it is blank."""
+    """Return the value; raise `BadParameter` if it is blank. None, an absent option, is accepted."""
     if value is not None and not value.strip():
         raise click.BadParameter("must not be empty", param=parameter)
     return value
 
 
 def add_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
-    """Add options to a command, in the order in which its help lists them."""
+    """Add options to a command; its help lists them in this order."""
     for option in reversed(options):
         command = option(command)
     return command
@@ -84,7 +84,7 @@ _project_directory = click.option(
 
 
 def project_directory(command: _Command) -> _Command:
-    """Add `--working-directory` to a command, and let it find the nearest thresholds file."""
+    """Add `--working-directory` to a command, and run it in the folder of the nearest thresholds file."""
     return _project_directory(run_in_project(command))
 
 
@@ -319,24 +319,24 @@ _OPTIONS = (
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """Add to a command the options that define a plan: cases, agent and thresholds."""
+    """Add the options that define a plan (cases, agent and thresholds) to a command."""
     return add_options(command, _OPTIONS)
 
 
 def add_measure_options(command: _Command) -> _Command:
-    """Add to a command the options that define a plan for runs without a verdict."""
+    """Add the options of a plan that make sense for runs without a verdict to a command."""
     return add_options(command, _MEASURE_OPTIONS)
 
 
 def add_agent_options(command: _Command) -> _Command:
-    """Add to a command the options for the agent, its environment and the thresholds file."""
+    """Add the options for the agent, its environment and the thresholds file to a command."""
     return thresholds_file(add_options(command, _AGENT_OPTIONS))
 
 
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Return the options of a plan or an agent as overrides; None for `selection` selects every case."""
+    """Return the command line's options as overrides; `selection` None selects every case."""
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)
@@ -370,15 +370,15 @@ _DESTINATIONS = (
 
 
 def add_destination_options(command: _Command) -> _Command:
-    """Add to a command the options for servers that receive the results of a run."""
+    """Add the options for servers that receive the results of a run to a command."""
     return add_options(command, _DESTINATIONS)
 
 
 def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
-    """Remove the options for servers from `options`; return them checked, or None without a server.
+    """Remove the options for servers from `options`; check and return them, or return None if none is given.
 
     Raises:
-        InvalidInputError: an address or a variable of the environment is wrong.
+        InvalidInputError: an address or an environment variable is invalid.
     """
     otlp, webhook, form = (options.pop(name) for name in ("otlp", "webhook", "webhook_format"))
     if otlp is None and webhook is None:
@@ -389,7 +389,7 @@ def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
 
 
 def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> tuple[str, ...]:
-    """Return the texts to hide: those of `--mask`, and the address of the webhook if there is one."""
+    """Return the texts to hide: the values of `--mask`, and the address of the webhook if one is given."""
     webhook = destinations.webhook if destinations else None
     return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
@@ -440,7 +440,7 @@ def add_post_settings(command: _Command) -> _Command:
 
 
 def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
-    """Remove the posting options from `options` and return them; None if nothing is to be posted."""
+    """Remove the options for posting from `options` and return them; None if nothing is to be posted."""
     comment, author = options.pop("comment"), options.pop("comment_author")
     settings = {name: options.pop(name) for name in ("check", "name", "section", "token_env")}
     if not comment and not settings["check"]:

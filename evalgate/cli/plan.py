@@ -1,4 +1,4 @@
-"""Command `evalgate plan` with its options."""
+"""Command `evalgate plan`: its options and arguments. The work is done in `power_report`."""
 
 import math
 from pathlib import Path

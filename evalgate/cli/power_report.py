@@ -1,4 +1,4 @@
-"""`evalgate plan`: the number of cases and runs that show a drop, and their cost."""
+"""`evalgate plan`: compute the number of cases and runs that show a drop of scores, and their cost."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ _ASSUMED_STORED = 10
 
 @frozen
 class PlanRequest:
-    """Options of `evalgate plan`; see its help."""
+    """Options of `evalgate plan`, named as on the command line."""
 
     drop: float
     power: float
@@ -52,7 +52,7 @@ class PlanRequest:
 
 @frozen
 class DesignPower:
-    """Drops of one metric that a gate with one setting of `runs` catches."""
+    """Drops of one metric that a gate with one setting of `runs` catches, and the number of cases needed."""
 
     runs: str
     """`3`, or `auto`."""
@@ -64,7 +64,7 @@ class DesignPower:
 
 @frozen
 class MetricPower:
-    """Drops of one metric that the gate catches, for each setting of `runs`."""
+    """Drops of one metric that the gate catches with each setting of `runs`."""
 
     metric: str
     average: float
@@ -86,7 +86,7 @@ class MetricPower:
 
 @frozen
 class DesignCost:
-    """Cost of a gate run with one setting of `runs`, as (least, most) of each figure; None if unknown."""
+    """Cost of one gate run with one setting of `runs`; each figure is (least, most), or None if unknown."""
 
     runs: str
     """`3`, or `auto`."""
@@ -98,7 +98,7 @@ class DesignCost:
 
 @frozen
 class PowerPlan:
-    """The number of cases and runs that show a drop."""
+    """Result of `evalgate plan`: catchable drops and costs for each setting of `runs`, with advice."""
 
     source: str
     """Name of the baseline that the figures are computed from; "" if there is none."""
@@ -118,12 +118,7 @@ class PowerPlan:
 
 
 def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
-    """Plan from the baseline, or from assumptions if there is none.
-
-    Raises:
-        InvalidInputError: the baseline or the thresholds file cannot be read, the baseline that `request`
-            names does not exist, the baseline has no score, or the number of cases is not known.
-    """
+    """Build the plan from the baseline or, if there is none, from assumptions."""
     target = resolve_target(folder, request.baseline, request.thresholds)
     baseline = target.read() if request.baseline is not None else target.store.read()
     fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})
@@ -176,7 +171,11 @@ def _count_cases(target: BaselineTarget) -> int:
 
 
 def _measure_noise(baseline: Baseline, target: BaselineTarget) -> dict[str, tuple[CaseNoise, ...]]:
-    """Return the noise of each metric that gates."""
+    """Return the noise of each case, by metric; metrics that do not gate are left out.
+
+    Raises:
+        InvalidInputError: the baseline has no score.
+    """
     silent = {each.metric for each in target.criteria if not each.gates}
     history = build_score_history(baseline, target.config)
     keep = target.config.gate.statistics.baseline_keep
@@ -284,7 +283,10 @@ def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
 def _describe_history_limits(
     noise: Mapping[str, Sequence[CaseNoise]], stored: int, request: PlanRequest
 ) -> Iterator[str]:
-    """Yield sentences about the assumptions on the baseline, which holds `stored` cases."""
+    """Yield sentences about assumptions for cases with one stored run, and for cases that do not exist yet.
+
+    `stored` is the number of cases in the baseline.
+    """
     single = max(sum(case.stored == 1 for case in cases) for cases in noise.values())
     if single:
         yield (
@@ -325,7 +327,7 @@ def _iter_advice(
 
 
 def _describe_limits(metric: MetricPower) -> Iterator[str]:
-    """Yield at most one sentence: why the wanted drop cannot be caught reliably.
+    """Yield at most one sentence: the reason why the wanted drop cannot be caught reliably.
 
     Either the average cannot fall so far, or `max_regression` allows the drop.
     """
@@ -344,7 +346,7 @@ def _describe_limits(metric: MetricPower) -> Iterator[str]:
 
 
 def _find_enough(metrics: Sequence[MetricPower], size: int) -> str | None:
-    """Return the first design that catches the drop in every metric with the present cases, or None."""
+    """Return the first setting of `runs` with which `size` cases show the drop in every metric, or None."""
     for label in [design.runs for design in metrics[0].designs]:
         needed = _find_needed(metrics, label)
         if needed is not None and needed <= size:
@@ -399,7 +401,7 @@ def _iter_lines(plan: PowerPlan) -> Iterator[str]:
 
 
 def _format_small_drop(drop: float) -> str:
-    """Return a drop with three decimals, or with all of its decimals in a narrow range."""
+    """Return a drop with three decimals, or with more if the range of scores is narrow."""
     return max(f"{drop:.3f}", format_limit(drop), key=len)
 
 

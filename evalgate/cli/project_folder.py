@@ -1,9 +1,8 @@
-"""Paths of the command line, and the project folder that they are relative to.
+"""Paths on the command line, and the project folder to which they become relative.
 
-A command that is typed in a folder of a repository finds the thresholds file above it, as git finds its own
-folder. It then works in the thresholds file's folder: reports, baselines and all paths in the file are the
-same as if the command had been typed there. Typed paths keep their meaning: they are relative to the folder
-in which they were typed.
+Like git, a command finds the nearest thresholds file in its folder or above. It then works in that file's
+folder, so reports, baselines and all paths in the file are the same in every subfolder. Paths that the user
+typed keep their meaning: they are relative to the folder where the command was typed.
 """
 
 import contextlib
@@ -41,47 +40,47 @@ class PathParamType(TextType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Return a request to the shell to list files or folders itself."""
+        """Return a completion that makes the shell list files or folders itself."""
         from click.shell_completion import CompletionItem
 
         del ctx, param
         return [CompletionItem(incomplete, type=self._completes)]
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return the path, typed in the folder `typed_in` below `root`, relative to `root`.
+        """Return a path typed in the folder `typed_in` as a path relative to `root`, a folder above.
 
-        An absolute path is not changed. Nor is a path that exists only relative to `root`, so that commands
-        in reports work in every folder of the repository.
+        An absolute path is not changed. A path that exists only relative to `root` is not changed either, so
+        that commands in reports work in every folder of the repository.
         """
         moved = _join_path(typed_in.relative_to(root), value)
         return value if not _is_there(root, moved) and _is_there(root, value) else moved
 
 
 class BaselineParamType(PathParamType):
-    """A baseline: a file, or the name of another store."""
+    """A baseline: a file, or another store such as `branch:NAME` or a URL."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return a path relative to `root`; return any other name unchanged."""
+        """Return a path made relative to `root`; return the name of another store unchanged."""
         return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
 
 
 class InterpreterParamType(PathParamType):
-    """A program: a path, or a name to find in PATH."""
+    """A Python interpreter: a path, or a name to find in PATH."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return a path as `PathParamType.move_value` does; return a name without `/` unchanged."""
+        """Return a path made relative to `root`; return a name without `/` unchanged."""
         return super().move_value(value, typed_in, root) if "/" in value else value
 
 
 class AgentParamType(TextType):
-    """Agent as KIND:WHAT; for some kinds, WHAT is a path."""
+    """An agent as KIND:WHAT; for some kinds, WHAT is a path."""
 
     name = "agent"
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """List kinds, paths and names."""
+        """Return completions of kinds, paths and names."""
         from evalgate.cli.shell_completion import complete_agent
 
         del ctx, param
@@ -90,8 +89,7 @@ class AgentParamType(TextType):
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Return `KIND:WHAT` with the path in WHAT made relative to `root`.
 
-        A value with another kind than python, adk or replay, or with a path that does not exist, is not
-        changed.
+        Other kinds than python, adk and replay are not changed, nor are paths that do not exist.
         """
         kind, colon, what = value.partition(":")
         path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
@@ -108,7 +106,7 @@ AGENT = AgentParamType()
 
 
 def _join_path(folder: Path, value: str) -> str:
-    """Join folder and path. Only leading `./` and `../` are resolved, because `value` may be a pattern."""
+    """Join a folder and a path that may be a pattern; only `./` and `../` at its start are resolved."""
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
         step, _, value = value.partition("/")
@@ -137,9 +135,9 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def run_in_project(command: _Command) -> _Command:
-    """Make a command change into the folder of the nearest thresholds file, and adapt typed paths to it.
+    """Make a command run in the folder of the nearest thresholds file; typed paths are adapted to it.
 
-    The command does not change the folder if `--working-directory` or `--thresholds` is given.
+    With `--working-directory` or `--thresholds`, the command stays in the current folder.
     """
 
     @functools.wraps(command)
@@ -160,7 +158,7 @@ def _fill_folder(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Enter the folder of the thresholds file; return the parameters relative to it."""
+    """Change into the folder of the nearest thresholds file; return the parameters with adapted paths."""
     from evalgate.config.loader import find_project
 
     try:

@@ -1,7 +1,7 @@
-"""`evalgate init --from`: take over the evaluation of a project from another tool.
+"""`evalgate init --from`: import the evaluation of another tool's project.
 
-Eval sets that evalgate reads stay where they are, with the criteria next to them. Tests of promptfoo and data
-sets of DeepEval are converted to files in `evals/`. All parts without a counterpart are listed.
+Eval sets that evalgate can read stay in place, with the criteria next to them. Tests of promptfoo and
+datasets of DeepEval are converted to files in `evals/`. Parts without a counterpart are listed.
 docs/import-projects.md describes the command for users.
 """
 
@@ -40,7 +40,7 @@ _NO_AGENT = "add --agent KIND:WHAT, as python:agent.py:answer or http:http://loc
 
 @frozen
 class ProjectImport:
-    """Content for a thresholds file, taken over from a project."""
+    """Content for a thresholds file, imported from a project of another tool."""
 
     source: str
     """Tool and file, as "promptfoo (promptfooconfig.yaml)"."""
@@ -69,7 +69,7 @@ class ProjectImport:
     """Next steps, one sentence each."""
 
     def choose_agent(self) -> str:
-        """Return the first agent.
+        """Return the first of the project's agents.
 
         Raises:
             InvalidInputError: the project names no agent that evalgate can run.
@@ -79,16 +79,16 @@ class ProjectImport:
         return self.agents[0]
 
     def get_agent_options(self, agent: str) -> JsonObject:
-        """Return `agent_options` if `agent` is the first of `agents`, else {}."""
+        """Return `agent_options` if `agent` is the first of `agents`; otherwise {}."""
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return the files to write, promptfoo's adapter only if `agent` is the first of `agents`."""
+        """Return the files to write; promptfoo's adapter only if `agent` is the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
 
     def describe(self) -> Iterator[str]:
-        """Yield sentences about the import, and the next steps."""
+        """Yield sentences about the import and the next steps."""
         yield f"Taken over from {self.source}{self.size}."
         if len(self.agents) > 1:
             yield f"Further agents that are here: {', '.join(self.agents[1:])}."
@@ -101,12 +101,12 @@ class ProjectImport:
 def read_project(workspace: Workspace, source: str) -> ProjectImport:
     """Read the project at `source`, a file or folder below the workspace.
 
-    A folder may hold files of several tools. Eval sets that evalgate reads as they are come first, then
-    promptfoo's tests, then DeepEval's data sets. Only the first kind that is found is taken over, because one
-    thresholds file gates one kind of tests; the others are named in `lost`.
+    A folder may hold files of several tools. One thresholds file gates one kind of tests, so only the first
+    kind found is imported: eval sets that evalgate can read, promptfoo's tests, or DeepEval's datasets.
+    `lost` names the others.
 
     Raises:
-        InvalidInputError: there is nothing to take over, or a file is damaged.
+        InvalidInputError: there is nothing to import, or a file is damaged.
     """
     path = workspace.folder / source
     if path.is_file():
@@ -134,7 +134,7 @@ def read_project(workspace: Workspace, source: str) -> ProjectImport:
 
 
 def suggest_import(workspace: Workspace) -> str:
-    """Return the path of a promptfoo configuration that `--from` can take over; "" if there is none."""
+    """Return the path of a promptfoo configuration that `--from` can import; "" if there is none."""
     for parent, names in walk_folders(workspace.folder):
         for name in _PROMPTFOO:
             if name in names:
@@ -191,7 +191,7 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
 
 
 def _find_initial_sessions(workspace: Workspace, folder: Path) -> Iterator[str]:
-    """Yield a sentence for each session file that a test gives to Google ADK's `AgentEvaluator`."""
+    """Yield a sentence for each `initial_session_file` in the Python files of `folder`."""
     for parent, names in walk_folders(folder):
         for name in sorted(names):
             text = read_or_empty(parent / name) if name.endswith(".py") else ""
@@ -204,7 +204,7 @@ def _find_initial_sessions(workspace: Workspace, folder: Path) -> Iterator[str]:
 
 
 def _find_variables(folder: Path) -> tuple[str, ...]:
-    """Return the names of the variables in `.env.example`, else in `.env`."""
+    """Return the names of the variables in `.env.example` or, if this has none, in `.env`."""
     text = next(filter(None, (read_or_empty(folder / name) for name in (".env.example", ".env"))), "")
     return tuple(dict.fromkeys(_VARIABLE.findall(text)))
 
@@ -213,7 +213,7 @@ def _find_variables(folder: Path) -> tuple[str, ...]:
 
 
 def _read_langgraph(workspace: Workspace, folder: Path) -> ProjectImport | None:
-    """Return the agents in `langgraph.json`, without eval sets; None if there is no such file."""
+    """Return the agents in `langgraph.json`, without eval sets; None if the file does not exist."""
     if not (folder / "langgraph.json").is_file():
         return None
     graphs = [each for each in find_candidates(folder).agents if each.startswith("python:")]
@@ -292,7 +292,10 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
 def _adapt_provider(
     provider: JsonObject, folder: Path, workspace: Workspace
 ) -> tuple[str, JsonObject, str] | None:
-    """Return the agent, its options and the text of its adapter; None if the provider has no counterpart."""
+    """Return an agent for a promptfoo provider, its options, and the text of an adapter ("": not needed).
+
+    Return None if evalgate has no counterpart of the provider.
+    """
     name, config = str(provider["id"]), provider.get("config")
     script = _SCRIPT.fullmatch(name)
     if script and (folder / script[1]).is_file():
@@ -311,7 +314,7 @@ def _adapt_provider(
 
 
 def _list_variables(source: str) -> tuple[str, ...]:
-    """Return the names of variables that a script reads, directly or through a provider's client."""
+    """Return the environment variables that a script reads, itself or through a client such as `openai`."""
     read = re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["']""", source)
     clients = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
     imported = [
@@ -411,7 +414,7 @@ def _choose_name(stem: str, taken: Mapping[str, str]) -> str:
 
 
 def _write_eval_set(eval_set: EvalSet, out: str, to: str) -> tuple[str, list[str]]:
-    """Return the text of the file, and sentences about content that the format cannot hold."""
+    """Return the text of an eval set in the format `to`, and sentences about content that is lost."""
     name = Path(out).name.partition(".")[0]
     written = plugin_registry.get_writer(to).write_eval_set(replace(eval_set, eval_set_id=name, path=out))
     return written.text, [f"{out}: {sentence}" for sentence in written.lost]

@@ -1,4 +1,4 @@
-"""The command `record`: messages from a file go to the agent, and the conversations become cases."""
+"""The command `record`: send messages from a file to the agent, and save the conversations as cases."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

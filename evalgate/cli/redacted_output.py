@@ -1,4 +1,4 @@
-"""Output that quotes files: safe for a terminal and every CI log, and without secrets."""
+"""Output that quotes files: safe for terminals and logs of CI, and with secrets hidden."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -13,9 +13,9 @@ _LONGEST = 4000
 
 
 def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
-    """Print a sentence on one line of at most 4000 characters, safe for any quoted text.
+    """Print a sentence on one line of at most 4000 characters; quoted text in it is made harmless.
 
-    `hide` removes secrets; the default removes the secrets of the environment.
+    `hide` removes secrets; None: the secrets of the environment are removed.
     """
     # Imported here, because `--help` and shell completion load this module and do not call this function.
     from evalgate.core.sanitize import to_log_line
@@ -26,9 +26,9 @@ def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], st
 
 
 def print_report(text: str, *, is_json: bool = False) -> None:
-    """Print a report without the secrets of the environment.
+    """Print a report with the secrets of the environment hidden.
 
-    If `is_json` is True, the text is JSON and is made safe for a log here; otherwise it must be safe already.
+    If `is_json` is True, the text is JSON and is made safe for a log. Other text must be safe already.
     """
     from evalgate.redaction.redactor import Redactor
 
@@ -40,14 +40,14 @@ def print_report(text: str, *, is_json: bool = False) -> None:
 
 
 def print_json(text: str) -> None:
-    """Print JSON, in which a CI runner then takes no value for a command. Secrets are not removed."""
+    """Print JSON, escaped so that a CI runner takes no value for a command. Secrets are not hidden."""
     from evalgate.core.sanitize import to_log_json
 
     click.echo(to_log_json(text), nl=False)
 
 
 def build_redactor(masks: Sequence[str] = ()) -> "LiveRedactor":
-    """Return the redactor of the secrets in the environment and of `masks`."""
+    """Return a redactor that hides the secrets of the environment and `masks`."""
     from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.redaction.redactor import Redactor
 

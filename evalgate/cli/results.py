@@ -90,7 +90,7 @@ def diff(
 
 
 def _summarize(kept: "KeptResult") -> dict[str, Any]:
-    """Return the summary of a kept result for `--json`; for an unreadable result, the id and the error."""
+    """Return the summary of a kept result for `--json`; for an unreadable result, its id and the error."""
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.results_history import read_result
 
@@ -116,7 +116,7 @@ def _summarize(kept: "KeptResult") -> dict[str, Any]:
 
 
 def _format_list(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each result, each followed by a line for each of its metrics."""
+    """Yield a line for each result, followed by a line for each of its metrics."""
     from evalgate.core.sanitize import to_one_line
     from evalgate.core.score_ranges import get_score_range
 

@@ -1,4 +1,4 @@
-"""Command `evalgate review` with its options."""
+"""Command `evalgate review`: its options and arguments. The work is done in `review_cases`."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ from evalgate.cli.project_folder import FILE
 
 
 def _print_line(line: str) -> None:
-    """Print a line without the secrets of the environment, safe for any text, with its indentation."""
+    """Print a line with its indentation, with secrets of the environment hidden and commands disabled."""
     from evalgate.core.sanitize import to_log_line
     from evalgate.redaction.redactor import Redactor
 

@@ -1,4 +1,4 @@
-"""`evalgate review`: decide about observed cases in the terminal, or by options."""
+"""`evalgate review`: accept, correct or drop observed cases, at the terminal or by options."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -28,10 +28,10 @@ Print = Callable[[str], None]
 def review_cases(
     path: str, folder: Path, *, accept: Sequence[str], drop: Sequence[str], accept_all: bool, write: Print
 ) -> int:
-    """Apply the given decisions; without any, ask for them on a terminal, or else list the open cases.
+    """Apply the given decisions. Without any, ask for them on a terminal; elsewhere, list the open cases.
 
-    Open cases are observed cases that are not reviewed yet. Return the exit code: 1 if open cases were only
-    listed, else 0.
+    Open cases are observed cases that are not reviewed yet. Return exit code 1 if open cases were only
+    listed, otherwise 0.
 
     Raises:
         InvalidInputError: the eval set or its notes cannot be read or written, or a name is unknown.

@@ -1,4 +1,4 @@
-"""The command `run` with its options, and the command lines that repeat or resume a run."""
+"""The command `run`: its options, and the command lines that repeat or resume a run."""
 
 import os
 import shlex
@@ -54,7 +54,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 class TagParamType(TextType):
-    """Tag of cases, or `!` and a tag."""
+    """A tag of cases, or `!` followed by a tag."""
 
     name = "tag"
 
@@ -121,7 +121,7 @@ _CHOICES = (
 
 
 def add_case_filters(command: _Command) -> _Command:
-    """Add `--tag` and `-k` to a command."""
+    """Add `--tag` and `-k`, which select cases, to a command."""
     return add_options(command, _FILTERS)
 
 
@@ -133,7 +133,7 @@ def add_selection_options(command: _Command) -> _Command:
 
 
 def pop_case_filters(options: dict[str, Any]) -> "SelectionOptions":
-    """Remove `--tag` and `-k` from `options` and return them."""
+    """Remove the values of `--tag` and `-k` from `options` and return them."""
     from evalgate.config.cli_overrides import SelectionOptions
 
     return SelectionOptions(tags=options.pop("tags"), keyword=options.pop("keyword"))
@@ -142,9 +142,9 @@ def pop_case_filters(options: dict[str, Any]) -> "SelectionOptions":
 def pop_selection_options(
     options: dict[str, Any], out: str, *, is_shard: bool, is_resumed: bool
 ) -> "SelectionOptions":
-    """Remove the options that select cases from `options` and return them.
+    """Remove the values of the options that select cases from `options` and return them.
 
-    `out` is the folder of the reports.
+    `out` is the folder of the reports, in which `--failed` finds the last results.
 
     Raises:
         UsageError: options contradict each other.
@@ -266,7 +266,7 @@ def _run_once(
 
 
 def _refuse_overwriting_recordings(plan: "Plan", reports: Path) -> None:
-    """Raise InvalidInputError if the results would overwrite a recording that answers tool calls."""
+    """Raise InvalidInputError if the results would overwrite a recording from which tools are answered."""
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting
 
@@ -280,7 +280,7 @@ def _run_with_progress(
     run_options: "RunOptions",
     repro_options: tuple[str, ...],
 ) -> "Record":
-    """Run the plan with a progress display; return the record with `repro_options`."""
+    """Run the plan with a progress display; return the record, with `repro_options` as its options."""
     from dataclasses import replace
 
     from evalgate.runner.evaluation import RunHooks
@@ -304,7 +304,7 @@ def _run_with_progress(
 
 
 def _publish_record(publisher: "Publisher", record: "Record", until_published: ExitStack) -> int:
-    """Publish the record and return the exit code; the journal stays if the record could not be written."""
+    """Publish the record and return the exit code; keep the journal if the record could not be written."""
     code = publisher.publish(record)
     ignore_end_signals()  # the reports state the exit code, and a signal would change it
     if not publisher.has_record:
@@ -314,7 +314,7 @@ def _publish_record(publisher: "Publisher", record: "Record", until_published: E
 
 
 def suggest_resume(publisher: "Publisher", reports: Path) -> None:
-    """Print how to continue the run if it left a journal in the folder."""
+    """Print the command that resumes the run, if the run left a journal in the folder `reports`."""
     from evalgate.runner.checkpoint.journal import FILE_NAME
 
     if (reports / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
@@ -323,9 +323,9 @@ def suggest_resume(publisher: "Publisher", reports: Path) -> None:
 
 @contextmanager
 def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
-    """Post to the pull request that there is no verdict if the block raises an error; raise it again.
+    """Post "no verdict" to the pull request if the block raises an error, and raise the error again.
 
-    Nothing is posted if `posting` is None, or after an interruption: a newer run usually follows.
+    Nothing is posted if `posting` is None, or after an interruption, because a newer run usually follows.
     """
     from evalgate.core.errors import InvalidInputError, RunInterruptedError
 
@@ -360,9 +360,9 @@ AGAIN = "again"
 
 
 def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
-    """Return the folder of the reports: `out`, or `out/again` if `out` holds the recording to replay.
+    """Return the folder for the reports: `out`, or `out/again` if `out` holds the recording to replay.
 
-    A replay must not overwrite the reports of the replayed run. A typed `--out` is returned as it is.
+    A replay must not overwrite the reports of the replayed run. A typed `--out` is returned unchanged.
     """
     kind, _, recording = (agent or "").partition(":")
     if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
@@ -372,7 +372,7 @@ def choose_out(context: click.Context, folder: Path, out: str, agent: str | None
 
 
 def build_resume_command(arguments: Sequence[str]) -> str:
-    """Return the command line that resumes an interrupted run, ready to paste.
+    """Return the command line that resumes an interrupted run.
 
     Return "" if no person typed the command, as in the GitHub action, which has an input `resume`.
     """
@@ -389,9 +389,9 @@ def build_repro_options(
 ) -> tuple[str, ...]:
     """Return the options that repeat the run of one case, as words of the command line.
 
-    `-C` is relative to the current folder, in CI to the root of the checkout; `-c` and `--out` are relative
-    to `-C`. In CI, an absolute path outside of these folders is left out, and an absolute `--python`, because
-    such paths exist only on the CI machine.
+    `-C` is relative to the current folder, in CI to the checkout's root; `-c` and `--out` are relative to
+    `-C`. In CI, an absolute path outside of these folders and an absolute `--python` are left out: only the
+    CI machine has them.
     """
     reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()
@@ -431,7 +431,7 @@ def build_repro_options(
 
 
 def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the folder where a reader of the reports types commands; True if it is a CI checkout's root."""
+    """Return (folder in which a reader of the reports types commands, True if it is a CI checkout's root)."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
         return Path(root).resolve(), True
@@ -439,7 +439,7 @@ def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
 
 
 def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
-    """Return a path as a user would type it in `folder`; "" for a path that only the CI machine has."""
+    """Return a path as a user would type it in `folder`; "" for a path that exists only on the CI machine."""
     found = path.resolve()
     if found.is_relative_to(folder):
         return found.relative_to(folder).as_posix()

@@ -1,6 +1,6 @@
 """Shell completion of evalgate's values, in addition to click's.
 
-Loads click and the standard library only: the shell starts a process at each press of the tab key.
+This module loads only click and the standard library, because the shell starts a process at each tab key.
 """
 
 import ast
@@ -28,10 +28,10 @@ _BASH_BREAKS = ":="
 
 
 def complete_agent(incomplete: str) -> list[CompletionItem]:
-    """List completions of a value of `--agent`, for the part that is being typed.
+    """Return completions of a value of `--agent`, for the part that is being typed.
 
-    The first part is completed to a kind of agent. After `python:`, `adk:` or `replay:` follow files and
-    folders, and after a Python file its public names.
+    The first part is completed to a kind of agent. After `python:`, `adk:` or `replay:`, files and folders
+    are completed, and after a Python file its public names.
     """
     kind, colon, what = incomplete.partition(":")
     if not colon:
@@ -48,9 +48,9 @@ def complete_agent(incomplete: str) -> list[CompletionItem]:
 
 
 def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
-    """List the tags in a `results.json` that begin with the typed text, which may have a `!` in front.
+    """Return the tags in a `results.json` that begin with the typed text, which may start with `!`.
 
-    List none if the file cannot be read, is wrong, or is larger than 10 MB.
+    Return [] if the file cannot be read, is invalid, or is larger than 10 MB.
     """
     path, mark = Path(results), "!" if incomplete.startswith("!") else ""
     try:
@@ -64,11 +64,11 @@ def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
 
 
 def _complete_path(incomplete: str, ending: str = "") -> list[str]:
-    """List the folders, and the files with `ending`, that begin with the typed path.
+    """Return the folders, and the files that end in `ending`, that begin with the typed path.
 
-    A folder is listed with `/` at its end. A file is listed with `:` at its end, after which an attribute is
-    typed, unless `ending` is "". Names that begin with a dot are listed only if the typed name begins with a
-    dot. List none if the folder cannot be read.
+    A folder ends in `/`. A file ends in `:`, after which an attribute is typed, unless `ending` is "". Names
+    that begin with a dot are returned only if the typed name begins with a dot. Return [] if the folder
+    cannot be read.
     """
     folder, slash, begun = incomplete.rpartition("/")
     try:
@@ -86,9 +86,9 @@ def _complete_path(incomplete: str, ending: str = "") -> list[str]:
 
 
 def _list_names(path: Path) -> list[str]:
-    """List the public names that a Python file defines at its top level, without running the file.
+    """Return the public names that a Python file defines at its top level, without running the file.
 
-    List none if the file cannot be read, has wrong syntax, or is larger than 1 MB.
+    Return [] if the file cannot be read, has a syntax error, or is larger than 1 MB.
     """
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_SOURCE:
@@ -107,11 +107,11 @@ def _iter_defined_names(node: ast.stmt) -> Iterator[str]:
 
 
 class _Bash(BashComplete):
-    """Bash, with completion of values that hold a colon, such as `python:agent.py:answer`.
+    """Bash, with completion of values that contain a colon, such as `python:agent.py:answer`.
 
     Readline splits words at colons and replaces only the last part. So the parts are joined before
-    completion, and only the end of a completion is returned. No space follows a completion that ends in `:`
-    or `/`, because more must be typed there.
+    completion, and only the end of a completion is returned. After a completion that ends in `:` or `/`, no
+    space is added, because more text follows.
     """
 
     name = "bash"
@@ -122,7 +122,7 @@ class _Bash(BashComplete):
     """Part of the last word in front of the part that readline replaces."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the finished words, and the word that is being typed."""
+        """Return the finished words, and the word that the user is typing."""
         at = int(os.environ["COMP_CWORD"])
         parts = split_arg_string(os.environ["COMP_WORDS"])[: at + 1]
         parts += [""] * (at + 1 - len(parts))
@@ -149,10 +149,10 @@ def _is_break(part: str) -> bool:
 
 
 class _WholeWords(ShellComplete):
-    """Shell that replaces the whole word `--format=ad`; click completes only the part after "="."""
+    """Shell that replaces the whole word `--format=ad`; click alone completes only the part after `=`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """List completions that replace the whole word."""
+        """Return completions that replace the whole word."""
         is_option = incomplete.startswith("-") and "=" in incomplete
         option = f"{incomplete.partition('=')[0]}=" if is_option else ""
         found = super().get_completions(args, incomplete)
@@ -160,7 +160,7 @@ class _WholeWords(ShellComplete):
 
 
 class _Zsh(_WholeWords, ZshComplete):
-    """Zsh, without a space behind a lone completion that ends in `:` or `/`."""
+    """Zsh, without a space after a single completion that ends in `:` or `/`."""
 
     name = "zsh"
     source_template = ZshComplete.source_template.replace(
@@ -171,12 +171,12 @@ class _Zsh(_WholeWords, ZshComplete):
 
 
 class _Fish(_WholeWords, FishComplete):
-    """Fish, which replaces whole words."""
+    """Fish, which replaces whole words such as `--format=ad`."""
 
     name = "fish"
 
 
 def install_completion() -> None:
-    """Make click use completions that know colons and equals signs."""
+    """Register the completions of this module, which handle colons and equals signs, with click."""
     for shell in (_Bash, _Zsh, _Fish):
         add_completion_class(shell)

@@ -1,4 +1,4 @@
-"""Clean recorded conversations so that an eval set can hold them."""
+"""Clean recorded conversations of values that an eval set cannot hold."""
 
 import json
 import math
@@ -12,11 +12,11 @@ from evalgate.redaction.redactor import rewrite_tree
 
 
 def make_storable(case: EvalCase) -> EvalCase:
-    """Return the case without lone surrogates, NaN and infinite numbers, which no eval set can hold.
+    """Return the case without lone surrogates, NaN and infinite numbers, which an eval set cannot hold.
 
     In expected tool calls and results, a number that is not finite becomes its name, such as "NaN".
-    Recordings have such values, because tracing libraries cut texts in the middle of a character, and Python
-    writes NaN into JSON.
+    Recordings have these values because tracing libraries cut texts inside a character, and Python writes NaN
+    into JSON.
     """
     whole: EvalCase = rewrite_tree(case, lambda _, text: replace_lone_surrogates(text))
     turns = []
@@ -35,7 +35,7 @@ def make_storable(case: EvalCase) -> EvalCase:
 
 
 def _name_non_finite(value: Any) -> Any:
-    """Return a JSON value with the name, such as "NaN", in place of each NaN and infinite number."""
+    """Return a JSON value with each NaN and infinite number replaced by its name, such as "NaN"."""
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)
     if isinstance(value, Mapping):

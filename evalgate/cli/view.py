@@ -1,4 +1,4 @@
-"""The command `evalgate view`."""
+"""Command `evalgate view`: its options, and the file through which the browser gets the viewer's address."""
 
 import contextlib
 import html
@@ -69,10 +69,10 @@ def view(
 
 @contextlib.contextmanager
 def write_redirect(address: str, project: Path) -> Iterator[str]:
-    """Yield the address of a file that redirects to `address` and that only this user can read.
+    """Write a file that redirects to `address` and that only this user can read; yield the file's address.
 
-    The file is removed at the end of the block. Other users can see a browser's command line; with the
-    address of the file, the command line contains no token.
+    The file is removed at the end of the block. Other users can see a browser's command line, which then
+    contains no token.
 
     Raises:
         OSError: the file cannot be written.

@@ -1,7 +1,7 @@
-"""`evalgate run --watch`: run cases again whenever a file changes.
+"""`evalgate run --watch`: run cases again after each change of a file.
 
-Files are polled, which works on every file system and with editors that replace files. Each run is a process
-of its own, so the agent's code, plugins and settings are read anew.
+Files are polled, which works on every file system and with editors that replace files. Each run is a new
+process, so that it reads the current code of the agent, plugins and settings.
 """
 
 import os
@@ -40,7 +40,7 @@ Snapshot: TypeAlias = Mapping[str, tuple[int, int, int]]
 
 @dataclass
 class WatchedCases:
-    """The cases that a command line selects, and how their newest runs ended."""
+    """The cases that a command line selects, and the results of their newest runs."""
 
     fingerprints: dict[CaseKey, str] = field(default_factory=dict)
     patterns: dict[CaseKey, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class WatchedCases:
     def update_cases(
         self, fingerprints: Mapping[CaseKey, str], patterns: Mapping[CaseKey, str]
     ) -> set[CaseKey]:
-        """Store the present cases; return the cases without results since their last edit."""
+        """Store the current cases; return the cases without results since their last edit."""
         edited = {key for key, value in fingerprints.items() if self.fingerprints.get(key) != value}
         self.fingerprints, self.patterns = dict(fingerprints), dict(patterns)
         self.failed &= self.fingerprints.keys()
@@ -61,7 +61,7 @@ class WatchedCases:
         return set(self.unrun)
 
     def update_results(self, passed: Mapping[CaseKey, bool]) -> None:
-        """Store the results of a run."""
+        """Store the results of a run: True for each case that passed."""
         self.unrun -= passed.keys()
         self.failed -= passed.keys()
         self.failed |= {key for key, is_passed in passed.items() if not is_passed}
@@ -69,8 +69,8 @@ class WatchedCases:
     def choose_cases(self, edited: Collection[CaseKey], *, is_code: bool) -> list[CaseKey]:
         """Return the cases to run after a change.
 
-        `is_code` is True if files other than eval sets changed: then the failed cases are included, or all
-        cases if none failed.
+        If files other than eval sets changed, `is_code` is True, and the failed cases are run too; if none
+        failed, all cases.
         """
         wanted = set(edited) | (self.failed or set(self.fingerprints) if is_code else set())
         return [key for key in self.fingerprints if key in wanted]
@@ -87,14 +87,14 @@ class FileWatcher:
     """Files outside of `root` that are watched, too."""
 
     def take_snapshot(self) -> Snapshot:
-        """Return the present state of all watched files."""
+        """Return the current time of change, size and inode of each watched file."""
         # A file that this command's output goes to is left out: each run would start the next one.
         own = set(_iter_output_files())
         states = _iter_states(self.root, self.reports, self.further)
         return {path: state for path, state in states if state[2] not in own}
 
     def wait_for_change(self, before: Snapshot) -> set[str]:
-        """Wait until files differ from `before`, and then until no file changes; return the changed paths."""
+        """Wait for a change since `before`, then until no file changes any more; return the changed paths."""
         while True:
             started = time.monotonic()
             now = self.take_snapshot()
@@ -106,7 +106,7 @@ class FileWatcher:
             time.sleep(max(_POLL_S, 5 * took))  # a large project may not keep a core busy
 
     def _wait_until_settled(self, now: Snapshot) -> Snapshot:
-        """Wait until no file changes; `now` is the present snapshot, and the final one is returned."""
+        """Wait until no file changes any more; return the final snapshot. `now` is the current one."""
         while True:
             time.sleep(_SETTLED_S)
             earlier, now = now, self.take_snapshot()
@@ -115,12 +115,12 @@ class FileWatcher:
 
 
 def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
-    """Return the paths of the files that were changed, added or removed."""
+    """Return the paths of files that were changed, added or removed between two snapshots."""
     return {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
 
 
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
-    """Return the snapshot `after`, but with the states in `before` of the files `paths`, also if removed."""
+    """Return `after`, but with the states of the files `paths` as in `before`, even if files were removed."""
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
 
@@ -147,7 +147,7 @@ def _iter_states(
 
 
 def _iter_output_files() -> Iterator[int]:
-    """Yield the inodes of standard output and standard error."""
+    """Yield the inodes of the files that standard output and standard error are written to."""
     for descriptor in (1, 2):
         with suppress(OSError):
             yield os.fstat(descriptor).st_ino
@@ -163,10 +163,10 @@ def _describe_state(found: os.stat_result) -> tuple[int, int, int]:
 def watch_run(context: click.Context, values: Mapping[str, Any]) -> int:
     """Run the cases of `evalgate run`, and again after each change, until the user interrupts.
 
-    `values` are the parameters of the command by name. Returns 0 if interrupted between two runs.
+    `values` are the parameters of the command by name. Return 0 if interrupted between two runs.
 
     Raises:
-        UsageError: an option makes no sense here.
+        UsageError: an option cannot be combined with `--watch`.
         KeyboardInterrupt: interrupted during a run, which has ended and has written its reports.
     """
     _reject_options(values)
@@ -206,7 +206,7 @@ class _WatchLoop:
         self.child: subprocess.Popen[bytes] | None = None
 
     def run_forever(self) -> None:
-        """Run all cases once, and after each change the cases that the change concerns; never return."""
+        """Run all cases once, then after each change the affected cases; never return."""
         before = self._watcher.take_snapshot()
         wanted: Sequence[CaseKey] | None = () if self._load_cases() is None else None
         while True:
@@ -222,7 +222,7 @@ class _WatchLoop:
             wanted = self._choose_cases(changed)
 
     def stop_child(self) -> None:
-        """End the run in progress, if there is one, as Ctrl-C does, and wait for its reports."""
+        """End the current run, if there is one, as Ctrl-C does, and wait for its reports."""
         if self.child is not None:
             with suppress(ProcessLookupError):
                 self.child.terminate()
@@ -235,7 +235,7 @@ class _WatchLoop:
         return self._cases.choose_cases(edited, is_code=bool(set(changed) - self._sets))
 
     def _load_cases(self) -> set[CaseKey] | None:
-        """Read the eval sets; return the cases that are new or edited, or None if something is wrong."""
+        """Read the eval sets; return the new or edited cases, or None if the input is invalid."""
         from evalgate.datasets.loading import build_notes_name
         from evalgate.runner.plan import build_plan
 
@@ -264,7 +264,7 @@ class _WatchLoop:
         return self._cases.update_cases(fingerprints, patterns)
 
     def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
-        """Run the cases and read their results; None: all cases that the command line selects."""
+        """Run the cases in a new process and read their results; None means all cases of the command line."""
         is_all = wanted is None or len(wanted) == len(self._cases.fingerprints)
         # The command line strips blanks around the id of a case: a case with such an id cannot be named.
         is_all = is_all or any(eval_id != eval_id.strip() for _, eval_id in wanted or ())
@@ -294,8 +294,8 @@ class _WatchLoop:
     def _note_changes(self, before: Snapshot) -> Snapshot:
         """Return the snapshot to compare with after a run; `before` is the snapshot from before the run.
 
-        Changed eval sets cause a new run. Other files may be written by the agent, and a new run for them
-        would never end: only their names are printed.
+        Changed eval sets cause a new run. Other changed files are only printed: the agent may have written
+        them, and runs would never end.
         """
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(before, now)
@@ -308,7 +308,7 @@ class _WatchLoop:
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
-    """Return the command line's overrides of the plan, with `--tag` and `-k` as the selection of cases."""
+    """Return the command line's options as overrides, with `--tag` and `-k` as the selection of cases."""
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
 
     known = {each.name for each in fields(Overrides)}
@@ -320,9 +320,9 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
 def list_typed_options(
     context: click.Context, values: Mapping[str, Any], skipped: Collection[str]
 ) -> list[str]:
-    """Return the words of the options that the user typed, except those in `skipped`.
+    """Return the options that the user typed as words, without the options in `skipped`.
 
-    `values` are the options' values by parameter name; `skipped` has parameter names.
+    `values` has the options' values by parameter name; `skipped` has parameter names.
     """
     words: list[str] = []
     for parameter in context.command.params:

@@ -1,4 +1,4 @@
-"""Options of the command line that override the thresholds file."""
+"""Options of the command line, which override the thresholds file."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeVar
@@ -51,7 +51,7 @@ EVERY_CASE = SelectionOptions()
 
 @frozen
 class Overrides:
-    """Options of the command line; None or empty if not given."""
+    """Options of the command line; None, empty or False if not given."""
 
     eval_sets: tuple[str, ...] = ()
     agent: str | None = None
@@ -95,20 +95,20 @@ class Overrides:
 
     @property
     def agent_kind(self) -> str:
-        """Return the KIND of `--agent KIND:WHAT`; "" if the option is not given."""
+        """Return KIND of `--agent KIND:WHAT`; "" if the option is not given."""
         return (self.agent or "").partition(":")[0]
 
     @property
     def agent_name(self) -> str:
-        """Return the WHAT of `--agent KIND:WHAT`; "" if the option is not given."""
+        """Return WHAT of `--agent KIND:WHAT`; "" if the option is not given."""
         return (self.agent or "").partition(":")[2]
 
 
 def apply_overrides(config: Config, overrides: Overrides) -> Config:
-    """Return `config` with the values of the options that were given.
+    """Return `config` with the values of the given options.
 
     Raises:
-        InvalidInputError: an option is wrong; the message names it.
+        InvalidInputError: an option is invalid; the message names it.
     """
     top = {"runs": overrides.runs, "adk_version": overrides.adk_version, "format": overrides.format}
     # A commit is of no use without control runs.
@@ -136,7 +136,7 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
 
 
 def apply_user_override(config: Config, overrides: Overrides) -> Config:
-    """Return `config` with the model of the simulated user that the command line names, if it names one.
+    """Return `config` with the model that `--simulated-user` names; unchanged without this option.
 
     Raises:
         InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown.
@@ -153,7 +153,11 @@ def apply_user_override(config: Config, overrides: Overrides) -> Config:
 
 
 def _override_executor(config: ExecutorConfig, overrides: Overrides) -> ExecutorConfig:
-    """Return the `executor` section, of another kind if the command line names one."""
+    """Return the `executor` section with the kind and address that the command line names.
+
+    Raises:
+        InvalidInputError: `--ray-address` is given without the executor `ray`.
+    """
     kind = overrides.executor or config.kind
     if kind == "local" and overrides.ray_address is not None:
         raise InvalidInputError("--ray-address needs --executor ray")
@@ -182,7 +186,12 @@ def _override_judge(config: JudgeConfig | None, overrides: Overrides) -> JudgeCo
 
 
 def _override_model(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
-    """Return the section with another model; address and key are kept only for the same provider."""
+    """Return the section with the model `name`; address and key are kept only for the same provider.
+
+    Raises:
+        InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown; the message names
+            `option`.
+    """
     provider, slash, model = name.partition("/")
     if not slash or not provider or not model:
         raise InvalidInputError(f"{option} {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
@@ -221,7 +230,7 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
 
 
 def _reset_kind(kind: str, config: AgentConfig) -> AgentConfig:
-    """Return `config` with this kind of agent; if it had another kind, without that kind's own options."""
+    """Return `config` with the kind of agent `kind`; options of another kind are removed."""
     if config.kind == kind:
         return config
     return AgentConfig(**{name: getattr(config, name) for name in AgentConfig.model_fields} | {"kind": kind})

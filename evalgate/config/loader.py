@@ -1,4 +1,4 @@
-"""Find and read a thresholds file, and the project folder that it belongs to."""
+"""Find and read a thresholds file and the project folder to which it belongs."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,7 +40,7 @@ _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
 def find_thresholds_file(folder: Path) -> Path | None:
-    """Return the first file of `DEFAULT_NAMES` that is in `folder`; None if there is none.
+    """Return the first file of `DEFAULT_NAMES` in `folder`; None if there is none.
 
     A pyproject.toml counts only if it has a table for evalgate.
     """
@@ -57,10 +57,10 @@ def find_thresholds_file(folder: Path) -> Path | None:
 
 
 class InvalidThresholdsError(InvalidInputError):
-    """A thresholds file is wrong."""
+    """A thresholds file is invalid; `rest` holds its valid parts."""
 
     def __init__(self, problems: Iterable[Problem], rest: Thresholds | None) -> None:
-        """Keep `rest`: the file without its wrong parts, to look for more problems; None if unusable."""
+        """Store the problems, and `rest`, the file without its invalid parts; None if it is unusable."""
         super().__init__(problems)
         self.rest = rest
 
@@ -68,10 +68,11 @@ class InvalidThresholdsError(InvalidInputError):
 def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     """Read a thresholds file: evalgate's own (YAML, TOML, JSON), or Google ADK's or tRPC-Agent-Go's.
 
-    `shown_as` is the path of the file as messages show it.
+    `shown_as` is the path of the file for messages.
 
     Raises:
-        InvalidThresholdsError: with every problem of the content, and the valid rest of the file.
+        InvalidThresholdsError: the content is invalid; the error has every problem and the valid rest of the
+            file.
         InvalidInputError: the file cannot be read or parsed, or is a dataset of another tool.
     """
     document = read_config_document(path, shown_as, otherwise=_WITHOUT_A_FILE)
@@ -83,7 +84,11 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 
 
 def _load_trpc_file(document: ConfigDocument, folder: Path) -> Thresholds:
-    """Build the thresholds of tRPC-Agent-Go's `.metrics.json`, a list of criteria."""
+    """Build the thresholds from tRPC-Agent-Go's `.metrics.json`, a list of criteria.
+
+    Raises:
+        InvalidThresholdsError: a criterion is invalid.
+    """
     parse_trpc_criteria: Callable[[ConfigDocument], tuple[Criterion, ...]] = plugin_registry.load_object(
         "evalgate.integrations.trpc.metrics_file:parse_trpc_criteria"
     )
@@ -104,7 +109,11 @@ def _load_trpc_file(document: ConfigDocument, folder: Path) -> Thresholds:
 
 
 def _load_adk_file(document: ConfigDocument, folder: Path) -> Thresholds:
-    """Build the thresholds of Google ADK's `test_config.json`."""
+    """Build the thresholds from Google ADK's `test_config.json`.
+
+    Raises:
+        InvalidThresholdsError: the content is invalid.
+    """
     adk_test_config: type[BaseModel] = plugin_registry.load_object(_ADK_TEST_CONFIG)
     try:
         return _build_adk_thresholds(document, folder)
@@ -114,7 +123,12 @@ def _load_adk_file(document: ConfigDocument, folder: Path) -> Thresholds:
 
 
 def _load_own_file(document: ConfigDocument, path: Path) -> Thresholds:
-    """Build the thresholds of a file with evalgate's own sections."""
+    """Build the thresholds from a file with evalgate's own sections.
+
+    Raises:
+        InvalidThresholdsError: the content is invalid.
+        InvalidInputError: the file is a dataset of another tool.
+    """
     problems = list(find_out_of_range_values(document.value, document.path, document.find_position))
     try:
         thresholds = _build_own_thresholds(document, path.parent)
@@ -133,7 +147,7 @@ def parse_thresholds(
     shown_as: str = "",
     find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0),
 ) -> Thresholds:
-    """Build thresholds from sections that a program gives, with the keys of a thresholds file.
+    """Build thresholds from a mapping with the sections of a thresholds file.
 
     Args:
         value: The sections, such as `criteria`.
@@ -142,7 +156,7 @@ def parse_thresholds(
         find_position: Function that returns line and column of a place in the sections, for messages.
 
     Raises:
-        InvalidInputError: with every problem of the sections.
+        InvalidInputError: a section is invalid; the error lists every problem.
     """
     document = ConfigDocument(shown_as, value, find_position)
     problems = list(find_out_of_range_values(value, shown_as, document.find_position))
@@ -161,7 +175,7 @@ def parse_adk_config(value: Mapping[str, object], folder: Path) -> Thresholds:
     Paths in `value` are relative to `folder`.
 
     Raises:
-        InvalidInputError: with every problem of the content.
+        InvalidInputError: the content is invalid; the error lists every problem.
     """
     document = ConfigDocument("eval_config", value, lambda _: (0, 0))
     try:
@@ -203,11 +217,11 @@ def _read_valid_rest(
 
 
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
-    """Remove the wrong part at `location` from `value`, the decoded content of a file, in place.
+    """Remove the invalid part at `location` from `value`, the decoded content of a file, in place.
 
-    Of a criterion only the wrong option is removed, or all common options if the location names none; a
-    missing threshold becomes 1.0. An unknown key that is not below a list is removed alone. Otherwise the
-    whole top-level section is removed.
+    In a criterion, only the invalid option is removed, or all common options if `location` names none; a
+    missing threshold becomes 1.0. An unknown key is removed alone, unless it is inside a list. In other
+    cases, the whole top-level section is removed.
     """
     if not isinstance(value, dict) or not location:
         return
@@ -227,10 +241,10 @@ def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> N
 
 
 def _refuse_dataset(path: Path, shown_as: str) -> None:
-    """Suggest how to convert a dataset of another tool, such as a promptfoo config, that was given instead.
+    """Raise an error if the file is a dataset of another tool, such as a promptfoo configuration.
 
     Raises:
-        InvalidInputError: the file is such a dataset.
+        InvalidInputError: it is one; the message suggests how to convert it.
     """
     suggest_conversion: Callable[[Path, str], str] = plugin_registry.load_object(
         "evalgate.datasets.foreign_datasets:suggest_conversion"
@@ -305,7 +319,7 @@ _STATE_FOLDER = ".evalgate"
 
 @frozen
 class Project:
-    """The folder that a command works in when none is named."""
+    """The folder in which a command works if the command line names none."""
 
     folder: Path
     found: str
@@ -313,11 +327,11 @@ class Project:
 
 
 def find_project(start: Path) -> Project:
-    """Find the nearest folder, from `start` up to the repository's root, with a thresholds file.
+    """Find the nearest folder with a thresholds file, from `start` up to the root of the repository.
 
-    If there is none, take the nearest folder with `.evalgate`, where a baseline may be; else `start`
-    itself. Only `start` is searched outside a repository, or if a folder on the way to the root belongs to
-    another user: a file in a shared folder such as /tmp could name programs to run.
+    If there is none, return the nearest folder with `.evalgate`, where a baseline may be, or `start` itself.
+    Outside of a repository, or if a folder on the way to its root belongs to another user, only `start` is
+    searched: a file in a shared folder such as /tmp could name programs to run.
     """
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:
@@ -330,18 +344,18 @@ def find_project(start: Path) -> Project:
 
 
 def find_repository_root(start: Path) -> Path | None:
-    """Return the nearest folder from `start` upwards that holds `.git`.
+    """Return the nearest folder with `.git`: `start`, or a folder above it.
 
-    Return None outside a repository, or if a folder on the way there belongs to another user.
+    Return None outside of a repository, or if a folder on the way there belongs to another user.
     """
     last = list(_iter_repository_folders(start))[-1]
     return last if (last / ".git").exists() else None
 
 
 def _iter_repository_folders(start: Path) -> Iterator[Path]:
-    """Yield `start` and its parents up to the one that holds `.git`.
+    """Yield `start` and the folders above it, up to the one with `.git`.
 
-    Yield only `start` if no parent holds `.git`, or if a folder on the way has another owner.
+    Yield only `start` if no folder has `.git`, or if a folder on the way belongs to another user.
     """
     found = []
     for folder in (start, *start.parents):
@@ -361,10 +375,10 @@ def _iter_repository_folders(start: Path) -> Iterator[Path]:
 def add_env_files(
     config: Config, environ: Mapping[str, str], folder: Path
 ) -> tuple[Config, Mapping[str, str]]:
-    """Return the configuration and the environment with the variables of the agent's env files.
+    """Return the configuration and the environment with the variables of the agent's env files added.
 
-    `folder` is the working folder, which the paths of the files are relative to. The agent gets all
-    variables of these files; they replace those of `environ`.
+    Paths of env files are relative to `folder`, the working folder. The agent gets all variables of the
+    files, and they replace those of `environ`.
 
     Raises:
         InvalidInputError: a file cannot be read, or has a line that is no assignment.

@@ -1,6 +1,6 @@
 """Defaults that the thresholds file and the help of the command line share.
 
-A module of its own, without pydantic: `evalgate run --help` shows these values and must feel instant.
+This module does not load pydantic, because `evalgate run --help` shows the values and must be fast.
 """
 
 from typing import Final, Literal

@@ -1,4 +1,4 @@
-"""An evaluation in a thread of its own, from which tests take the results of single cases."""
+"""An evaluation in its own thread; tests wait for the results of single cases."""
 
 import asyncio
 import threading
@@ -17,18 +17,19 @@ T = TypeVar("T")
 
 
 class BackgroundEvaluation(Generic[T]):
-    """Evaluation with an agent that stays started until `finish` or `cancel`, so that cases can run again.
+    """Evaluation in its own thread. Its agent runs until `finish` or `cancel`, so that cases can run again.
 
-    Call `get_result`, `repeat_case`, `finish` and `cancel` in one thread, such as that of pytest. The other
-    methods are called in the thread of the evaluation.
+    Call `get_result`, `repeat_case`, `finish` and `cancel` in one thread, such as pytest's. The other methods
+    are called in the thread of the evaluation.
     """
 
     def __init__(self, plan: Plan, conclude: Callable[[PreparedRun], T], *, all_at_once: bool) -> None:
-        """Start a thread that starts the agent and runs the cases; do not wait for the thread.
+        """Start the thread of the evaluation, which starts the agent and runs the cases; return at once.
 
         Args:
             plan: The cases and the agent.
-            conclude: Makes the result of `finish` from the runs, in the thread of the evaluation.
+            conclude: Function that makes the result of `finish` from the runs, called in the thread of the
+                evaluation.
             all_at_once: True to run all cases together from the start; False to run a case only when
                 `get_result` asks for it.
         """
@@ -52,7 +53,7 @@ class BackgroundEvaluation(Generic[T]):
         self._thread.start()
 
     def get_result(self, key: CaseKey) -> CaseResult:
-        """Wait for the result of a case, and return it.
+        """Wait for the result of a case and return it.
 
         Raises:
             EvalgateError: the agent or the baseline cannot be used.
@@ -63,9 +64,9 @@ class BackgroundEvaluation(Generic[T]):
         return self._results[key].result()
 
     def repeat_case(self, key: CaseKey) -> CaseResult:
-        """Run a case again and return its result, which replaces the earlier one.
+        """Run a case again and return the new result, which replaces the earlier one.
 
-        After the end of the evaluation the case is not run: its earlier result is returned.
+        After the end of the evaluation, the case is not run again: the earlier result is returned.
 
         Raises:
             EvalgateError: the agent or the baseline cannot be used.
@@ -79,7 +80,7 @@ class BackgroundEvaluation(Generic[T]):
         return self._results[key].result()
 
     def finish(self) -> T:
-        """Wait for every run, stop the agent and return what `conclude` makes of the runs.
+        """Wait for every run, stop the agent, and return the result of `conclude`.
 
         Raises:
             EvalgateError: the agent or the baseline cannot be used.
@@ -100,7 +101,7 @@ class BackgroundEvaluation(Generic[T]):
         self._call_in_loop(self._requests.put_nowait, key)
 
     def _call_in_loop(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function in the loop of the evaluation, unless the evaluation is over."""
+        """Call a function in the event loop of the evaluation; do nothing if the evaluation is over."""
         loop, _ = self._started.result()
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(function, *args)
@@ -108,10 +109,10 @@ class BackgroundEvaluation(Generic[T]):
     # --- called in the thread of the evaluation -------------------------------------------------------------
 
     def on_runs_planned(self, runs: int) -> None:
-        """Ignore the number of planned runs."""
+        """Do nothing: a progress listener must have this method."""
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Set the result of the case if the number of runs is fixed and this was its last run."""
+        """Set the result of a case after its last run; with `runs: auto`, the results are set later."""
         del result
         key, prepared_run = (eval_set_id, eval_id), self._gate_run
         made = self._made[key] = self._made.get(key, 0) + 1
@@ -124,7 +125,7 @@ class BackgroundEvaluation(Generic[T]):
             result.set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
-        """Set the missing results of cases: from their runs, or to the error that ended the evaluation."""
+        """Set the missing result of each case from its runs, or to the error that ended the evaluation."""
         error = self._done.exception()
         for key, result in self._results.items():
             if result.done():

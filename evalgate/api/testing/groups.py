@@ -1,7 +1,7 @@
-"""The cases of a pytest session that are evaluated together, and the verdict on them.
+"""Groups of cases in a pytest session; each group is one evaluation with one verdict.
 
 If pytest runs an item again, as with `--reruns`, the case is run again. A worker of pytest-xdist sends its
-runs to the controller, which scores and decides.
+runs to the controller, which scores them and decides.
 """
 
 import os
@@ -38,7 +38,7 @@ MadeRuns = dict[CaseKey, list[bytes]]
 
 @dataclass(eq=False)
 class CaseGroup:
-    """Eval sets with one agent and one set of options: one evaluation, with one verdict."""
+    """Eval sets with one agent and one set of options, evaluated together with one verdict."""
 
     name: str
     """Node id of the marked function, class or module; "" for the cases of the project."""
@@ -58,7 +58,7 @@ class CaseGroup:
     _error: Exception | None = None
 
     def add_set(self, eval_set: EvalSet) -> None:
-        """Add an eval set, unless the group has it already.
+        """Add an eval set to the group, unless it was added before.
 
         Raises:
             InvalidInputError: the group has another eval set with the same id.
@@ -73,17 +73,17 @@ class CaseGroup:
             raise InvalidInputError([Problem(eval_set.path, 0, 0, message)])
 
     def build_plan(self) -> Plan:
-        """Build the plan of the selected cases.
+        """Return the plan of the group's selected cases.
 
         Raises:
-            InvalidInputError: with every problem of the input that was found.
+            InvalidInputError: the input is invalid; the error lists every problem found.
         """
         wanted = {eval_set_id for eval_set_id, _ in self.selected}
         sets = [self.sets[name] for name in self.sets if name in wanted]
         return self.project.build_plan(sets, self.agent, self.options).select_cases(self.selected)
 
     def get_result(self, key: CaseKey, node_id: str) -> CaseResult:
-        """Wait for the result of a case and return it without secrets; start the evaluation if necessary.
+        """Wait for the result of a case and return it with secrets hidden; start the evaluation if necessary.
 
         If the item `node_id` had a result before, the case is run again.
 
@@ -113,7 +113,10 @@ class CaseGroup:
 
     @contextmanager
     def _name_options(self) -> Iterator[None]:
-        """Name the option of pytest or of the marker instead of `--baseline` in problems of the block."""
+        """Replace `--baseline` in problems raised in the block by the name that the pytest user wrote.
+
+        The name is `baseline` for an option of the marker, otherwise `--evalgate-baseline`.
+        """
         is_own = self.options.baseline != self.project.options.baseline
         name = "`baseline`" if is_own else "--evalgate-baseline"
         try:
@@ -128,14 +131,14 @@ class CaseGroup:
         return LiveRedactor(Redactor.from_environment(os.environ))
 
     def cancel(self) -> None:
-        """Stop the evaluation, if it was begun."""
+        """Stop the evaluation if it was started."""
         if self._running is not None:
             self._running.cancel()
 
     def finish(self) -> Any:
-        """Wait for the end of the evaluation and return its record; in a worker, return its runs.
+        """Wait for the end of the evaluation, and return its record; start it if necessary.
 
-        The evaluation is started if it was not begun.
+        In a worker of pytest-xdist, return the encoded runs instead, a `MadeRuns`.
 
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
@@ -145,14 +148,14 @@ class CaseGroup:
 
     @property
     def was_attempted(self) -> bool:
-        """Return True if the evaluation was begun, or failed to begin."""
+        """Return True if the evaluation was started, or failed to start."""
         return self._running is not None or self._error is not None
 
     def build_run_command(self, case: CaseResult) -> str:
-        """Return the command of evalgate that runs one case again.
+        """Return the `evalgate run` command that runs one case again.
 
-        Return "" for a case of a marker, for an agent that is an object of this process, and before the
-        evaluation was begun.
+        Return "" for a case of a marker, for an agent that is a Python object of this process, and before the
+        evaluation was started.
         """
         if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
             return ""
@@ -161,10 +164,10 @@ class CaseGroup:
         return build_repro_command(record, case)
 
     def build_accept_command(self, case: CaseResult) -> str:
-        """Return the command that accepts the agent's behaviour as the case's new expectation.
+        """Return the `evalgate accept` command that makes the agent's behaviour the case's new expectation.
 
-        Return "" for a case of a marker, if the behaviour cannot be accepted, and if no reports are
-        written: the command takes the behaviour from a report.
+        Return "" for a case of a marker, if the behaviour cannot be accepted, or if the project writes no
+        reports, because the command reads the behaviour from a report.
         """
         folder = self.project.report_folder
         if self.name or not folder:
@@ -174,12 +177,12 @@ class CaseGroup:
 
 
 def build_redacted_record(prepared_run: PreparedRun) -> Record:
-    """Return the record of finished runs, without secrets."""
+    """Return the record of finished runs, with secrets hidden."""
     return redact_record(prepared_run.build_record())
 
 
 def export_runs(prepared_run: PreparedRun) -> MadeRuns:
-    """Return the encoded runs that a worker made, without cases that have no run."""
+    """Return the runs that a worker made, encoded; cases without a run are left out."""
     keys = [
         (suite.eval_set.eval_set_id, case.eval_id)
         for suite in prepared_run.plan.suites
@@ -194,7 +197,7 @@ def export_runs(prepared_run: PreparedRun) -> MadeRuns:
 
 @frozen
 class WorkerMessage:
-    """The runs that one worker made for one group, and what the controller needs to score them."""
+    """Message from a worker to the controller: the runs of one group, and the settings to score them with."""
 
     name: str
     agent: object
@@ -208,7 +211,7 @@ class WorkerMessage:
 
 
 def build_message(group: CaseGroup) -> WorkerMessage:
-    """Finish a group's evaluation in a worker; return the message with its runs or its error."""
+    """Finish a group's evaluation in a worker; return a message with its runs, or with its error."""
     runs: MadeRuns = {}
     error = ""
     try:
@@ -225,7 +228,10 @@ def build_message(group: CaseGroup) -> WorkerMessage:
 
 
 def dump_messages(messages: Iterable[WorkerMessage]) -> list[bytes]:
-    """Encode messages for the controller, which is a process of the same user and the same code."""
+    """Encode messages for the controller with pickle.
+
+    If a message cannot be encoded, it is replaced by a message with the error.
+    """
     return [_dump_message(message) for message in messages]
 
 
@@ -240,18 +246,21 @@ def _dump_message(message: WorkerMessage) -> bytes:
 
 
 def load_messages(data: Iterable[bytes]) -> list[WorkerMessage]:
-    """Decode the output of `dump_messages`; only of workers of this session, because pickle can run code."""
+    """Decode messages encoded by `dump_messages`.
+
+    Accept them only from workers of this session, because unpickling can run code.
+    """
     return [pickle.loads(each) for each in data]  # noqa: S301  of a worker that pytest-xdist started
 
 
 def merge_messages(project: Project, messages: Sequence[WorkerMessage], began: float) -> Record:
-    """Return the record of one group from the messages of its workers, at least one.
+    """Return the record of one group, made from the messages of its workers (at least one).
 
     If several workers ran the same case, only the runs of the first one count. `began` is the start of the
     session in Unix seconds.
 
     Raises:
-        NoVerdictError: a worker failed, or some cases have no runs.
+        NoVerdictError: a worker failed, or a case has no runs.
         EvalgateError: the eval sets, the thresholds or the baseline cannot be used.
     """
     if errors := list(dict.fromkeys(each.error for each in messages if each.error)):

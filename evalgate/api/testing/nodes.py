@@ -1,4 +1,4 @@
-"""The nodes of pytest for eval sets and their cases, and the rules by which a case fails."""
+"""pytest's collectors and items for eval sets and their cases, and the rules by which a case fails."""
 
 import os
 import re
@@ -39,7 +39,7 @@ _MARK = "E   "
 
 @frozen
 class SelectedCase:
-    """One case of a group, with its tags."""
+    """One case that pytest collected, with its group and its tags."""
 
     group: CaseGroup
     key: CaseKey
@@ -54,10 +54,12 @@ class SelectedCase:
 def list_cases(
     group: CaseGroup, eval_set: EvalSet, picked: Iterable[EvalCase], path: Path
 ) -> list[SelectedCase]:
-    """Add an eval set to a group and return its `picked` cases; `path` is the file to report for them.
+    """Add an eval set to a group, and return its `picked` cases as `SelectedCase` objects.
+
+    `path` is the file that pytest reports for the cases.
 
     Raises:
-        InvalidInputError: an eval set of another file has the same id, or a rule for the cases is wrong.
+        InvalidInputError: another eval set of the group has the same id, or a rule for the cases is invalid.
     """
     group.add_set(eval_set)
     policies = group.project.resolve_policies(eval_set)
@@ -75,7 +77,11 @@ TAGS = pytest.StashKey[set[str]]()
 
 
 def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
-    """Add tags to an item as keywords for `-k`, and as markers for `-m` if their form allows it."""
+    """Add tags to an item as keywords for `-k`, and as markers for `-m`.
+
+    A tag becomes no marker if it is no valid marker name, or the name of a marker with an effect in pytest,
+    such as `skip`.
+    """
     known = item.config.stash.setdefault(TAGS, set())
     for tag in tags:
         item.extra_keyword_matches.add(tag)
@@ -92,10 +98,12 @@ class EvalSetFile(pytest.File):
     group: CaseGroup
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for each case, or only for the cases of this file that the thresholds file selects.
+        """Yield an item for each case of the file.
+
+        If the thresholds file selects only some cases of the file, only they get an item.
 
         Raises:
-            CollectError: the file or the thresholds file is wrong.
+            CollectError: the eval set or the thresholds file is invalid.
         """
         project = self.group.project
         try:
@@ -119,30 +127,30 @@ class AgentFunction(pytest.Collector):
     cases: list[SelectedCase]
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for each case."""
+        """Yield an item for each case in `cases`."""
         for case in self.cases:
             yield CaseItem.build(self, case)
 
 
 class CaseItem(pytest.Item):
-    """One case as an item of pytest."""
+    """pytest's item for one case: the item passes if the case does."""
 
     case: SelectedCase
 
     @classmethod
     def build(cls, parent: pytest.Collector, case: SelectedCase) -> "CaseItem":
-        """Return the item of a case."""
+        """Create the item of a case, with the case's tags."""
         item: CaseItem = cls.from_parent(parent, name=case.name)
         item.case = case
         add_tags(item, case.tags)
         return item
 
     def runtest(self) -> None:
-        """Wait for the result of the case; fail, skip or xfail the item as `check_outcome` does."""
+        """Wait for the result of the case; fail, skip or xfail the item by the rules of `check_outcome`."""
         check_outcome(self, self.case, _get_result(self, self.case))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return the file, the line (0-based) and the heading of reports."""
+        """Return the file, the line (0-based; None if unknown) and the heading for pytest's reports."""
         line = self.case.line - 1 if self.case.line else None
         return self.case.path, line, f"{self.name} ({self.case.path.name})"
 
@@ -152,9 +160,9 @@ OUTCOME = pytest.StashKey[Outcome]()
 
 
 def get_outcome(item: pytest.Item, case: SelectedCase | None) -> Outcome:
-    """Wait for the outcome of a case, and return it for a test function that takes `outcome`.
+    """Wait for the outcome of a case and return it; it is the value of the fixture `outcome`.
 
-    Case and outcome are stored in the item's stash. `case` is None for a test without the marker.
+    Case and outcome are also stored in the item's stash. `case` is None for a test without the marker.
 
     Raises:
         pytest.fail.Exception: `case` is None, or the evaluation is not possible.
@@ -185,10 +193,10 @@ def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) ->
     """Return if the case passed; otherwise fail, skip or xfail the item.
 
     Raises:
-        pytest.xfail.Exception: the case does not gate, because it is quarantined or observed.
-        pytest.skip.Exception: the case gates and was not evaluated, and no run has one of
+        pytest.xfail.Exception: the case cannot close the gate, because it is quarantined or observed.
+        pytest.skip.Exception: the case was not evaluated, and none of its runs has one of
             `NON_AGENT_OUTCOMES`.
-        pytest.fail.Exception: the case did not pass, and neither of these rules applies.
+        pytest.fail.Exception: the case did not pass for another reason.
     """
     if outcome.status == "passed":
         return
@@ -211,7 +219,7 @@ def _fail_item(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> No
 
 
 def list_options(config: pytest.Config) -> list[str]:
-    """Return evalgate's options on pytest's command line, to repeat a case with the same options."""
+    """Return evalgate's options from pytest's command line, for the command that repeats a case."""
     found = ["--evalgate"] if config.getoption("--evalgate") else []
     for name in ("agent", "thresholds", "baseline", "runs"):
         value: Any = config.getoption(f"--evalgate-{name}")
@@ -223,9 +231,9 @@ def list_options(config: pytest.Config) -> list[str]:
 
 
 def _describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:
-    """Return the text of a case that failed: its faults, the turn, the differences, and how to repeat it.
+    """Return the text for a failing case: its faults, the turn, the differences, and commands to repeat it.
 
-    `accept` is the command that accepts the agent's behaviour as the expectation; "" for none.
+    `accept` is the command that makes the agent's behaviour the new expectation; "" for none.
     """
     again = [f"run it again: {command}" for command in commands]
     accepted = [f"if the new behaviour is right: {accept}"] if accept else []

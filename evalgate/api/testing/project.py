@@ -1,4 +1,4 @@
-"""The project that pytest is run for: its folder, thresholds, eval sets and settings."""
+"""The settings of the project in which pytest runs: folder, thresholds, eval sets, agent and options."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Project:
-    """The settings of a pytest run, from its options, its ini file and the thresholds file."""
+    """Settings of a pytest run, from its options, its ini file and the thresholds file."""
 
     def __init__(self, config: "pytest.Config") -> None:
         self._config = config
@@ -45,7 +45,10 @@ class Project:
         self.report_folder = self.get_option("report")
 
     def get_option(self, name: str) -> str | None:
-        """Return the option `--evalgate-NAME`, else the ini key `evalgate_NAME`; None if neither is set."""
+        """Return the value of `--evalgate-NAME`, or of the ini key `evalgate_NAME` if the option is absent.
+
+        Return None if neither is set.
+        """
         return self._config.getoption(f"--evalgate-{name}") or self._config.getini(f"evalgate_{name}") or None
 
     def _find_folder(self, thresholds_file: str | None) -> Path:
@@ -57,17 +60,17 @@ class Project:
 
     @cached_property
     def thresholds(self) -> Thresholds:
-        """Return the content of the thresholds file, or the defaults if there is no such file.
+        """Return the content of the thresholds file, or the defaults if the project has none.
 
         Raises:
-            InvalidInputError: with every problem of the file.
+            InvalidInputError: the file is invalid; the error lists every problem.
         """
         given = self.options.thresholds
         return load_thresholds_or_default(self.folder, None if given is None else str(given))
 
     @property
     def run_options(self) -> tuple[str, ...]:
-        """Return the options with which `evalgate run` evaluates the cases of the project."""
+        """Return the options `-C` and `-c` that make `evalgate run` use the settings of the project."""
         folder, thresholds = os.path.relpath(self.folder), self.get_option("thresholds")
         return (*(() if folder == "." else ("-C", folder)), *(("-c", thresholds) if thresholds else ()))
 
@@ -78,10 +81,11 @@ class Project:
 
     @cached_property
     def files(self) -> Mapping[Path, EvalFile]:
-        """Return the files that the thresholds file names as `eval_sets`, by their absolute path.
+        """Return the files that the key `eval_sets` of the thresholds file names, by their absolute path.
 
         Raises:
-            InvalidInputError: with every problem of the thresholds file and its patterns.
+            InvalidInputError: the thresholds file or one of its patterns is invalid; the error lists every
+                problem.
         """
         if not self.thresholds.config.eval_sets:
             return {}
@@ -92,16 +96,18 @@ class Project:
         return {file.path: file for file in found}
 
     def load_files(self, patterns: Sequence[str], format_name: str | None = None) -> tuple[EvalSet, ...]:
-        """Load the eval sets of patterns as `load_eval_sets` does.
+        """Load the eval sets of the files that match `patterns`.
+
+        `format_name` None: the format in the thresholds file; without it, the format is detected.
 
         Raises:
-            InvalidInputError: with every problem of the files.
+            InvalidInputError: a file is invalid; the error lists every problem.
         """
         name = format_name or self.thresholds.config.format
         return load_eval_sets(patterns, plugin_registry.get_formats(), folder=self.folder, format_name=name)
 
     def resolve_policies(self, eval_set: EvalSet) -> CasePolicies:
-        """Return the policies of a set's cases, which include their tags, by case key.
+        """Return the policies of an eval set's cases, such as tags and weights, by case key.
 
         Raises:
             InvalidInputError: a rule of the thresholds file names a metric that is not among the criteria.
@@ -109,16 +115,19 @@ class Project:
         return resolve_case_policies(self.thresholds, self.thresholds.config.cases, (eval_set,), is_part=True)
 
     def locate_pattern(self, pattern: str, folder: Path) -> str:
-        """Return a pattern as an absolute path if it names files in `folder`, else unchanged."""
+        """Return a pattern as an absolute path if it matches files in `folder`, otherwise unchanged."""
         problems: list[Problem] = []
         find_eval_files([str(folder / pattern)], folder=self.folder, problems=problems)
         return pattern if problems else str(folder / pattern)
 
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
-        """Build the plan of an evaluation; if no agent is given, the error names the options of pytest.
+        """Return the plan of an evaluation with the project's settings.
+
+        Criteria and checks in `options` replace the same section of the project's thresholds file.
 
         Raises:
-            InvalidInputError: with every problem of the input that was found.
+            InvalidInputError: the input is invalid; the error lists every problem found. If there is no
+                agent, it names pytest's options.
         """
         try:
             # Criteria and checks replace the project's. Together with another thresholds file, they are
@@ -131,12 +140,13 @@ class Project:
             raise InvalidInputError(map(_name_option, error.problems)) from None
 
     def _replace_criteria(self, options: EvaluationOptions) -> Thresholds:
-        """Return the thresholds file with the criteria or checks of `options`.
+        """Return the thresholds of the project with the criteria or checks of `options` in place of its own.
 
-        Criteria of `options` also replace those in the file's section `cases`.
+        New criteria also remove the criteria in the file's section `cases`.
 
         Raises:
-            InvalidInputError: with every problem of the criteria, of the checks or of the file.
+            InvalidInputError: the criteria, the checks or the file are invalid; the error lists every
+                problem.
         """
         config, sections = self.thresholds.config, {"criteria": options.criteria, "checks": options.checks}
         given = {name: dict(value) for name, value in sections.items() if isinstance(value, Mapping)}
@@ -181,13 +191,13 @@ class ProjectEvaluator:
     def __init__(
         self, project: Project, name: str, node_id: str, folder: Path, defaults: Mapping[str, Any]
     ) -> None:
-        """Keep the settings.
+        """Store the settings; nothing is loaded or run.
 
         Args:
-            project: The project.
+            project: Settings of the pytest run.
             name: Name of the test, for cases without an eval set.
             node_id: Node id of the test, for the folder of its reports.
-            folder: Folder of the test, where eval sets are looked for first.
+            folder: Folder of the test, the first in which eval sets are searched.
             defaults: Options of the test's marker.
         """
         self.name = name
@@ -201,7 +211,7 @@ class ProjectEvaluator:
 
     @classmethod
     def from_node(cls, node: "pytest.Item") -> "ProjectEvaluator":
-        """Return the evaluator of a test, with the options of the markers `evalgate` on the test."""
+        """Return the evaluator of a test, with the options of the test's `evalgate` markers."""
         marks = reversed(list(node.iter_markers("evalgate")))
         defaults = {name: value for mark in marks for name, value in mark.kwargs.items()}
         return cls(Project(node.config), node.name, node.nodeid, node.path.parent, defaults)
@@ -209,15 +219,16 @@ class ProjectEvaluator:
     def evaluate(self, eval_sets: object = (), agent: object = None, **options: Any) -> Record:
         """Run eval sets against an agent and return the record, as `evalgate.evaluate` does.
 
-        The agent, the thresholds file, the baseline and the runs of the project apply unless they are
-        given; `criteria` and `checks` replace only the same sections of this thresholds file. Files are
-        looked for in the folder of the test, then in that of the project. Cases without an eval set get one
-        with the name of the test. If the project has a report folder, reports are written into it.
+        The agent, the thresholds file, the baseline and the runs of the project apply unless they are given.
+        `criteria` and `checks` replace only the same section of the project's thresholds file. Files are
+        searched in the folder of the test, then in the folder of the project. `EvalCase` objects get an eval
+        set with the name of the test. If the project has a report folder, reports are written into a
+        subfolder for the test.
 
         Args:
             eval_sets: As for `evalgate.evaluate`.
-            agent: As for `evalgate.evaluate`. None: the agent of the marker, else that of the project.
-            options: Options of `evalgate.evaluate` that are in `OPTIONS`; they override the marker's.
+            agent: As for `evalgate.evaluate`. None: the agent of the marker or, without one, of the project.
+            options: Options of `evalgate.evaluate` that `OPTIONS` lists; they override the marker's.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evalgate.evaluate`; also for an option that is not in
@@ -251,7 +262,7 @@ class ProjectEvaluator:
         )
 
     def _name_cases(self, sources: list[object]) -> list[object]:
-        """Put all cases without an eval set into one eval set with the name of the test."""
+        """Put all `EvalCase` objects of `sources` into one eval set with the name of the test."""
         cases = tuple(each for each in sources if isinstance(each, EvalCase))
         others = [each for each in sources if not isinstance(each, EvalCase)]
         return [*others, EvalSet(self.name, cases)] if cases else sources
@@ -265,7 +276,7 @@ class ProjectEvaluator:
 
 
 def to_folder_name(node_id: str) -> str:
-    """Return the name of the folder that has the reports of a test or a marked function.
+    """Return the name of the report folder for a test or a marked function.
 
     >>> to_folder_name("tests/test_shop.py::test_refund")
     'tests_test_shop.py_test_refund'
@@ -274,7 +285,7 @@ def to_folder_name(node_id: str) -> str:
 
 
 def list_sources(project: Project, given: object, folder: Path) -> list[object]:
-    """Return eval sets as a flat list; patterns that name files in `folder` become absolute paths."""
+    """Return eval sets as a flat list; patterns that match files in `folder` become absolute paths."""
     found: list[object] = []
     for one in given if isinstance(given, list | tuple) else (given,):
         for each in one if isinstance(one, list | tuple) else (one,):
@@ -301,7 +312,7 @@ OPTIONS = frozenset(
 
 
 def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> EvaluationOptions:
-    """Return the project's options, overridden by those of a marker or a call.
+    """Return the project's options, overridden by the options of a marker or a call.
 
     Raises:
         InvalidInputError: an option is unknown.

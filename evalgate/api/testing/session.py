@@ -1,4 +1,4 @@
-"""The part of the pytest plugin that collects cases, runs them together and prints the verdict."""
+"""pytest hooks that collect cases, run them together and print the verdict."""
 
 import inspect
 import time
@@ -41,11 +41,11 @@ _INTERRUPTED = "the session ended before every case was run"
 
 
 def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: object) -> None:
-    """Raise an error for a marked method or class that pytest would silently skip.
+    """Raise an error for a marked method or class that pytest would silently ignore.
 
     Raises:
         CollectError: the marker is on a method that takes neither `outcome` nor `evalgate`, or on a class
-            that holds no tests.
+            that is no test class.
     """
     # Not `isinstance`, which asks objects for their class: lazy proxies raise.
     kind = type(candidate)
@@ -66,12 +66,12 @@ def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: ob
 
 
 def register_session(config: pytest.Config) -> None:
-    """Register the plugin of one session; let pytest collect the eval sets that the thresholds file names.
+    """Register the plugin of one session; add the eval sets of the thresholds file to the paths to collect.
 
-    If the command line has paths, only eval sets in these paths are collected.
+    If the command line has paths, no eval sets are added, and pytest collects only what the paths name.
 
     Raises:
-        pytest.UsageError: the thresholds file is wrong.
+        pytest.UsageError: the thresholds file is invalid.
     """
     project = Project(config)
     try:
@@ -88,7 +88,7 @@ def register_session(config: pytest.Config) -> None:
 
 @dataclass
 class Conclusion:
-    """The result of one group: its record, or the reason why there is no record."""
+    """Result of one group: its record, or the reason why it has no record."""
 
     group: str
     record: Record | None = None
@@ -96,13 +96,13 @@ class Conclusion:
 
     @property
     def is_open(self) -> bool:
-        """Return True if there is a verdict, and the gate is open."""
+        """Return True if the group has a record, and its gate is open."""
         return self.record is not None and self.record.passed
 
 
 @dataclass(eq=False)  # pytest before 8.4 keeps plugins in a set
 class EvalgateSession:
-    """Hooks of one session."""
+    """pytest hooks of one session, with its groups of cases and their verdicts."""
 
     config: pytest.Config
     project: Project
@@ -125,7 +125,11 @@ class EvalgateSession:
     # --- collection -----------------------------------------------------------------------------------------
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
-        """Collect a file as an eval set if its ending, the thresholds file or the command line says so."""
+        """Return a collector for an eval-set file; None for any other file.
+
+        A file is an eval set if it has an ending such as `.evalset.json`, if the thresholds file lists it, or
+        if it is a `.json` file that the command line names.
+        """
         is_asked_for = file_path.suffix == ".json" and parent.session.isinitpath(file_path)
         if not (file_path.name.endswith(_ENDINGS) or is_asked_for or file_path in self.project.files):
             return None
@@ -135,7 +139,7 @@ class EvalgateSession:
         return node
 
     def _get_group(self, name: str, given: Mapping[str, Any]) -> CaseGroup:
-        """Return the group named `name`, created with the options of its marker if it does not exist.
+        """Return the group `name`; create it with the options `given` if it does not exist.
 
         Raises:
             InvalidInputError: an option is unknown.
@@ -151,7 +155,10 @@ class EvalgateSession:
     def pytest_pycollect_makeitem(
         self, collector: pytest.Module, name: str, obj: object
     ) -> AgentFunction | list[pytest.Item] | None:
-        """Collect a marked function that takes neither `outcome` nor `evalgate` as an agent."""
+        """Collect a marked function of a module as an agent if it takes neither `outcome` nor `evalgate`.
+
+        Return [] for an imported function, and None for any other object.
+        """
         if not is_agent_function(collector, obj):
             _refuse_unusable_agent(collector, name, obj)
             return None
@@ -166,10 +173,10 @@ class EvalgateSession:
         return node
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Repeat each marked test that has the argument `outcome`, once for each case of its markers.
+        """Repeat each marked test with the argument `outcome` once for each case of its markers.
 
         Raises:
-            CollectError: an eval set, an option or the thresholds file is wrong.
+            CollectError: an eval set, an option or the thresholds file is invalid.
         """
         if "outcome" not in metafunc.fixturenames:
             return
@@ -193,10 +200,10 @@ class EvalgateSession:
     ) -> list[SelectedCase]:
         """Return the cases of markers; options and eval sets of a later marker replace earlier ones.
 
-        Without eval sets in any marker, the cases of the eval sets in the thresholds file are returned.
+        If no marker has eval sets, return the cases of the eval sets in the thresholds file.
 
         Raises:
-            CollectError: an eval set, an option or the thresholds file is wrong.
+            CollectError: an eval set, an option or the thresholds file is invalid.
         """
         options = {name: value for mark in marks for name, value in mark.kwargs.items()} | dict(given)
         arguments = next((mark.args for mark in reversed(marks) if mark.args), ())
@@ -231,10 +238,10 @@ class EvalgateSession:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Move cases to the end, group by group, so that no other test runs while agents do.
+        """Move cases to the end, group by group, so that no other test runs at the same time as agents.
 
-        In a project without an agent, the items of an eval-set file are dropped if a marker has cases of the
-        file: the marked function is their agent.
+        If the project has no agent, the cases of an eval-set file are dropped if a marker also has cases of
+        the file: the marked function is their agent.
         """
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():
@@ -252,7 +259,7 @@ class EvalgateSession:
         items.sort(key=lambda item: order[cases[item].group.name] if item in cases else 0)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note the cases that remain after `-k`, `-m`, `--lf` and the like."""
+        """Add the cases left by `-k`, `-m`, `--lf` and the like to the selected cases of their groups."""
         for case in filter(None, map(find_case, session.items)):
             case.group.selected.add(case.key)
 
@@ -260,7 +267,7 @@ class EvalgateSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Fail a test that takes an outcome if its case failed, after the test's assertions have passed."""
+        """Fail a test that takes `outcome` if its assertions passed but its case failed."""
         result = yield
         if OUTCOME in item.stash:
             check_outcome(item, item.stash[CASE], item.stash[OUTCOME])
@@ -270,7 +277,7 @@ class EvalgateSession:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Decide the verdicts after the last test, and fail the session unless every gate is open.
 
-        If the session ends early, the agents are stopped.
+        If the session ends early, the agents are stopped, and the unfinished groups get no verdict.
         """
         try:
             result = yield
@@ -324,18 +331,18 @@ class EvalgateSession:
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Mark the report of a case, so that the controller of pytest-xdist can tell it from other tests."""
+        """Mark the report of a case, so that the controller of pytest-xdist recognises it."""
         report = yield
         vars(report)["evalgate"] = find_case(item) is not None
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note that a worker has run a case."""
+        """Remember in the controller that a worker of pytest-xdist has run a case."""
         has_case = bool(getattr(report, "evalgate", False))
         self.has_worker_cases = self.has_worker_cases or (has_case and hasattr(report, "node"))
 
     def pytest_sessionfinish(self) -> None:
-        """Send the runs of a worker to the controller."""
+        """Send the runs of a worker of pytest-xdist to its controller."""
         if self.in_worker:
             begun = [group for group in self.groups.values() if group.was_attempted]
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
@@ -343,7 +350,7 @@ class EvalgateSession:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Take the runs of a worker that has ended."""
+        """Read the runs that a worker of pytest-xdist sent when it ended."""
         output = getattr(node, "workeroutput", None) or {}
         self.has_lost_worker = self.has_lost_worker or bool(error) or "evalgate" not in output
         for message in load_messages(output["evalgate"]) if "evalgate" in output else ():
@@ -352,7 +359,7 @@ class EvalgateSession:
     # --- the verdict ----------------------------------------------------------------------------------------
 
     def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
-        """Print the verdict of each evaluation."""
+        """Print the verdict of each evaluation, or the reason why it has none."""
         from evalgate.reporting.terminal import TerminalReport
 
         report = TerminalReport(terminalreporter.hasmarkup, has_cases=False)
@@ -369,7 +376,7 @@ class EvalgateSession:
 
 
 def find_case(item: pytest.Item) -> SelectedCase | None:
-    """Return the case that an item runs or asserts on; None for any other item."""
+    """Return the case of a `CaseItem` or of a test that takes `outcome`; None for any other item."""
     if isinstance(item, CaseItem):
         return item.case
     callspec = getattr(item, "callspec", None)

@@ -1,8 +1,9 @@
-"""tRPC-Agent-Go's evaluation in Python, under its own words: `from evalgate.api import trpc`.
+"""tRPC-Agent-Go's evaluation in Python, with its own names: `from evalgate.api import trpc`.
 
-Its documentation holds for this package with Python's spelling: `evaluation.New(app, runner,
+The documentation of tRPC-Agent-Go applies to this package, in Python's spelling: `evaluation.New(app, runner,
 WithNumRuns(3))` is `trpc.new(app, runner, num_runs=3)`, and `evalsetlocal.New(WithBaseDir(d))` is
-`trpc.LocalEvalSetManager(d)`. docs/library.md shows the whole, and docs/conformance.md the differences.
+`trpc.LocalEvalSetManager(d)`. docs/library.md has a whole example, and docs/conformance.md lists the
+differences.
 """
 
 TYPE_CHECKING = False
@@ -181,7 +182,7 @@ _PUBLIC_NAMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
+    """Import a public name when it is first used; raise AttributeError for any other name."""
     if name not in _PUBLIC_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,4 +1,4 @@
-"""The eight points of an evaluation at which the user's functions are called."""
+"""Callbacks: functions of the user that an evaluation calls at eight points."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +15,7 @@ Context: TypeAlias = Mapping[str, Any]
 
 @dataclass
 class BeforeInferenceSetArgs:
-    """Arguments of a callback before the inference of an eval set; changes of the request take effect.
+    """Arguments of a callback before the inference of an eval set. The callback may change `request`.
 
     >>> BeforeInferenceSetArgs(InferenceRequest("app", "set")).request.eval_set_id
     'set'
@@ -58,7 +58,7 @@ class BeforeInferenceCaseArgs:
 class AfterInferenceCaseArgs:
     """Arguments of a callback after the inference of a case.
 
-    `result.status` and `result.error_message` say whether the inference failed.
+    If the inference failed, `result.status` is `failed` and `result.error_message` has the reason.
 
     >>> result = InferenceResult("app", "set", "case", status="passed")
     >>> AfterInferenceCaseArgs(InferenceRequest("app", "set"), result, None, 0.0).result.status
@@ -77,7 +77,7 @@ class AfterInferenceCaseArgs:
 class BeforeEvaluateSetArgs:
     """Arguments of a callback before the results of an eval set are scored.
 
-    Changes of the request take effect.
+    The callback may change `request`.
 
     >>> BeforeEvaluateSetArgs(EvaluateRequest("app", "set")).request.inference_results
     []
@@ -120,7 +120,8 @@ class BeforeEvaluateCaseArgs:
 class AfterEvaluateCaseArgs:
     """Arguments of a callback after a case was scored.
 
-    `result.final_eval_status` and `result.error_message` say whether the case failed.
+    `result.final_eval_status` is the status of the case. `result.error_message` has the reason if it could
+    not be scored.
 
     >>> inference, result = InferenceResult("app", "set", "case"), EvalCaseResult(eval_id="case")
     >>> AfterEvaluateCaseArgs(EvaluateRequest("app", "set"), inference, result, None, 0.0).result.eval_id
@@ -138,7 +139,7 @@ class AfterEvaluateCaseArgs:
 
 @dataclass(frozen=True)
 class CallbackResult:
-    """The context for later callbacks, in place of the context that this callback got.
+    """Return value of a callback: the context for later callbacks, in place of the one it got.
 
     A context from a callback of the set reaches all later callbacks of the phase. A context from a callback
     of a case reaches only the later callbacks of the same case.
@@ -159,7 +160,7 @@ An exception ends the point: its later callbacks are not called.
 
 @dataclass
 class Callback:
-    """Functions for any of the eight points, which `Callbacks.register` adds together under one name.
+    """Up to eight functions, one for each point; `Callbacks.register` adds them under one name.
 
     >>> Callback(before_inference_set=lambda context, args: None).after_inference_set is None
     True
@@ -180,9 +181,9 @@ _POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback._
 
 
 class Callbacks:
-    """The callbacks of an evaluation, called at each point in the order in which they were registered.
+    """The callbacks of an evaluation. At each point, they are called in the order of their registration.
 
-    Errors of a callback show its `name`. Each function gets a context and the arguments of its point.
+    Each function gets a context and the arguments of its point. Errors show the `name` given at registration.
 
     >>> callbacks = Callbacks()
     >>> callbacks.register_before_inference_set("log", lambda context, args: print(args.request.eval_set_id))
@@ -193,7 +194,7 @@ class Callbacks:
         self._hooks: dict[str, list[tuple[str, Hook]]] = {point: [] for point in _POINTS}
 
     def register(self, name: str, callback: Callback) -> None:
-        """Add every function of a callback at its point."""
+        """Add each function of `callback` at its point."""
         for point in _POINTS:
             hook: Hook | None = getattr(callback, point)
             if hook is not None:
@@ -238,11 +239,11 @@ class Callbacks:
             point: Name of the point: a field of `Callback`.
             context: Context for the first function.
             args: Arguments for each function.
-            where: Text for errors that names app and eval set: `app=…, evalSetID=…`.
+            where: App and eval set as text for errors: `app=…, evalSetID=…`.
 
         Raises:
-            CallbackError: a function raised an exception, returned neither None nor a `CallbackResult`,
-                or set an unknown status. The text is that of tRPC-Agent-Go.
+            CallbackError: a function raised an exception, returned neither None nor a `CallbackResult`, or
+                set an unknown status. The text is that of tRPC-Agent-Go.
         """
         own = _POINTS[point]
         for index, (name, hook) in enumerate(self._hooks[point]):
@@ -271,7 +272,7 @@ async def _call_hook(
 
 
 def _read_statuses(args: object) -> None:
-    """Convert the statuses that a callback may have set to lower case.
+    """Convert the statuses in `args`, which a callback may have set, to lower case.
 
     Raises:
         ValueError: a status is unknown.

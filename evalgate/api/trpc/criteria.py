@@ -1,9 +1,9 @@
 """Metrics and criteria of tRPC-Agent-Go as objects.
 
-A criterion may hold a function in `compare`. As in tRPC-Agent-Go, the function decides in place of the
-built-in rules unless `ignore` is set, and files cannot hold the function. An exception of the function is a
-mismatch, with the exception's text as the reason. Unlike in tRPC-Agent-Go, a result that is no bool fails
-the case.
+The field `compare` of a criterion may hold a function. As in tRPC-Agent-Go, it replaces the built-in rules
+unless `ignore` is set, and is not written to files. If it raises an exception, the texts or values do not
+match, and the exception's text is the reason. Unlike in tRPC-Agent-Go, a result that is no bool fails the
+case.
 """
 
 import math
@@ -84,7 +84,7 @@ class ToolTrajectoryCriterion(WireModel):
 
 
 class FinalResponseCriterion(WireModel):
-    """Rules for comparing final responses; all that are named must be met.
+    """Rules for comparing final responses; each given rule must be met.
 
     >>> FinalResponseCriterion(text=TextCriterion(match_strategy="contains")).to_wire()
     {'text': {'matchStrategy': 'contains'}}
@@ -100,7 +100,7 @@ class FinalResponseCriterion(WireModel):
 
 
 class RubricContent(WireModel):
-    """The part of a rubric that the judge reads.
+    """The text of a rubric, which the judge model reads.
 
     >>> RubricContent(text="The final answer is correct.").text
     'The final answer is correct.'
@@ -110,7 +110,7 @@ class RubricContent(WireModel):
 
 
 class Rubric(WireModel):
-    """A statement that a judge must affirm.
+    """A statement that a judge model must affirm.
 
     >>> Rubric(id="1", content=RubricContent(text="It is polite.")).to_wire()
     {'id': '1', 'content': {'text': 'It is polite.'}}
@@ -123,10 +123,10 @@ class Rubric(WireModel):
 
 
 class JudgeModelOptions(WireModel):
-    """The model that judges. `${NAME}` in the texts is replaced by the environment variable NAME.
+    """The judge model. In its text fields, `${NAME}` is replaced by the environment variable NAME.
 
-    Unlike in tRPC-Agent-Go, `api_key` may only be given as a placeholder `${NAME}`, which stays unexpanded
-    in files.
+    Unlike in tRPC-Agent-Go, `api_key` may only be given as a placeholder `${NAME}`, which stays unexpanded in
+    files.
 
     >>> JudgeModelOptions(provider_name="openai", model_name="gpt-4o", num_samples=3).to_wire()
     {'providerName': 'openai', 'modelName': 'gpt-4o', 'numSamples': 3}
@@ -143,7 +143,7 @@ class JudgeModelOptions(WireModel):
 
 
 class LLMCriterion(WireModel):
-    """The judge of a metric and its rubrics.
+    """The judge model of a metric, and its rubrics.
 
     >>> LLMCriterion(judge_model=JudgeModelOptions(model_name="gpt-4o")).to_wire()
     {'judgeModel': {'modelName': 'gpt-4o'}}
@@ -190,9 +190,9 @@ class EvalMetric(WireModel):
 
 
 def require_threshold(metric: EvalMetric) -> None:
-    """Raise InvalidInputError unless the argument is an `EvalMetric` with a finite number as threshold.
+    """Raise InvalidInputError unless `metric` is an `EvalMetric` with a finite number as `threshold`.
 
-    Code may have changed the threshold after the metric was validated.
+    Python code may have changed the threshold after the metric was validated.
     """
     require_instance("metric", metric, EvalMetric)
     threshold: object = metric.threshold

@@ -100,7 +100,7 @@ class SessionInput(WireModel):
 
 
 class CaseRubric(WireModel):
-    """A statement about one case that a judge must affirm, for the metric that it names.
+    """A statement about one case that the judge model of `metric_name` must affirm.
 
     >>> CaseRubric(metric_name="llm_rubric_response", content=RubricContent(text="It is polite.")).to_wire()
     {'metricName': 'llm_rubric_response', 'content': {'text': 'It is polite.'}}
@@ -114,7 +114,7 @@ class CaseRubric(WireModel):
 
 
 class EvalCase(WireModel):
-    """One conversation of an eval set.
+    """One case: a conversation with its session and rubrics, or a scenario for a simulated user.
 
     >>> EvalCase(eval_id="calc_add", session_input=SessionInput(user_id="user")).to_wire()
     {'evalId': 'calc_add', 'sessionInput': {'userId': 'user'}}
@@ -137,7 +137,7 @@ class EvalCase(WireModel):
 
 
 class EvalSet(WireModel):
-    """The cases of one `.evalset.json`.
+    """The cases of one `.evalset.json` file.
 
     >>> EvalSet(eval_set_id="math-basic", name="math-basic").to_wire()
     {'evalSetId': 'math-basic', 'name': 'math-basic'}

@@ -1,10 +1,10 @@
-"""The errors of this interface; all of them are `evalgate.core.errors.EvalgateError`."""
+"""Errors of `evalgate.api.trpc`; all are subclasses of `evalgate.core.errors.EvalgateError`."""
 
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 
 
 class NotFoundError(InvalidInputError, LookupError):
-    """An eval set, a case, a metric, an evaluator or a result does not exist."""
+    """The requested eval set, case, metric, evaluator or result does not exist."""
 
 
 class AlreadyExistsError(InvalidInputError):
@@ -12,7 +12,7 @@ class AlreadyExistsError(InvalidInputError):
 
 
 class StorageError(NoVerdictError):
-    """The place where eval sets, metrics or results are kept cannot be reached or written."""
+    """The storage of eval sets, metrics or results cannot be read or written."""
 
 
 class CallbackError(NoVerdictError):

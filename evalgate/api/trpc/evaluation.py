@@ -1,4 +1,4 @@
-"""The evaluator of agents: runs an eval set a number of times and sums the runs up."""
+"""The evaluator of agents, which runs an eval set several times and summarizes the runs."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from evalgate.core.errors import InvalidInputError
 
 
 class AgentEvaluator:
-    """Evaluator of an agent; `new` creates it. At the end of a `with` block it is closed.
+    """Evaluator of an agent, created by `new`; it is closed at the end of a `with` block.
 
     >>> from evalgate.api import trpc
     >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()
@@ -63,13 +63,13 @@ class AgentEvaluator:
         self.close()
 
     def close(self) -> None:
-        """End the evaluator: `evaluate` then raises InvalidInputError. Its managers stay open."""
+        """Close the evaluator: later calls of `evaluate` raise InvalidInputError. Its managers stay open."""
         self._is_closed = True
 
     def evaluate(self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()) -> EvaluationResult:
         """Evaluate an eval set; the blocking form of `evaluate_async`, with the same arguments.
 
-        Works where an event loop already runs, too, such as in a notebook.
+        It can also be called where an event loop already runs, such as in a notebook.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evaluate_async`.
@@ -79,7 +79,7 @@ class AgentEvaluator:
     async def evaluate_async(
         self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()
     ) -> EvaluationResult:
-        """Run the cases of an eval set, score them, save one result with all runs, and return it.
+        """Run the cases of an eval set, score them, save the result of all runs, and return it.
 
         Nothing is saved if an error is raised. A case that fails raises no error: its status is `failed`.
 
@@ -88,11 +88,11 @@ class AgentEvaluator:
             eval_case_ids: Ids of the cases to evaluate; empty: all cases.
 
         Raises:
-            NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
-                tRPC-Agent-Go, a metric without an evaluator is not left out.
-            InvalidInputError: a file, a criterion or an argument is wrong, or the evaluator is closed.
-            CallbackError: a callback failed. If a callback fails at the inference of a single case, only this
-                case fails, and nothing is raised.
+            NotFoundError: the eval set, a case or the evaluator of a metric does not exist. In tRPC-Agent-Go,
+                a metric without an evaluator is left out.
+            InvalidInputError: a file, a criterion or an argument is invalid, or the evaluator is closed.
+            CallbackError: a callback failed. A callback that fails at the inference of a single case raises
+                nothing: only the case fails.
             EvalgateError: the agent cannot be set up, or the result cannot be saved.
         """
         if self._is_closed:
@@ -170,27 +170,27 @@ def new(
     """Create an evaluator, as `evaluation.New` of tRPC-Agent-Go does.
 
     Args:
-        app_name: Name of the app, below which managers keep eval sets, metrics and results.
-        runner: An agent as `evalgate.evaluate` takes it. None is enough for recorded cases.
-        eval_set_manager: Keeps the eval sets; default: in files below the working folder.
-        metric_manager: Keeps the metrics of eval sets; default: in files below the working folder.
-        eval_result_manager: Keeps the results; default: in files below the working folder.
-        registry: Keeps the evaluators; default: the built-in evaluators.
+        app_name: Name of the app; managers store its eval sets, metrics and results under this name.
+        runner: An agent, as for `evalgate.evaluate`. None is enough if all cases have recorded replies.
+        eval_set_manager: Storage for eval sets; default: files below the working folder.
+        metric_manager: Storage for the metrics of eval sets; default: files below the working folder.
+        eval_result_manager: Storage for results; default: files below the working folder.
+        registry: The evaluators by name; default: the built-in evaluators.
         num_runs: Runs of each case.
-        callbacks: Functions that are called at eight points.
-        session_id_supplier: Creates the id of each case's session, which an agent of this process sees as
-            `session.id`; default: a UUID.
+        callbacks: Functions to call at eight points of the evaluation.
+        session_id_supplier: Function that creates the id of each case's session, `session.id` for an agent of
+            this process; default: a UUID.
         eval_case_parallelism: Cases at once, if one of the next two arguments is True; default: the number of
             processors.
         eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
         eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
         timeout: Seconds that one turn of the agent may take.
         judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
-        evaluation_service: A service of the caller. Then, of the other arguments, only `app_name`,
-            `metric_manager`, `eval_result_manager` and `num_runs` are used.
+        evaluation_service: A service of the caller. Of the other arguments, only `app_name`,
+            `metric_manager`, `eval_result_manager` and `num_runs` then have an effect.
 
     Raises:
-        InvalidInputError: an argument is wrong.
+        InvalidInputError: an argument is invalid.
 
     >>> new("app", lambda text: "Hello").close()
     """

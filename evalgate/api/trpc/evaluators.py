@@ -1,4 +1,4 @@
-"""The registry of evaluators, and evalgate's own metrics as evaluators of tRPC-Agent-Go."""
+"""The registry of evaluators by name, and tRPC-Agent-Go's evaluators, implemented with evalgate's metrics."""
 
 import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -46,12 +46,12 @@ _judges: ContextVar[ProvidesJudges | None] = ContextVar("_judges", default=None)
 
 
 class EvaluatorError(EvalgateError):
-    """A run cannot be scored; its case fails with this message."""
+    """A run cannot be scored; its case fails, and the text of this error is the reason."""
 
 
 @contextmanager
 def provide_judges(judges: ProvidesJudges) -> Iterator[None]:
-    """Let built-in evaluators use these judges within the block."""
+    """Let built-in evaluators use `judges` within the block."""
     token = _judges.set(judges)
     try:
         yield
@@ -60,7 +60,7 @@ def provide_judges(judges: ProvidesJudges) -> Iterator[None]:
 
 
 class Registry:
-    """Evaluators by name: those of tRPC-Agent-Go, and any that are registered.
+    """Evaluators by name: the ones of tRPC-Agent-Go, and the ones added by `register`.
 
     >>> sorted(Registry().list())[:2]
     ['final_response_avg_score', 'llm_final_response']
@@ -70,10 +70,10 @@ class Registry:
         self._evaluators: dict[str, Evaluator] = {name: BuiltInEvaluator(name) for name in EVALUATORS}
 
     def register(self, name: str, evaluator: Evaluator) -> None:
-        """Add an evaluator, or replace the one named `name`; an empty `name` means `evaluator.name`.
+        """Add an evaluator under `name`, or replace the one with this name; "" means `evaluator.name`.
 
         Raises:
-            InvalidInputError: the evaluator has no method `evaluate`, or no name.
+            InvalidInputError: `evaluator` has no method `evaluate`, or no name is given.
         """
         if not callable(getattr(evaluator, "evaluate", None)) or isinstance(evaluator, type):
             raise InvalidInputError(f"`evaluator` is {evaluator!r}: it must be an object with `evaluate`")
@@ -87,7 +87,7 @@ class Registry:
         """Return the evaluator named `name`.
 
         Raises:
-            NotFoundError: no such evaluator is registered.
+            NotFoundError: no evaluator has this name.
         """
         if name not in self._evaluators:
             hint = did_you_mean(name, list(self._evaluators))
@@ -102,7 +102,7 @@ class Registry:
 class BuiltInEvaluator:
     """One of tRPC-Agent-Go's evaluators, implemented by evalgate's metric of the same name.
 
-    Unlike in tRPC-Agent-Go, a turn that a metric does not judge is `not_evaluated` and is not in the mean.
+    Unlike in tRPC-Agent-Go, a turn without a score is `not_evaluated` and is left out of the mean.
     """
 
     def __init__(self, name: str) -> None:
@@ -110,7 +110,7 @@ class BuiltInEvaluator:
 
     @property
     def name(self) -> str:
-        """Return the name that metrics refer to."""
+        """Return the name under which metrics refer to the evaluator."""
         return self._name
 
     @property
@@ -122,11 +122,11 @@ class BuiltInEvaluator:
     async def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
     ) -> EvaluateResult:
-        """Return the scores of the actual turns; there must be as many expected turns.
+        """Score the actual turns by comparison with as many expected turns.
 
         Raises:
-            InvalidInputError: the criterion is wrong, is of another kind, or names no model that can judge.
-            EvaluatorError: the metric failed, or there are more or fewer turns than expected.
+            InvalidInputError: the criterion is invalid, is of another kind, or names no usable judge model.
+            EvaluatorError: the metric failed, or the numbers of actual and expected turns differ.
         """
         if len(actuals) != len(expecteds):
             raise EvaluatorError(f"{len(actuals)} actual turns cannot be compared with {len(expecteds)}")
@@ -140,10 +140,10 @@ class BuiltInEvaluator:
         return _build_result(result, actuals, expecteds, metric.threshold)
 
     def check_metric(self, metric: EvalMetric) -> None:
-        """Check that a metric can be evaluated, before an agent is run.
+        """Check, before an agent is run, that a metric can be evaluated.
 
         Raises:
-            InvalidInputError: the criterion is wrong, is of another kind, or names no model that can judge.
+            InvalidInputError: the criterion is invalid, is of another kind, or names no usable judge model.
         """
         self._build_metric(metric)
 
@@ -167,7 +167,10 @@ class BuiltInEvaluator:
 
 
 def _find_turn_comparer(name: str, metric: EvalMetric) -> Callable[[Any, Any], object] | None:
-    """Return `compare` of the evaluator's criterion, the user's function for whole turns; None if absent."""
+    """Return the user's function `compare` from the criterion of the evaluator `name`; None if there is none.
+
+    The function compares whole turns, `Invocation` objects.
+    """
     criterion = metric.criterion
     if criterion is None:
         return None
@@ -250,7 +253,7 @@ def _build_details(turn: TurnScore) -> PerInvocationDetails:
 
 
 def decide_status(score: float | None, threshold: float) -> EvalStatus:
-    """Return "passed" at or above the threshold, else "failed"; without a score "not_evaluated"."""
+    """Return "passed" if the score reaches the threshold, "failed" if not, "not_evaluated" if it is None."""
     if score is None:
         return "not_evaluated"
     return "passed" if score >= threshold else "failed"
@@ -259,14 +262,14 @@ def decide_status(score: float | None, threshold: float) -> EvalStatus:
 async def run_evaluator(
     evaluator: Evaluator, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
 ) -> EvaluateResult:
-    """Return the result of an evaluator, which may be asynchronous.
+    """Call an evaluator, asynchronous or not, and return its result.
 
-    A user's evaluator gets copies of the turns and of the metric.
+    An evaluator of the user gets copies of the turns and of the metric.
 
     Raises:
         EvaluatorError: the evaluator did not return a result for each turn, or returned a score that is no
             finite number, or an unknown status.
-        Exception: as the evaluator raised it.
+        Exception: the evaluator raised it.
     """
     if not isinstance(evaluator, BuiltInEvaluator):
         actuals = [turn.model_copy(deep=True) for turn in actuals]

@@ -25,7 +25,7 @@ from evalgate.system.workspace import resolve_workspace
 
 
 class InferenceError(Exception):
-    """A case cannot be run, or the agent gave no usable answer; the text is the case's error message."""
+    """A case cannot be run, or the agent gave no usable answer; the text becomes the case's error message."""
 
 
 def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> Agent:
@@ -33,12 +33,12 @@ def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> 
 
     Args:
         runner: `KIND:WHAT` as on the command line; a function, an object or an agent of a framework, which
-            runs in this process; or an `evalgate.core.protocols.Agent`, which is returned as it is.
+            runs in this process; or an `evalgate.core.protocols.Agent`, which is returned unchanged.
         concurrency: Conversations at once.
         timeout: Seconds that one turn may take; None: the default.
 
     Raises:
-        EvalgateError: there is no such kind of agent, or it cannot be set up.
+        EvalgateError: the kind of agent is unknown, or the agent cannot be set up.
     """
     if hasattr(runner, "open_session"):
         return cast("Agent", runner)
@@ -53,10 +53,10 @@ def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> 
 
 
 def build_core_case(case: EvalCase, app_name: str, session_id: str) -> types.EvalCase:
-    """Return a case as evalgate's own `EvalCase`, with its session.
+    """Convert a case to evalgate's own `EvalCase`, with its session.
 
     Raises:
-        InferenceError: the case is wrong. Common mistakes have the text of tRPC-Agent-Go.
+        InferenceError: the case is invalid. Common mistakes have the text of tRPC-Agent-Go.
     """
     if case.session_input is None:
         raise InferenceError("session input is nil")
@@ -81,7 +81,7 @@ def build_core_case(case: EvalCase, app_name: str, session_id: str) -> types.Eva
 
 
 def build_invocations(run: CaseRun) -> list[Invocation]:
-    """Return the turns of a run that was answered.
+    """Return the turns of a run that the agent answered, with new ids.
 
     Raises:
         InferenceError: a tool result belongs to no call, or a turn has no reply.

@@ -1,4 +1,4 @@
-"""The managers of eval sets, metrics and results: files, memory, object stores and databases."""
+"""Storage for eval sets, metrics and results in files, in memory, in object stores and in databases."""
 
 import threading
 from collections.abc import Callable
@@ -29,7 +29,7 @@ EVAL_SET_SUFFIX, METRICS_SUFFIX, RESULT_SUFFIX = ".evalset.json", ".metrics.json
 class LocalEvalSetManager(StoredEvalSetManager):
     """Eval sets in files: `<base_dir>/<app_name>/<eval_set_id>.evalset.json`.
 
-    `base_dir` is by default the working folder. A `locator` builds other paths.
+    `base_dir` is by default the working folder. A `locator` can choose other paths.
 
     >>> import tempfile
     >>> from evalgate.api.trpc import EvalCase
@@ -46,7 +46,7 @@ class LocalEvalSetManager(StoredEvalSetManager):
 
 
 class InMemoryEvalSetManager(StoredEvalSetManager):
-    """Eval sets in memory.
+    """Eval sets in memory; they are lost when the process ends.
 
     >>> manager = InMemoryEvalSetManager()
     >>> manager.create("math-eval-app", "math-basic").eval_set_id
@@ -58,9 +58,9 @@ class InMemoryEvalSetManager(StoredEvalSetManager):
 
 
 class FsspecEvalSetManager(StoredEvalSetManager):
-    """Eval sets behind an fsspec URL: `s3://bucket/folder`, `gs://…`; `options` go to the URL's driver.
+    """Eval sets below an fsspec URL, such as `s3://bucket/folder`; its driver gets the `options`.
 
-    The constructor raises InvalidInputError if fsspec or the driver is missing, or if the URL is wrong.
+    The constructor raises InvalidInputError if fsspec or the driver is missing, or the URL is invalid.
 
     >>> FsspecEvalSetManager("memory://sets").create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
@@ -71,11 +71,11 @@ class FsspecEvalSetManager(StoredEvalSetManager):
 
 
 class SqlEvalSetManager(StoredEvalSetManager):
-    """Eval sets in the table `<table_prefix>evalgate_eval_sets` of a database that SQLAlchemy knows.
+    """Eval sets in the table `<table_prefix>evalgate_eval_sets` of a database supported by SQLAlchemy.
 
-    The table is evalgate's own; tRPC-Agent-Go's MySQL managers have other tables. The constructor creates
-    the table if necessary. It raises InvalidInputError if SQLAlchemy or the driver is missing or the URL is
-    wrong, and StorageError if the database cannot be used.
+    The table is evalgate's own; tRPC-Agent-Go's MySQL managers use other tables. The constructor creates the
+    table if necessary. It raises InvalidInputError if SQLAlchemy or the driver is missing or the URL is
+    invalid, and StorageError if the database cannot be used.
 
     `database` is a URL or an engine of SQLAlchemy; default: the file `evalgate.db` in the working folder.
 
@@ -92,7 +92,7 @@ class SqlEvalSetManager(StoredEvalSetManager):
 class LocalMetricManager(StoredMetricManager):
     """Metrics in files: `<base_dir>/<app_name>/<eval_set_id>.metrics.json`.
 
-    `base_dir` is by default the working folder. A `locator` builds other paths.
+    `base_dir` is by default the working folder. A `locator` can choose other paths.
 
     >>> import tempfile
     >>> from evalgate.api.trpc import EvalMetric
@@ -107,7 +107,7 @@ class LocalMetricManager(StoredMetricManager):
 
 
 class InMemoryMetricManager(StoredMetricManager):
-    """Metrics in memory, together with the functions in their criteria.
+    """Metrics in memory; unlike other managers, it stores the functions in their criteria too.
 
     >>> InMemoryMetricManager().list("app", "set")
     []
@@ -133,7 +133,7 @@ class InMemoryMetricManager(StoredMetricManager):
 
 
 class FsspecMetricManager(StoredMetricManager):
-    """Metrics behind an fsspec URL; options and errors are those of `FsspecEvalSetManager`.
+    """Metrics below an fsspec URL; options and errors are the same as for `FsspecEvalSetManager`.
 
     >>> FsspecMetricManager("memory://metrics").list("app", "set")
     []
@@ -144,7 +144,7 @@ class FsspecMetricManager(StoredMetricManager):
 
 
 class SqlMetricManager(StoredMetricManager):
-    """Metrics in the table `<table_prefix>evalgate_metrics` of a database that SQLAlchemy knows.
+    """Metrics in the table `<table_prefix>evalgate_metrics` of a database supported by SQLAlchemy.
 
     The constructor has the arguments of `SqlEvalSetManager`, and raises the same errors.
 
@@ -161,7 +161,7 @@ class SqlMetricManager(StoredMetricManager):
 class LocalEvalResultManager(StoredEvalResultManager):
     """Results in files: `<base_dir>/<app_name>/<id>.evalset_result.json`.
 
-    `base_dir` is by default the working folder. A `locator` builds other paths.
+    `base_dir` is by default the working folder. A `locator` can choose other paths.
 
     >>> import tempfile
     >>> from evalgate.api.trpc import EvalSetResult
@@ -175,7 +175,7 @@ class LocalEvalResultManager(StoredEvalResultManager):
 
 
 class InMemoryEvalResultManager(StoredEvalResultManager):
-    """Results in memory.
+    """Results in memory; they are lost when the process ends.
 
     >>> InMemoryEvalResultManager().list("app")
     []
@@ -186,7 +186,7 @@ class InMemoryEvalResultManager(StoredEvalResultManager):
 
 
 class FsspecEvalResultManager(StoredEvalResultManager):
-    """Results behind an fsspec URL; options and errors are those of `FsspecEvalSetManager`.
+    """Results below an fsspec URL; options and errors are the same as for `FsspecEvalSetManager`.
 
     >>> FsspecEvalResultManager("memory://results").list("app")
     []
@@ -197,7 +197,7 @@ class FsspecEvalResultManager(StoredEvalResultManager):
 
 
 class SqlEvalResultManager(StoredEvalResultManager):
-    """Results in the table `<table_prefix>evalgate_eval_set_results` of a database that SQLAlchemy knows.
+    """Results in the table `<table_prefix>evalgate_eval_set_results` of a database supported by SQLAlchemy.
 
     The constructor has the arguments of `SqlEvalSetManager`, and raises the same errors.
 

@@ -1,4 +1,4 @@
-"""The parts that users can implement themselves, with the methods of tRPC-Agent-Go's interfaces."""
+"""Protocols of the parts that users can implement, with the methods of tRPC-Agent-Go's interfaces."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
@@ -16,15 +16,15 @@ class EvalSetManager(Protocol):
         """Return an eval set.
 
         Raises:
-            NotFoundError: no eval set has this name.
+            NotFoundError: the eval set does not exist.
         """
         ...
 
     def create(self, app_name: str, eval_set_id: str) -> EvalSet:
-        """Keep and return an eval set without cases.
+        """Create an eval set without cases, store it and return it.
 
         Raises:
-            AlreadyExistsError: the name is taken.
+            AlreadyExistsError: the eval set exists already.
         """
         ...
 
@@ -33,18 +33,18 @@ class EvalSetManager(Protocol):
         ...
 
     def delete(self, app_name: str, eval_set_id: str) -> None:
-        """Remove an eval set.
+        """Delete an eval set.
 
         Raises:
-            NotFoundError: no eval set has this name.
+            NotFoundError: the eval set does not exist.
         """
         ...
 
     def get_case(self, app_name: str, eval_set_id: str, eval_case_id: str) -> EvalCase:
-        """Return a case.
+        """Return a case of an eval set.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
+            NotFoundError: the eval set or the case does not exist.
         """
         ...
 
@@ -52,37 +52,37 @@ class EvalSetManager(Protocol):
         """Add a case at the end of an eval set.
 
         Raises:
-            NotFoundError: there is no such eval set.
+            NotFoundError: the eval set does not exist.
             AlreadyExistsError: the eval set has a case with this id.
         """
         ...
 
     def update_case(self, app_name: str, eval_set_id: str, eval_case: EvalCase) -> None:
-        """Replace the case of the same id.
+        """Replace the case that has the id of `eval_case`.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
+            NotFoundError: the eval set or the case does not exist.
         """
         ...
 
     def delete_case(self, app_name: str, eval_set_id: str, eval_case_id: str) -> None:
-        """Remove a case.
+        """Delete a case from an eval set.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
+            NotFoundError: the eval set or the case does not exist.
         """
         ...
 
 
 class MetricManager(Protocol):
-    """Storage for the metrics of eval sets; an eval set without metrics needs no entry."""
+    """Storage for the metrics of eval sets."""
 
     def list(self, app_name: str, eval_set_id: str) -> list[str]:
-        """Return the names of an eval set's metrics in their order."""
+        """Return the names of an eval set's metrics, in the order of their addition; [] if it has none."""
         ...
 
     def get(self, app_name: str, eval_set_id: str, metric_name: str) -> EvalMetric:
-        """Return a metric.
+        """Return a metric of an eval set.
 
         Raises:
             NotFoundError: no metric has this name.
@@ -90,15 +90,15 @@ class MetricManager(Protocol):
         ...
 
     def add(self, app_name: str, eval_set_id: str, metric: EvalMetric) -> None:
-        """Add a metric.
+        """Add a metric to an eval set.
 
         Raises:
-            AlreadyExistsError: the name is taken.
+            AlreadyExistsError: the eval set has a metric with this name.
         """
         ...
 
     def delete(self, app_name: str, eval_set_id: str, metric_name: str) -> None:
-        """Remove a metric.
+        """Delete a metric from an eval set.
 
         Raises:
             NotFoundError: no metric has this name.
@@ -106,7 +106,7 @@ class MetricManager(Protocol):
         ...
 
     def update(self, app_name: str, eval_set_id: str, metric: EvalMetric) -> None:
-        """Replace the metric of the same name.
+        """Replace the metric that has the name of `metric`.
 
         Raises:
             NotFoundError: no metric has this name.
@@ -115,14 +115,14 @@ class MetricManager(Protocol):
 
 
 class EvalResultManager(Protocol):
-    """Storage for results."""
+    """Storage for the results of evaluations."""
 
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
-        """Keep a result, complete its id, name and time, and return its id."""
+        """Store a result and return its id; a missing id, name or time is set first."""
         ...
 
     def get(self, app_name: str, eval_set_result_id: str) -> EvalSetResult:
-        """Return a result.
+        """Return the result with the given id.
 
         Raises:
             NotFoundError: no result has this id.
@@ -135,19 +135,19 @@ class EvalResultManager(Protocol):
 
 
 class EvalSetLocator(Protocol):
-    """Rule for the paths of the files of eval sets."""
+    """Rule that gives the eval sets of a `LocalEvalSetManager` their file paths."""
 
     def build(self, base_dir: str, app_name: str, eval_set_id: str, /) -> str:
         """Return the path of an eval set's file."""
         ...
 
     def list(self, base_dir: str, app_name: str, /) -> Sequence[str]:
-        """Return the ids of all eval sets that have a file."""
+        """Return the ids of all eval sets of an app that have a file."""
         ...
 
 
 class MetricLocator(Protocol):
-    """Rule for the paths of the files of metrics."""
+    """Rule that gives the metrics of a `LocalMetricManager` their file paths."""
 
     def build(self, base_dir: str, app_name: str, eval_set_id: str, /) -> str:
         """Return the path of the file with an eval set's metrics."""
@@ -155,48 +155,48 @@ class MetricLocator(Protocol):
 
 
 class EvalResultLocator(Protocol):
-    """Rule for the paths of the files of results."""
+    """Rule that gives the results of a `LocalEvalResultManager` their file paths."""
 
     def build(self, base_dir: str, app_name: str, eval_set_result_id: str, /) -> str:
         """Return the path of a result's file."""
         ...
 
     def list(self, base_dir: str, app_name: str, /) -> Sequence[str]:
-        """Return the ids of all results that have a file."""
+        """Return the ids of all results of an app that have a file."""
         ...
 
 
 class Evaluator(Protocol):
-    """Scorer of the turns of one run of a case."""
+    """Scorer of one run of a case; a metric names the evaluator that scores it."""
 
     @property
     def name(self) -> str:
-        """Return the name that metrics refer to."""
+        """Return the name under which metrics refer to the evaluator."""
         ...
 
     @property
     def description(self) -> str:
-        """Return a sentence about what is scored."""
+        """Return a sentence that describes the score."""
         ...
 
     def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric, /
     ) -> EvaluateResult | Awaitable[EvaluateResult]:
-        """Return the scores of one run, with one result for each actual turn. May be asynchronous.
+        """Score one run, with one result for each actual turn; may be asynchronous.
 
-        `actuals` and `expecteds` have the same length. An exception fails the case without scores, as in
-        tRPC-Agent-Go, and its text becomes part of the case's error message.
+        `actuals` and `expecteds` have the same length. If an exception is raised, the case fails without
+        scores, as in tRPC-Agent-Go, and its error message has the exception's text.
         """
         ...
 
 
 class Service(Protocol):
-    """Service for the two phases of an evaluation, inference and scoring, each usable alone."""
+    """Service for the two phases of an evaluation, inference and scoring, which can be used separately."""
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
         """Run the agent on the cases of an eval set, in their order."""
         ...
 
     async def evaluate_async(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score the results of the inference, and keep and return the result."""
+        """Score the results of an inference; store the scores, and return them."""
         ...

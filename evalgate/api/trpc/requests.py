@@ -1,4 +1,4 @@
-"""The requests and results of the two phases of an evaluation, and of evaluators."""
+"""Requests and results of inference and scoring, the two phases of an evaluation, and of evaluators."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from evalgate.api.trpc.results import EvalStatus, RubricScore
 
 @dataclass
 class InferenceRequest:
-    """The cases to run the agent on.
+    """The app, the eval set and the cases to run the agent on.
 
     >>> InferenceRequest("math-eval-app", "math-basic").eval_case_ids
     []
@@ -23,7 +23,7 @@ class InferenceRequest:
 
 @dataclass
 class InferenceResult:
-    """The turns of the agent in one case.
+    """The agent's turns in one case, or the error that ended the inference.
 
     >>> InferenceResult("math-eval-app", "math-basic", "calc_add", status="passed").inferences
     []
@@ -43,7 +43,7 @@ class InferenceResult:
 
 @dataclass
 class EvaluateConfig:
-    """The metrics to score with.
+    """The metrics to score the cases with.
 
     >>> EvaluateConfig([EvalMetric(metric_name="final_response_avg_score")]).eval_metrics[0].threshold
     0.0
@@ -54,7 +54,7 @@ class EvaluateConfig:
 
 @dataclass
 class EvaluateRequest:
-    """The inference results to score.
+    """The results of an inference, and the metrics to score them with.
 
     >>> EvaluateRequest("math-eval-app", "math-basic", []).evaluate_config.eval_metrics
     []
@@ -68,7 +68,7 @@ class EvaluateRequest:
 
 @dataclass
 class PerInvocationDetails:
-    """The reason of a turn's score, and the scores of rubrics.
+    """Reason for the score of a turn, and the scores of its rubrics.
 
     >>> PerInvocationDetails(reason="two words are missing", score=0.5).rubric_scores
     []
@@ -81,7 +81,7 @@ class PerInvocationDetails:
 
 @dataclass
 class PerInvocationResult:
-    """The score of one turn.
+    """One turn, actual and expected, with the score of one metric.
 
     >>> PerInvocationResult(Invocation(), Invocation(), score=1.0, status="passed").status
     'passed'
@@ -96,7 +96,7 @@ class PerInvocationResult:
 
 @dataclass
 class EvaluateResult:
-    """The scores of an evaluator: a result for each turn, and the score of the whole run.
+    """Result of an evaluator: a score for each turn, and the score of the whole run.
 
     >>> EvaluateResult(overall_score=1.0, overall_status="passed").per_invocation_results
     []

@@ -14,7 +14,7 @@ EvalStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown", 
 
 
 def parse_status(status: object) -> EvalStatus:
-    """Return the status with this name in upper or lower case; "" is a status, too.
+    """Return the status named `status`, in lower case; "" means that no status is set.
 
     Raises:
         ValueError: the status is unknown.
@@ -27,7 +27,7 @@ def parse_status(status: object) -> EvalStatus:
 
 
 class RubricScore(WireModel):
-    """The judge's score of one rubric.
+    """The judge model's score of one rubric, with its reason.
 
     >>> RubricScore(id="1", score=1.0).to_wire()
     {'id': '1', 'score': 1.0}
@@ -53,7 +53,7 @@ class EvalMetricResultDetails(WireModel):
 
 
 class EvalMetricResult(WireModel):
-    """The score of one metric, with the threshold and the criterion that it was made with.
+    """The score of one metric, with its status, threshold and criterion.
 
     >>> EvalMetricResult(metric_name="a", score=1.0, eval_status="passed", threshold=1.0).eval_status
     'passed'
@@ -68,7 +68,7 @@ class EvalMetricResult(WireModel):
 
 
 class EvalMetricResultPerInvocation(WireModel):
-    """The scores of one turn.
+    """One turn, actual and expected, with the score of each metric.
 
     >>> EvalMetricResultPerInvocation(actual_invocation=Invocation(invocation_id="1")).to_wire()
     {'actualInvocation': {'invocationId': '1'}}
@@ -80,7 +80,7 @@ class EvalMetricResultPerInvocation(WireModel):
 
 
 class EvalCaseResult(WireModel):
-    """The result of one run of one case.
+    """The result of one run of one case: status, error message and scores.
 
     >>> EvalCaseResult(eval_id="calc_add", run_id=1, final_eval_status="passed").to_wire()
     {'evalId': 'calc_add', 'runId': 1, 'finalEvalStatus': 'passed'}
@@ -113,7 +113,7 @@ class StatusCounts(WireModel):
 
 
 class MetricSummary(WireModel):
-    """The mean of one metric over runs or cases.
+    """The mean of one metric over runs or cases, with its status.
 
     >>> MetricSummary(metric_name="a", average_score=0.5, eval_status="failed", threshold=1.0).average_score
     0.5
@@ -127,7 +127,7 @@ class MetricSummary(WireModel):
 
 
 class RunSummary(WireModel):
-    """One run over all cases.
+    """Summary of one run over all cases.
 
     >>> RunSummary(run_id=1, overall_status="passed").to_wire()
     {'runId': 1, 'overallStatus': 'passed'}
@@ -140,7 +140,7 @@ class RunSummary(WireModel):
 
 
 class CaseRunSummary(WireModel):
-    """One run of one case.
+    """Summary of one run of one case.
 
     >>> CaseRunSummary(run_id=1, final_eval_status="passed").to_wire()
     {'runId': 1, 'finalEvalStatus': 'passed'}
@@ -153,7 +153,7 @@ class CaseRunSummary(WireModel):
 
 
 class EvalCaseSummary(WireModel):
-    """One case over all runs.
+    """Summary of one case over all its runs.
 
     >>> EvalCaseSummary(eval_id="calc_add", overall_status="passed").to_wire()
     {'evalId': 'calc_add', 'overallStatus': 'passed'}
@@ -167,7 +167,7 @@ class EvalCaseSummary(WireModel):
 
 
 class EvalSetResultSummary(WireModel):
-    """The summary of all runs.
+    """Summary of an evaluation, by runs and by cases.
 
     >>> EvalSetResultSummary(overall_status="passed", num_runs=1).to_wire()
     {'overallStatus': 'passed', 'numRuns': 1}
@@ -199,13 +199,13 @@ class EvalSetResult(WireModel):
 
     @override
     def __repr__(self) -> str:
-        """Return the id and the size; the whole result would fill the screen."""
+        """Return a short text with the id and the number of results."""
         name = self.eval_set_result_id or self.eval_set_id
         return f"<EvalSetResult {name}: {len(self.eval_case_results)} results>"
 
 
 class EvaluationCaseResult(WireModel):
-    """One case over all its runs.
+    """The result of one case over all its runs, with each run's result.
 
     >>> EvaluationCaseResult(eval_case_id="calc_add", overall_status="passed").overall_status
     'passed'
@@ -241,5 +241,5 @@ class EvaluationResult(WireModel):
 
     @override
     def __repr__(self) -> str:
-        """Return the status and the size; the whole result would fill the screen."""
+        """Return a short text with the status and the number of cases."""
         return f"<EvaluationResult {self.eval_set_id} {self.overall_status}: {len(self.eval_cases)} cases>"

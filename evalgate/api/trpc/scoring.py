@@ -19,10 +19,10 @@ from evalgate.api.trpc.summaries import summarize_statuses
 async def score_case(
     case: EvalCase, inference: InferenceResult, metrics: Sequence[EvalMetric], registry: Registry
 ) -> EvalCaseResult:
-    """Return the result of one run of a case.
+    """Score one run of a case with every metric, and return its result.
 
-    The case fails without scores if its inference or a metric failed, if the inference has another number of
-    turns than the case expects, or if the case has rubrics for a metric that cannot use them.
+    The case fails without scores if its inference or a metric failed, if the number of turns differs from the
+    case's expectation, or if the case has rubrics for a metric that cannot use them.
 
     Raises:
         NotFoundError: a metric names an evaluator that is not registered.
@@ -61,7 +61,7 @@ async def score_case(
 def _build_expected_turns(case: EvalCase) -> list[Invocation]:
     """Return the expected turns of a case.
 
-    For a recording without expectations, these are the recorded turns with only id and user message.
+    A recorded case may have no expectations; each turn then has only the id and the user's message.
     """
     if case.eval_mode != "trace" or (case.conversation and case.actual_conversation):
         return case.conversation
@@ -101,7 +101,11 @@ def _check_rubrics(case: EvalCase, metrics: Sequence[EvalMetric]) -> None:
 
 
 def _add_rubrics(metric: EvalMetric, case: EvalCase) -> EvalMetric:
-    """Return a metric with the rubrics that a case has for it."""
+    """Return a metric with the case's own rubrics for it; without any, the metric itself.
+
+    Raises:
+        EvaluatorError: the case has rubrics for the metric, but no model judges the metric.
+    """
     own = [
         Rubric(
             id=rubric.id or f"case_rubric_{number}",
@@ -163,7 +167,7 @@ def _build_metric_result(
 
 
 def _hide_key(criterion: Criterion | None) -> Criterion | None:
-    """Return a criterion without the API key of its judge, because results never hold keys."""
+    """Return a criterion without the API key of its judge model, because results must not contain keys."""
     if criterion is None or criterion.llm_judge is None or criterion.llm_judge.judge_model is None:
         return criterion
     copy = criterion.model_copy(deep=True)

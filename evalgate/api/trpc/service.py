@@ -1,4 +1,4 @@
-"""The evaluation service: inference and evaluation, which can be used separately."""
+"""tRPC-Agent-Go's local evaluation service, with inference and scoring as two steps."""
 
 import asyncio
 import os
@@ -60,10 +60,10 @@ _Result = TypeVar("_Result")
 
 
 class LocalService:
-    """tRPC-Agent-Go's local service: an agent, eval sets, evaluators and results in one place.
+    """tRPC-Agent-Go's local service: it runs an agent on eval sets, scores the turns and stores results.
 
-    Each inference starts and ends the agent, except within a block of `keep_agent`. Evaluations may run at
-    the same time.
+    Each inference starts and ends the agent, except within a block of `keep_agent`. Methods may be called
+    concurrently.
 
     >>> from evalgate.api.trpc.managers import InMemoryEvalSetManager
     >>> sets = InMemoryEvalSetManager()
@@ -88,16 +88,16 @@ class LocalService:
         timeout: float | None = None,
         judge: str | None = None,
     ) -> None:
-        """Keep the parts; nothing is started.
+        """Store the arguments; nothing is started.
 
         Args:
-            runner: An agent as `evalgate.evaluate` takes it. None is enough for recorded cases.
-            eval_set_manager: Keeps the eval sets; default: in files below the working folder.
-            eval_result_manager: Keeps the results that `evaluate` returns; None: nothing is kept.
-            registry: Keeps the evaluators; default: the built-in evaluators.
-            callbacks: Functions that are called at eight points.
-            session_id_supplier: Creates the id of each case's session, which an agent of this process sees as
-                `session.id`; default: a UUID.
+            runner: An agent, as for `evalgate.evaluate`. None is enough if all cases have recorded replies.
+            eval_set_manager: Storage for eval sets; default: files below the working folder.
+            eval_result_manager: Storage for the results that `evaluate` returns; None: they are not stored.
+            registry: The evaluators by name; default: the built-in evaluators.
+            callbacks: Functions to call at eight points of the evaluation.
+            session_id_supplier: Function that creates the id of each case's session, `session.id` for an
+                agent of this process; default: a UUID.
             eval_case_parallelism: Cases at once, if one of the next two arguments is True; default: the
                 number of processors.
             eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
@@ -106,8 +106,8 @@ class LocalService:
             judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
 
         Raises:
-            InvalidInputError: an argument has a wrong type, the parallelism is not positive, or the judge
-                is not named as `PROVIDER/MODEL`.
+            InvalidInputError: an argument has a wrong type, `eval_case_parallelism` is less than 1, or
+                `judge` does not have the form `PROVIDER/MODEL`.
         """
         given = {"eval_case_parallelism": eval_case_parallelism, "timeout": timeout, "judge": judge}
         check_arguments(given)
@@ -129,7 +129,7 @@ class LocalService:
         """Keep the agent running between the inferences within the block.
 
         Raises:
-            EvalgateError: there is no such agent, or it cannot be set up.
+            EvalgateError: the kind of agent is unknown, or the agent cannot be set up.
         """
         async with self._open_runner() as runner:
             token = _kept_runner.set((self, runner))
@@ -157,14 +157,14 @@ class LocalService:
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
         """Run the agent on the cases of an eval set and return their results in the order of the set.
 
-        A case that fails has the status `failed` and an error message; the others go on.
+        A case that fails has the status `failed` and an error message; the other cases continue.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
+            NotFoundError: the eval set or a case does not exist.
             CallbackError: a callback of the set failed.
-            InvalidInputError: two cases have the same id, or the supplier of session ids raised an exception
-                or returned no text.
-            EvalgateError: there is no agent, or it cannot be set up.
+            InvalidInputError: two cases have the same id, or `session_id_supplier` raised an exception or did
+                not return a text.
+            EvalgateError: the kind of agent is unknown, or the agent cannot be set up.
         """
         where = f"app={request.app_name}, evalSetID={request.eval_set_id}"
         run_point = self._callbacks.run_point
@@ -190,8 +190,8 @@ class LocalService:
         """Return the eval set of a request.
 
         Raises:
-            NotFoundError: there is no such eval set.
-            InvalidInputError: two cases have the same id, and could be mistaken for each other.
+            NotFoundError: the eval set does not exist.
+            InvalidInputError: two cases have the same id.
         """
         eval_set = self._eval_sets.get(request.app_name, request.eval_set_id)
         _refuse_repeats(request.eval_set_id, "cases", [case.eval_id for case in eval_set.eval_cases])
@@ -199,7 +199,10 @@ class LocalService:
 
     @asynccontextmanager
     async def _open_runner(self) -> AsyncIterator[CaseRunner | None]:
-        """Yield a runner of cases, or None without an agent; start the agent unless it is kept running."""
+        """Yield a runner of cases, or None if the service has no agent.
+
+        Start the agent, and end it afterwards, unless `keep_agent` keeps it running.
+        """
         kept, at_once = _kept_runner.get(), self._inferences_at_once
         if kept is not None and kept[0] is self:
             yield kept[1]
@@ -243,15 +246,16 @@ class LocalService:
         return result
 
     async def evaluate_async(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score the results of an inference, and save the result if the service has a manager of results.
+        """Score the results of an inference; save and return the scores.
 
-        A case that cannot be scored has the status `failed` and an error message; the others go on. Secrets
-        of this process's environment are hidden in the result.
+        Without a manager of results, nothing is saved. A case that cannot be scored has the status `failed`
+        and an error message; the other cases continue. Secrets of this process's environment are hidden in
+        the result.
 
         Raises:
-            NotFoundError: there is no such eval set or case, or no evaluator of a metric. Unlike in
-                tRPC-Agent-Go, a metric without an evaluator is not left out.
-            InvalidInputError: the eval set is wrong, or `check_metrics` refuses a metric.
+            NotFoundError: the eval set, a case or the evaluator of a metric does not exist. In tRPC-Agent-Go,
+                a metric without an evaluator is left out.
+            InvalidInputError: the eval set is invalid, or `check_metrics` refuses a metric.
             StorageError: the result cannot be saved.
             CallbackError: a callback failed; then nothing is saved.
         """
@@ -273,14 +277,14 @@ class LocalService:
         return result
 
     def check_metrics(self, request: EvaluateRequest) -> None:
-        """Check that every metric of a request can be evaluated, before an agent is run.
+        """Check, before an agent is run, that every metric of a request can be evaluated.
 
         Unknown keys of a metric cause a warning.
 
         Raises:
             NotFoundError: a metric has no evaluator.
             InvalidInputError: a threshold is no finite number, the criterion of a built-in evaluator is
-                wrong, or two metrics have the same name.
+                invalid, or two metrics have the same name.
         """
         metrics = request.evaluate_config.eval_metrics
         _refuse_repeats(request.eval_set_id, "metrics", [metric.metric_name for metric in metrics])
@@ -327,10 +331,10 @@ class LocalService:
 async def _run_case(
     runner: CaseRunner | None, case: EvalCase, app_name: str, session_id: str
 ) -> list[Invocation]:
-    """Return the turns of a case: those that it has recorded, or those of the agent.
+    """Return the turns of a case: the recorded ones or, without a recording, the turns of a new conversation.
 
     Raises:
-        InferenceError: the case is wrong, or the agent failed.
+        InferenceError: the case is invalid, the agent failed, or there is no agent.
     """
     core = build_core_case(case, app_name, session_id)
     if core.recorded is not None:
@@ -344,10 +348,10 @@ async def _run_case(
 
 
 def _select_cases(eval_set: EvalSet, request: InferenceRequest) -> list[EvalCase]:
-    """Return the cases of a request in the order of the set.
+    """Return the requested cases in the order of the eval set; all cases if none is requested.
 
     Raises:
-        NotFoundError: the set lacks a requested case. tRPC-Agent-Go ignores such ids.
+        NotFoundError: the set lacks a requested case, which tRPC-Agent-Go would ignore.
     """
     known = {case.eval_id for case in eval_set.eval_cases}
     for name in request.eval_case_ids:
@@ -366,9 +370,9 @@ def _refuse_repeats(eval_set_id: str, noun: str, names: Iterable[str]) -> None:
 
 
 def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
-    """Warn of unknown keys of a metric: if `threshold` is misspelt, it stays 0, which every score reaches.
+    """Warn of unknown keys of a metric, such as a misspelt `threshold`, which would leave the threshold at 0.
 
-    A user's evaluator may read further keys: for it, warn only of keys that look misspelt.
+    An evaluator of the user may read further keys: for it, warn only of keys that look misspelt.
     """
     known = list(EvalMetric.get_known_keys().values())
     for key in metric.model_extra or ():
@@ -382,7 +386,10 @@ def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
 async def _map_in_order(
     function: Callable[[_Item], Awaitable[_Result]], items: Sequence[_Item], at_once: int
 ) -> list[_Result]:
-    """Return the results in the order of the items; the first error cancels all running calls."""
+    """Call `function` on each item, at most `at_once` at a time; return the results in the items' order.
+
+    The first error cancels all running calls.
+    """
     if at_once == 1:
         return [await function(item) for item in items]
     gate = asyncio.Semaphore(at_once)
@@ -407,7 +414,7 @@ def _build_llm_context() -> LlmContext:
 
 @dataclass
 class _RedactedCase:
-    """Holder of a result's decoded JSON: the redactor searches a dataclass faster than a bare dict."""
+    """Holder of the decoded JSON of one result; the redactor searches a dataclass faster than a bare dict."""
 
     value: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Documents in a table of a database, through SQLAlchemy."""
+"""Documents (texts of files) in a table of a database, through SQLAlchemy."""
 
 import threading
 import time
@@ -19,17 +19,17 @@ _LONGEST_NAME = 255  # characters; two of them fit into the longest key of MySQL
 
 
 class SqlStore:
-    """Documents in one table, which is created if it does not exist.
+    """Documents in one database table, which is created if necessary.
 
     The columns are `app_name`, `name`, `document` (the text of the file) and `updated_at` (Unix seconds). A
-    change locks its row, so that any number of processes can change documents.
+    change locks its row, so several processes can change documents at the same time.
     """
 
     def __init__(self, database: "str | Engine", table: str) -> None:
         """Open the database, and create the table if it does not exist.
 
         Args:
-            database: SQLAlchemy's URL, or an engine, which the caller closes.
+            database: A URL of SQLAlchemy, or an engine, which the caller must close.
             table: Name of the table.
 
         Raises:
@@ -54,7 +54,7 @@ class SqlStore:
         self._select = sa.select
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return a document, or None if there is none.
+        """Return the text of a document in UTF-8; None if it does not exist.
 
         Raises:
             StorageError: the table cannot be read.
@@ -63,9 +63,10 @@ class SqlStore:
             return self._find(connection, app_name, name)
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the text that `update` returns; if it returns None, delete the document.
+        """Replace a document with the text that `update` returns; if it returns None, delete the document.
 
-        `update` gets the present text, None if absent, and may be called up to five times.
+        `update` gets the current text (None if the document does not exist), and may be called up to five
+        times.
 
         Raises:
             StorageError: the table cannot be used, or the change failed in every attempt.
@@ -116,11 +117,11 @@ class SqlStore:
             return [str(name) for name in connection.execute(query).scalars()]
 
     def describe(self, app_name: str, name: str) -> str:
-        """Return `TABLE: APP/NAME`."""
+        """Return the name of a document for errors: `TABLE: APP/NAME`."""
         return f"{self._table.name}: {app_name}/{name}"
 
     def close(self) -> None:
-        """Close the connections, unless the engine is the caller's."""
+        """Close the connections, unless the caller passed the engine."""
         if self._owns_engine:
             self._engine.dispose()
 

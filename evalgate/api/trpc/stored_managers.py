@@ -1,4 +1,4 @@
-"""Managers of eval sets, metrics and results over any store of documents."""
+"""Managers of eval sets, metrics and results that work with any `DocumentStore`."""
 
 import json
 import time
@@ -21,7 +21,7 @@ Metrics: TypeAlias = list[EvalMetric]  # the managers have methods with the name
 def require_names(**names: str) -> None:
     """Raise InvalidInputError unless each name can be one part of a path.
 
-    tRPC-Agent-Go joins names unchecked, so that `../x` would lead to other folders.
+    tRPC-Agent-Go does not check names, so `../x` would lead to other folders.
     """
     for what, name in names.items():
         require_text(what, name)
@@ -42,32 +42,32 @@ class _StoredManager:
         self._store = store
 
     def close(self) -> None:
-        """Release the connections of a database that this manager opened."""
+        """Close the database connections that this manager opened."""
         self._store.close()
 
 
 class StoredEvalSetManager(_StoredManager):
-    """An `EvalSetManager` over a store of documents; its subclasses choose the store.
+    """An `EvalSetManager` over a `DocumentStore`; subclasses choose the store.
 
-    Every method raises InvalidInputError for a name that cannot be one part of a path or for a stored file
-    that is wrong, and StorageError if the store cannot be used.
+    Every method raises InvalidInputError if a name cannot be one part of a path or a stored file is invalid,
+    and StorageError if the store cannot be used.
     """
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
         """Return an eval set.
 
         Raises:
-            NotFoundError: no eval set has this name.
-            InvalidInputError: the stored file is wrong.
+            NotFoundError: the eval set does not exist.
+            InvalidInputError: the stored file is invalid.
         """
         require_names(app_name=app_name, eval_set_id=eval_set_id)
         return self._parse(app_name, eval_set_id, self._store.read(app_name, eval_set_id))
 
     def create(self, app_name: str, eval_set_id: str) -> EvalSet:
-        """Keep and return an eval set without cases.
+        """Create an eval set without cases, store it and return it.
 
         Raises:
-            AlreadyExistsError: the name is taken.
+            AlreadyExistsError: the eval set exists already.
         """
         require_names(app_name=app_name, eval_set_id=eval_set_id)
         created = EvalSet(eval_set_id=eval_set_id, name=eval_set_id, creation_timestamp=time.time())
@@ -86,10 +86,10 @@ class StoredEvalSetManager(_StoredManager):
         return sorted(self._store.list(app_name))
 
     def delete(self, app_name: str, eval_set_id: str) -> None:
-        """Remove an eval set.
+        """Delete an eval set.
 
         Raises:
-            NotFoundError: no eval set has this name.
+            NotFoundError: the eval set does not exist.
         """
         require_names(app_name=app_name, eval_set_id=eval_set_id)
 
@@ -100,10 +100,10 @@ class StoredEvalSetManager(_StoredManager):
         self._store.change(app_name, eval_set_id, remove)
 
     def get_case(self, app_name: str, eval_set_id: str, eval_case_id: str) -> EvalCase:
-        """Return a case.
+        """Return a case of an eval set.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
+            NotFoundError: the eval set or the case does not exist.
         """
         eval_set = self.get(app_name, eval_set_id)
         return eval_set.eval_cases[_find_case(eval_set, eval_case_id)]
@@ -111,10 +111,11 @@ class StoredEvalSetManager(_StoredManager):
     def add_case(self, app_name: str, eval_set_id: str, eval_case: EvalCase) -> None:
         """Add a copy of a case at the end of an eval set.
 
-        In the copy, the case and the turns of its `conversation` get the time if they have no timestamp.
+        In the copy, the case and the turns of its `conversation` get the current time if they have no
+        timestamp.
 
         Raises:
-            NotFoundError: there is no such eval set.
+            NotFoundError: the eval set does not exist.
             AlreadyExistsError: the eval set has a case with this id.
             InvalidInputError: the case has no id, is no `EvalCase`, or holds a value that JSON cannot hold,
                 such as NaN.
@@ -133,11 +134,11 @@ class StoredEvalSetManager(_StoredManager):
         self._change(app_name, eval_set_id, eval_case.eval_id, add)
 
     def update_case(self, app_name: str, eval_set_id: str, eval_case: EvalCase) -> None:
-        """Replace the case of the same id.
+        """Replace the case that has the id of `eval_case`.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
-            InvalidInputError: as for `add_case`, or the stored file is wrong.
+            NotFoundError: the eval set or the case does not exist.
+            InvalidInputError: as for `add_case`, or the stored file is invalid.
         """
         _require_case(eval_case)
 
@@ -147,10 +148,10 @@ class StoredEvalSetManager(_StoredManager):
         self._change(app_name, eval_set_id, eval_case.eval_id, update)
 
     def delete_case(self, app_name: str, eval_set_id: str, eval_case_id: str) -> None:
-        """Remove a case.
+        """Delete a case from an eval set.
 
         Raises:
-            NotFoundError: there is no such eval set or case.
+            NotFoundError: the eval set or the case does not exist.
         """
 
         def delete(eval_set: EvalSet) -> None:
@@ -189,18 +190,18 @@ def _find_case(eval_set: EvalSet, eval_case_id: str) -> int:
 
 
 class StoredMetricManager(_StoredManager):
-    """A `MetricManager` over a store of documents; its subclasses choose the store.
+    """A `MetricManager` over a `DocumentStore`; subclasses choose the store.
 
-    Every method raises InvalidInputError for a name that cannot be one part of a path or for a stored file
-    that is wrong, and StorageError if the store cannot be used.
+    Every method raises InvalidInputError if a name cannot be one part of a path or a stored file is invalid,
+    and StorageError if the store cannot be used.
     """
 
     def list(self, app_name: str, eval_set_id: str) -> list[str]:
-        """Return the names of an eval set's metrics in their order; [] if no metric is stored."""
+        """Return the names of an eval set's metrics, in the order of their addition; [] if it has none."""
         return [metric.metric_name for metric in self._read(app_name, eval_set_id)]
 
     def get(self, app_name: str, eval_set_id: str, metric_name: str) -> EvalMetric:
-        """Return a metric.
+        """Return a metric of an eval set.
 
         Raises:
             NotFoundError: no metric has this name.
@@ -209,12 +210,12 @@ class StoredMetricManager(_StoredManager):
         return metrics[_find_metric(metrics, metric_name, f"{app_name}/{eval_set_id}")]
 
     def add(self, app_name: str, eval_set_id: str, metric: EvalMetric) -> None:
-        """Add a metric at the end.
+        """Add a metric at the end of an eval set's metrics.
 
         Raises:
-            AlreadyExistsError: the name is taken.
-            InvalidInputError: the metric has no name, its threshold is no finite number, or its criterion
-                has a function, which only an InMemoryMetricManager keeps.
+            AlreadyExistsError: the eval set has a metric with this name.
+            InvalidInputError: the metric has no name, its threshold is no finite number, or its criterion has
+                a function, which only an `InMemoryMetricManager` stores.
         """
         require_threshold(metric)
 
@@ -228,7 +229,7 @@ class StoredMetricManager(_StoredManager):
         self._change(app_name, eval_set_id, metric.metric_name, add)
 
     def delete(self, app_name: str, eval_set_id: str, metric_name: str) -> None:
-        """Remove a metric.
+        """Delete a metric from an eval set.
 
         Raises:
             NotFoundError: no metric has this name.
@@ -240,7 +241,7 @@ class StoredMetricManager(_StoredManager):
         self._change(app_name, eval_set_id, metric_name, delete)
 
     def update(self, app_name: str, eval_set_id: str, metric: EvalMetric) -> None:
-        """Replace the metric of the same name.
+        """Replace the metric that has the name of `metric`.
 
         Raises:
             NotFoundError: no metric has this name.
@@ -292,16 +293,16 @@ def _find_metric(metrics: list[EvalMetric], name: str, where: str) -> int:
 
 
 class StoredEvalResultManager(_StoredManager):
-    """An `EvalResultManager` over a store of documents; its subclasses choose the store.
+    """An `EvalResultManager` over a `DocumentStore`; subclasses choose the store.
 
-    Every method raises InvalidInputError for a name that cannot be one part of a path, and StorageError if
-    the store cannot be used.
+    Every method raises InvalidInputError if a name cannot be one part of a path, and StorageError if the
+    store cannot be used.
     """
 
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
-        """Keep a result and return its id; a result with the same id is replaced.
+        """Store a result and return its id; a result with the same id is replaced.
 
-        A missing id, name or time is set, also in `eval_set_result` itself.
+        If the id, name or time is missing, it is set in `eval_set_result` too.
 
         Raises:
             InvalidInputError: the result is no `EvalSetResult`, or does not name its eval set.
@@ -320,11 +321,11 @@ class StoredEvalResultManager(_StoredManager):
         return result_id
 
     def get(self, app_name: str, eval_set_result_id: str) -> EvalSetResult:
-        """Return a result.
+        """Return the result with the given id.
 
         Raises:
             NotFoundError: no result has this id.
-            InvalidInputError: the stored file is wrong.
+            InvalidInputError: the stored file is invalid.
         """
         require_names(app_name=app_name, eval_set_result_id=eval_set_result_id)
         data = self._store.read(app_name, eval_set_result_id)

@@ -1,4 +1,4 @@
-"""The places where managers keep their documents: memory, files, and everything that fsspec reaches."""
+"""Storage for the managers' documents (texts of files): memory, files, and services that fsspec supports."""
 
 import os
 import threading
@@ -20,23 +20,24 @@ If it returns None, the document is deleted.
 
 
 class DocumentStore(Protocol):
-    """Storage for documents (texts), by the name of their app and their own name."""
+    """Storage for documents (texts of files), each under the name of its app and its own name."""
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return a document, or None if there is none.
+        """Return the text of a document in UTF-8; None if it does not exist.
 
         Raises:
-            StorageError: the place cannot be read.
+            StorageError: the storage cannot be read.
         """
         ...
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document by the text that `update` returns; if it returns None, delete the document.
+        """Replace a document with the text that `update` returns; if it returns None, delete the document.
 
-        `update` gets the present text (None if absent), and may be called more than once.
+        `update` gets the current text (None if the document does not exist), and may be called more than
+        once.
 
         Raises:
-            StorageError: the place cannot be read or written.
+            StorageError: the storage cannot be read or written.
         """
         ...
 
@@ -45,28 +46,28 @@ class DocumentStore(Protocol):
         ...
 
     def describe(self, app_name: str, name: str) -> str:
-        """Return the name of a document for errors."""
+        """Return a name of the document for errors, such as its path."""
         ...
 
     def close(self) -> None:
-        """Release connections."""
+        """Close the connections that the store opened."""
         ...
 
 
 class MemoryStore:
-    """Documents in memory."""
+    """Documents in memory; they are lost when the process ends."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return a document, or None if there is none."""
+        """Return the text of a document in UTF-8; None if it does not exist."""
         text = self._texts.get((app_name, name))
         return None if text is None else text.encode()
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace or delete a document, as `DocumentStore.change` says."""
+        """Replace or delete a document, as described for `DocumentStore.change`."""
         with self._lock:
             text = update(self.read(app_name, name))
             if text is None:
@@ -79,11 +80,11 @@ class MemoryStore:
         return [name for app, name in list(self._texts) if app == app_name]
 
     def describe(self, app_name: str, name: str) -> str:
-        """Return `APP/NAME`."""
+        """Return the name of a document for errors: `APP/NAME`."""
         return f"{app_name}/{name}"
 
     def close(self) -> None:
-        """Keep everything: the memory is released with the store."""
+        """Do nothing: the memory is released together with the store."""
 
 
 class SuffixLocator:
@@ -97,11 +98,11 @@ class SuffixLocator:
         self.suffix = suffix
 
     def build(self, base_dir: str, app_name: str, name: str) -> str:
-        """Return the path of a file."""
+        """Return the path of the file with the id `name`."""
         return os.path.join(base_dir, app_name, f"{name}{self.suffix}")  # noqa: PTH118  locators build texts
 
     def list(self, base_dir: str, app_name: str) -> Sequence[str]:
-        """Return the ids of the files in the app's folder with this suffix; [] if there is no folder."""
+        """Return the ids of the app's files with this suffix; [] if the app's folder does not exist."""
         folder = Path(base_dir, app_name)
         if not folder.is_dir():
             return []
@@ -114,7 +115,7 @@ class _Builds(Protocol):
 
 
 class FileStore:
-    """Documents in files, each replaced as a whole; processes on one machine wait for each other."""
+    """Documents in files; a lock keeps processes of one machine from changing a folder at the same time."""
 
     def __init__(self, base_dir: str | Path, locator: _Builds) -> None:
         self._base_dir = str(base_dir)
@@ -122,7 +123,7 @@ class FileStore:
         self._lock = threading.Lock()
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return a document, or None if there is none."""
+        """Return the text of a document in UTF-8; None if it does not exist."""
         path = self.describe(app_name, name)
         try:
             return read_input_file(Path(path), path)
@@ -132,7 +133,7 @@ class FileStore:
             raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace or delete a document, as `DocumentStore.change` says."""
+        """Replace or delete a document, as described for `DocumentStore.change`."""
         path = Path(self.describe(app_name, name))
         try:
             if not path.parent.exists():
@@ -153,25 +154,25 @@ class FileStore:
         return [] if find is None else find(self._base_dir, app_name)
 
     def describe(self, app_name: str, name: str) -> str:
-        """Return the path."""
+        """Return the path of the document."""
         return self._locator.build(self._base_dir, app_name, name)
 
     def close(self) -> None:
-        """Keep everything: no file is open."""
+        """Do nothing: the store keeps no file open."""
 
 
 class FsspecStore:
-    """Documents as objects behind an fsspec URL: `<url>/<app_name>/<id><suffix>`.
+    """Documents as objects below an fsspec URL: `<url>/<app_name>/<id><suffix>`.
 
-    A document is replaced as a whole. If two processes change a document at the same time, the last change
-    wins, because not every service can compare before it writes.
+    If two processes change a document at the same time, the last change wins, because not every service can
+    compare before it writes.
     """
 
     def __init__(self, url: str, suffix: str, options: dict[str, Any]) -> None:
-        """Open the place.
+        """Open the file system of the URL.
 
         Raises:
-            InvalidInputError: fsspec or the driver of the URL is missing, or the URL is wrong.
+            InvalidInputError: fsspec or the driver of the URL is missing, or the URL is invalid.
         """
         try:
             from fsspec.core import url_to_fs
@@ -186,7 +187,7 @@ class FsspecStore:
         self._lock = threading.Lock()
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return a document, or None if there is none."""
+        """Return the text of a document in UTF-8; None if it does not exist."""
         path = self.describe(app_name, name)
         with _translate_errors(path):
             try:
@@ -195,7 +196,7 @@ class FsspecStore:
                 return None
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace or delete a document, as `DocumentStore.change` says."""
+        """Replace or delete a document, as described for `DocumentStore.change`."""
         path = self.describe(app_name, name)
         with self._lock:
             text = update(self.read(app_name, name))
@@ -227,11 +228,11 @@ class FsspecStore:
         return [name.removesuffix(self._suffix) for name in names if name.endswith(self._suffix)]
 
     def describe(self, app_name: str, name: str) -> str:
-        """Return the path behind the URL."""
+        """Return the full path of the document's object."""
         return f"{self._root}/{app_name}/{name}{self._suffix}"
 
     def close(self) -> None:
-        """Keep everything: fsspec shares its connections."""
+        """Do nothing: fsspec shares its connections."""
 
 
 @contextmanager

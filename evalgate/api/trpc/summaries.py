@@ -1,7 +1,7 @@
 """Statuses and means over several metrics, cases and runs, by the rules of tRPC-Agent-Go.
 
-In tRPC-Agent-Go, a run that failed before it was scored is left out of the means, so that a case that crashed
-in one of two runs can pass. Here such a case is failed: a crash is never a pass.
+One rule differs: tRPC-Agent-Go leaves a run that failed before it was scored out of the means, so a case that
+crashed in one of two runs can pass. Here, the case fails.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,10 @@ from evalgate.core.formatting import compute_sequential_mean
 
 
 def summarize_statuses(statuses: Iterable[EvalStatus]) -> EvalStatus:
-    """Return "failed" if any status is "failed", else "passed" if any is "passed", else "not_evaluated"."""
+    """Combine statuses into one: "failed" if any is "failed", or "passed" if any is "passed".
+
+    If neither occurs, return "not_evaluated".
+    """
     found = set(statuses)
     if "failed" in found:
         return "failed"
@@ -60,11 +63,10 @@ def _compute_mean(metrics: Sequence[EvalMetricResult]) -> float | None:
 
 
 def aggregate_case(eval_case_id: str, runs: Sequence[EvalCaseResult]) -> EvaluationCaseResult:
-    """Return one case over all its runs.
+    """Combine the runs of one case into its result.
 
-    A case with one run has the status of this run. With several runs, the status is "failed" if a run has
-    an error message. Otherwise it is decided by the means of the metrics: `summarize_statuses` combines
-    their statuses.
+    A case with one run has the status of this run. With several runs, the status is "failed" if a run has an
+    error message. Otherwise, `summarize_statuses` combines the statuses of the metrics' means.
     """
     metrics = average_metrics(runs)
     if len(runs) == 1:
@@ -82,7 +84,7 @@ def aggregate_case(eval_case_id: str, runs: Sequence[EvalCaseResult]) -> Evaluat
 
 
 def build_summary(cases: Sequence[EvaluationCaseResult], num_runs: int) -> EvalSetResultSummary:
-    """Return the summary of all runs of `cases`, with one entry for each run from 1 to `num_runs`."""
+    """Summarize all runs of `cases`, with one entry for each run from 1 to `num_runs`."""
     results = [run for case in cases for run in case.eval_case_results]
     runs = [
         _summarize_run(number, [each for each in results if each.run_id == number])
@@ -149,7 +151,7 @@ def _summarize_metrics(results: Sequence[EvalCaseResult]) -> list[MetricSummary]
 
 
 def _count_statuses(statuses: Iterable[EvalStatus]) -> StatusCounts | None:
-    """Return the counts; None if no status is "passed", "failed" or "not_evaluated"."""
+    """Count each status; return None if none of them is "passed", "failed" or "not_evaluated"."""
     listed = list(statuses)
     counts = StatusCounts(
         passed=listed.count("passed"),

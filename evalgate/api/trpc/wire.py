@@ -1,4 +1,4 @@
-"""Objects that are read and written as tRPC-Agent-Go's structs.
+"""Models that are read and written as the JSON of tRPC-Agent-Go's structs.
 
 Reading ignores case and underscores in keys. Empty fields are not written, except those in `always_written`.
 """
@@ -25,10 +25,10 @@ FROM_FILE: Mapping[str, object] = {"from_file": True}
 
 
 class WireModel(TrpcModel):
-    """A struct of tRPC-Agent-Go that can be changed.
+    """Mutable model of a struct of tRPC-Agent-Go.
 
-    Unknown keys of a file are kept and written back. Python code can set only known keys: if `threshold`
-    were misspelt, the threshold would stay 0, which every score reaches.
+    Unknown keys of a file are kept and written back. Python code can set only known keys, so that a misspelt
+    `threshold` is an error and does not leave the threshold at 0.
     """
 
     model_config = ConfigDict(
@@ -63,7 +63,7 @@ class WireModel(TrpcModel):
 
     @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Copy everything but functions: a method's object may hold a lock, or count the calls."""
+        """Copy the model deeply, but share its functions: a method's object may hold a lock or a counter."""
         memo = {} if memo is None else memo
         for name, field in type(self).model_fields.items():
             if field.exclude:
@@ -71,13 +71,13 @@ class WireModel(TrpcModel):
         return super().__deepcopy__(memo)
 
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
-        """Return this object as decoded JSON, with Go's order of keys and without empty fields.
+        """Return this model as decoded JSON, with Go's order of keys and without empty fields.
 
-        A field with None as its default is a pointer in Go, and is omitted only if it is None. Unknown keys
-        come last. Fields in `always_written` are never omitted.
+        A field with the default None is omitted only if it is None, like a pointer in Go. Unknown keys come
+        last. Fields in `always_written` are never omitted.
 
         Args:
-            functions: whether to include functions, which JSON cannot hold.
+            functions: Whether to include functions, which JSON cannot hold.
         """
         found: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
@@ -103,9 +103,9 @@ def _to_plain(value: object, *, functions: bool) -> object:
 
 
 def dump_wire(value: object) -> str:
-    """Return the text of a file as tRPC-Agent-Go writes it, with a newline at its end.
+    """Return a value as JSON text in the form that tRPC-Agent-Go writes, with a newline at its end.
 
-    The members of mappings keep their order, which is that of Go's struct or of the file that was read.
+    Mappings keep the order of their keys: that of Go's struct, or of the file that was read.
     """
     pieces: list[str] = []
     _add_pieces(_to_plain(value, functions=False), "\n", pieces)
@@ -113,7 +113,7 @@ def dump_wire(value: object) -> str:
 
 
 def _add_pieces(value: object, line: str, pieces: list[str]) -> None:
-    """Add the text of a JSON value; `line` is a line break with the indentation of the value."""
+    """Append the text of a JSON value to `pieces`; `line` is a line break with the value's indentation."""
     match value:
         case Mapping() if value:
             start, inner = "{", line + "  "
@@ -153,10 +153,10 @@ _Model = TypeVar("_Model", bound=WireModel)
 
 
 def parse_wire(model: type[_Model], data: bytes, shown_as: str) -> _Model:
-    """Parse a file with one object; `shown_as` names it in errors.
+    """Parse a JSON file with one object; `shown_as` names the file in errors.
 
     Raises:
-        InvalidInputError: with every problem, at its line.
+        InvalidInputError: the file is invalid; the error lists every problem with its line.
     """
     document = parse_json(data, shown_as)
     (found,) = _validate(model, [((), document.value)], document)
@@ -164,10 +164,10 @@ def parse_wire(model: type[_Model], data: bytes, shown_as: str) -> _Model:
 
 
 def parse_wire_list(model: type[_Model], data: bytes, shown_as: str) -> list[_Model]:
-    """Parse a file with a list of objects; `shown_as` names it in errors.
+    """Parse a JSON file with a list of objects; `shown_as` names the file in errors.
 
     Raises:
-        InvalidInputError: with every problem, at its line.
+        InvalidInputError: the file is invalid; the error lists every problem with its line.
     """
     document = parse_json(data, shown_as)
     if not isinstance(document.value, list):

@@ -1,4 +1,4 @@
-"""Budgets: limits of what all runs together consume (`budget`), and limits of each run (criteria)."""
+"""Budgets: the section `budget` limits what all runs consume together; criteria limit each run."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -86,14 +86,14 @@ class BudgetLimits(BaseModel):
 
 
 def is_budget(metric: str) -> bool:
-    """Return True if a metric's name is that of a budget."""
+    """Return True if a metric is a budget, such as `budget/cost_usd`: its score is a consumption."""
     return metric.startswith(_PREFIX)
 
 
 def complete_budgets(criteria: object) -> object:
-    """Return the raw section `criteria`, with `threshold` and `gates` filled in where a budget lacks them.
+    """Return the raw section `criteria`, with the missing `threshold` and `gates` of budgets filled in.
 
-    A missing threshold becomes `max`, or `UNLIMITED` if there is no `max`.
+    A missing threshold becomes `max`, or `UNLIMITED` if `max` is missing too.
     """
     if not isinstance(criteria, Mapping):
         return criteria
@@ -101,7 +101,7 @@ def complete_budgets(criteria: object) -> object:
 
 
 def convert_case_limits(criteria: object) -> object:
-    """Return the raw `criteria` of an entry of `cases`; `{max: 6}` of a budget becomes the threshold 6."""
+    """Return the raw `criteria` of a rule in `cases`; a budget's `{max: 6}` becomes the threshold 6."""
     if not isinstance(criteria, Mapping):
         return criteria
     limits = {

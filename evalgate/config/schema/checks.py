@@ -1,4 +1,4 @@
-"""Conditions of the section `checks`: on tool calls, their arguments, responses, the state and files."""
+"""Conditions of the section `checks`: on tool calls, arguments, responses, the final state and files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -82,7 +82,7 @@ Schema = Annotated[
 
 
 def is_covered(pattern: str, globs: Sequence[str]) -> bool:
-    """Return True if one of the globs certainly matches every name that `pattern` matches."""
+    """Return True if one of the globs certainly matches every name that `pattern` can match."""
     is_plain = not set(pattern) & set("*?[")
     return any(
         glob == pattern or (fnmatchcase(pattern, glob) and (is_plain or not set(glob) & set("?[")))
@@ -142,7 +142,7 @@ class ToolsRule(ConfigSection):
         return [(key, names) for key, names in wanted.items() if names]
 
     def _count_wanted(self, name: str) -> int:
-        """Return the fewest calls matching `name` that the other conditions want."""
+        """Return the fewest calls of tools matching `name` that `require`, `order` and `min` demand."""
         require, order, least = self.require or (), self.order or (), self.min or {}
         wanted = [each for each in {*require, *order, *least} if is_covered(each, (name,))]
         counts = {each: max(each in require, order.count(each), least.get(each, 0)) for each in wanted}
@@ -153,7 +153,7 @@ class ToolsRule(ConfigSection):
 
 
 def _parse_tolerance(value: object) -> object:
-    """Return a finite number or a share such as "5%" as it is, and refuse everything else."""
+    """Return a finite number, or a share such as "5%", unchanged; raise ValueError for anything else."""
     is_share = isinstance(value, str) and value.endswith("%")
     try:
         number = float(str(value).removesuffix("%"))
@@ -394,20 +394,20 @@ class Conditions(ConfigSection):
                 raise ValueError(f"contradicts itself: `{name}` is in `args`, and `tools.max` allows no call")
 
     def list_statements(self) -> list[str]:
-        """Return the statements that a judge must affirm, without those in `alternatives` and `none_of`."""
+        """Return the statements for a judge model to affirm; `alternatives` and `none_of` are ignored."""
         values = [rule for rules in (self.args or {}).values() for rule in rules.values()]
         values += (self.state or {}).values()
         found = [rule.semantic for rule in values] + [self.response.semantic if self.response else None]
         return [each for each in found if each is not None]
 
     def list_embedding_models(self) -> list[str]:
-        """Return the models of the embeddings to compare, without those in `alternatives` and `none_of`."""
+        """Return the embedding models to use; `alternatives` and `none_of` are ignored."""
         similar = self.response.similar if self.response else None
         return [similar.model] if similar and similar.model else []
 
     @property
     def demands(self) -> bool:
-        """Return True if there is a condition, apart from those in `alternatives` and `none_of`."""
+        """Return True if there is a condition outside of `alternatives` and `none_of`."""
         return bool(self.tools or self.args or self.response or self.state or self.files)
 
 
@@ -441,10 +441,10 @@ class CheckConditions(Conditions):
 
     @property
     def groups(self) -> tuple[Conditions, ...]:
-        """Return the conditions of the check itself, then its `alternatives`, then those in `none_of`."""
+        """Return the check's own conditions, then the groups in `alternatives` and in `none_of`."""
         return (self, *(self.alternatives or ()), *(self.none_of or ()))
 
     @property
     def needs_judge(self) -> bool:
-        """Return True if a condition can only be evaluated with a model."""
+        """Return True if a condition needs a judge model or an embedding model."""
         return any(each.list_statements() or each.list_embedding_models() for each in self.groups)

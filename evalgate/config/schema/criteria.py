@@ -89,7 +89,7 @@ class CaseRule(ConfigSection):
 
 
 def _validate_json_value(value: JsonValue) -> JsonValue:
-    """Reject `.nan` and `.inf`, which YAML has and the JSON for the agent has not."""
+    """Return the value; raise ValueError for `.nan` and `.inf`, which YAML has but JSON does not."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -159,7 +159,7 @@ def _wrap_one_recording(
 
 
 class _OrOneRecording:
-    """Annotation of a list: its JSON Schema also allows a single recording without a list."""
+    """Annotation of a list; it lets the JSON Schema also accept a single recording without a list."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -176,14 +176,14 @@ ToolMocks = Annotated[tuple[ToolMockEntry, ...], WrapValidator(_wrap_one_recordi
 def list_recordings(
     mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
 ) -> tuple[RecordedToolsConfig, ...]:
-    """Return the recordings of tools, without the fixed results."""
+    """Return the recordings in the section `tool_mocks`; fixed results are left out."""
     return tuple(each for each in mocks if isinstance(each, RecordedToolsConfig))
 
 
 def drop_recordings(
     mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
 ) -> tuple[ToolMockConfig, ...]:
-    """Return the fixed results of tools, without the recordings."""
+    """Return the fixed results in the section `tool_mocks`; recordings are left out."""
     return tuple(each for each in mocks if isinstance(each, ToolMockConfig))
 
 
@@ -191,7 +191,7 @@ Bound = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 
 
 class AdkCriterionConfig(BaseModel):
-    """A criterion as in Google ADK: a threshold, any finite number, and options, which the metric checks."""
+    """A criterion as in Google ADK: any finite number as threshold, and options, which the metric checks."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -204,7 +204,7 @@ class AdkCriterionConfig(BaseModel):
 
 
 class CriterionSettings(BaseModel):
-    """Settings of a metric's pass mark, which criteria and checks share."""
+    """Settings that criteria and checks share: rules for passing, minimum of the mean, allowed drop."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -245,7 +245,7 @@ class CriterionSettings(BaseModel):
 
     @property
     def reliability(self) -> ReliabilityRule | None:
-        """Return the rule of `pass_hat_k` or `pass_at_k`; None if neither is set."""
+        """Return the rule that `pass_hat_k` or `pass_at_k` sets; None if neither is set."""
         at_least = 1.0 if self.at_least is None else self.at_least
         if self.pass_hat_k:
             return ReliabilityRule("pass^k", self.pass_hat_k, at_least)
@@ -332,9 +332,9 @@ _KeyPath: TypeAlias = tuple[str | int, ...]
 def find_out_of_range_values(
     thresholds: object, file: str, position: Callable[[_KeyPath], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each threshold, minimum or allowed drop outside the range of its metric's scores.
+    """Yield a problem for each threshold, minimum or allowed drop outside of its metric's range of scores.
 
-    The sections `criteria` and `cases` of a raw thresholds file are searched; values of other types are
+    The sections `criteria` and `cases` of a raw thresholds file are searched. Values that are no numbers are
     ignored.
     """
     values = thresholds if isinstance(thresholds, Mapping) else {}
@@ -353,7 +353,7 @@ def find_out_of_range_values(
 
 
 def _read_declared_ranges(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
-    """Yield the ranges of the user's own metrics; None for a wrong one, which is reported elsewhere."""
+    """Yield (metric, range) for each custom metric with a range; None for an invalid range."""
     for name, metric in _list_items(thresholds.get("custom_metrics")):
         bounds = dict(_list_items(metric)).get("range")
         if bounds is not None:
@@ -365,7 +365,7 @@ _DROPS = ("max_regression", "max_drop")
 
 
 def _find_score_numbers(thresholds: Mapping[object, object]) -> Iterator[tuple[_KeyPath, str, float]]:
-    """Yield path, metric and value of each number that is compared with scores."""
+    """Yield (path of the key, metric, value) for each number that is compared with scores."""
     for name, value in _list_items(thresholds.get("criteria")):
         own = dict(_list_items(value)) or {"threshold": value}
         for key in ("threshold", "min_mean", *_DROPS):

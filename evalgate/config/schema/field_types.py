@@ -1,4 +1,4 @@
-"""Types of fields that sections of a thresholds file share, and the base class of sections."""
+"""Types of fields that several sections of a thresholds file share, and the base class of sections."""
 
 import re
 import shlex
@@ -59,7 +59,7 @@ Runs = Annotated[
 
 
 class ConfigSection(BaseModel):
-    """A part of the file in which every key is known."""
+    """Base of the sections of a thresholds file; unknown keys are refused."""
 
     # `defer_build`: most commands validate few sections, and building every validator would slow their start.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)

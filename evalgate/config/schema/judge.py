@@ -19,10 +19,9 @@ _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "re
 
 
 def require_variable_reference(api_key: str, example: str) -> None:
-    """Check that the text only names a variable, as `${NAME}`; `example` is a NAME for the message.
+    """Raise ValueError unless a text is only a reference `${NAME}`, because files must not hold keys.
 
-    Raises:
-        ValueError: the text may be a key.
+    `example` is a NAME for the message.
     """
     if not _PLACEHOLDER.fullmatch(api_key):
         raise ValueError(
@@ -73,7 +72,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def _build_floor(value: object) -> object:
-    """Convert a bare number to a section, with the number as `anchors`; return other values unchanged."""
+    """Convert a number to a section with this number as `anchors`; return other values unchanged."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return {"anchors": value} if is_number else value
 
@@ -155,15 +154,15 @@ class JudgeConfig(BaseModel):
         return value
 
     def apply_changes(self, **changes: object) -> "JudgeConfig":
-        """Return this configuration with other values, such as those that a single metric sets.
+        """Return this configuration with other values, such as the settings of a single metric.
 
         Raises:
-            pydantic.ValidationError: a value is wrong.
+            pydantic.ValidationError: a value is invalid.
         """
         return JudgeConfig.model_validate({**self.model_dump(), **changes})
 
     def build_parameters(self) -> dict[str, object]:
-        """Return the parameters of the wire format that every request starts from."""
+        """Return the parameters of `generation`, with `temperature` and `max_tokens` if these are set."""
         own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         return {**self.generation, **{name: value for name, value in own.items() if value is not None}}
 
@@ -197,7 +196,7 @@ class UserConfig(JudgeConfig):
     there."""
 
     def resolve_model_config(self, judge: JudgeConfig | None) -> JudgeConfig | None:
-        """Return the settings of the user's model; None if neither `user` nor `judge` names a model."""
+        """Return the settings of the simulated user's model; None if neither `user` nor `judge` names one."""
         explicit = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
         if not self.model:
             return judge.apply_changes(**explicit) if judge is not None else None

@@ -1,4 +1,4 @@
-"""Prices of the tokens of models, each with its date and source, and the cost of a call.
+"""Prices of models' tokens, each with its date and source, and the cost of a call.
 
 The cost of a model without a price is unknown, never 0.
 """
@@ -21,7 +21,7 @@ Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @frozen
 class Tokens:
-    """Numbers of tokens that a model used."""
+    """Numbers of tokens that calls of a model used."""
 
     input: int = 0
     output: int = 0
@@ -70,7 +70,7 @@ class Price(BaseModel):
         return self
 
     def matches_call(self, tokens: Tokens, day: date) -> bool:
-        """Return True if the price applies to a call of that size on that day."""
+        """Return True if the price applies on `day` to a call with that many input tokens."""
         is_valid = self.until is None or day <= self.until
         return is_valid and (self.up_to_input_tokens is None or tokens.input <= self.up_to_input_tokens)
 
@@ -94,7 +94,7 @@ def compute_cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -
 
 @cache
 def load_known_prices() -> PriceTable:
-    """Load the price table that comes with evalgate."""
+    """Load the price table of evalgate, `prices.json`."""
     from pydantic import TypeAdapter
 
     text = Path(__file__).with_name("prices.json").read_text("utf-8")
@@ -103,5 +103,5 @@ def load_known_prices() -> PriceTable:
 
 
 def merge_own_prices(own: Mapping[str, Price]) -> PriceTable:
-    """Return the known prices, overridden by the user's."""
+    """Return the known prices; a price of the user replaces the known prices of the same model."""
     return {**load_known_prices(), **{name: (price,) for name, price in own.items()}}

@@ -1,4 +1,4 @@
-"""The providers of models, and the models that name their provider."""
+"""The providers of models, and the model names that identify their provider."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ CUSTOM = "custom"
 
 @frozen
 class Provider:
-    """Properties of a provider's API. Every base URL ends where `chat/completions` begins."""
+    """Properties of a provider's API; `chat/completions` is appended to its base URL."""
 
     base_url: str | None
     """None: the user must name one."""
@@ -100,9 +100,9 @@ names."""
 
 
 def parse_model_name(name: str) -> tuple[str, str] | None:
-    """Return provider and model for `gemini-2.5-flash`, or for `openai/gpt-4o` as LiteLLM writes it.
+    """Return (provider, model) for a name such as `gemini-2.5-flash`, or `openai/gpt-4o` as in LiteLLM.
 
-    Return None if the name does not determine the provider: nothing is guessed.
+    Return None if the name does not identify the provider.
     """
     prefix, slash, rest = name.partition("/")
     if slash:

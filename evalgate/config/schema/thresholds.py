@@ -31,10 +31,10 @@ NEWEST_ADK = (2, 13)
 
 
 def parse_adk_version(text: str) -> tuple[int, int]:
-    """Return the release of Google ADK in a text as (major, minor): (2, 3) for "2.3" or "2.3.0".
+    """Return a release of Google ADK as (major, minor): (2, 3) for "2.3" or "2.3.0".
 
     Raises:
-        ValueError: the text is not a release of Google ADK that evalgate knows.
+        ValueError: evalgate does not know this release, or the text is no release.
     """
     try:
         major, minor = (int(part) for part in text.split(".")[:2])
@@ -47,7 +47,7 @@ def parse_adk_version(text: str) -> tuple[int, int]:
 
 
 def _drop_default(schema: JsonDict) -> None:
-    """Remove the default from a key's schema, because it depends on more than the file."""
+    """Remove the default from a key's schema, because the default depends on more than the file."""
     schema.pop("default", None)
 
 
@@ -93,15 +93,15 @@ class AffectedConfig(ConfigSection):
 
 
 def expand_suite_names(names: Sequence[str], suites: Mapping[str, SuiteConfig]) -> tuple[str, ...]:
-    """Return `names` with the eval sets of a suite in the place of its name."""
+    """Return `names` with the name of each suite replaced by its eval sets."""
     return tuple(each for name in names for each in (suites[name].eval_sets if name in suites else (name,)))
 
 
 def complete_eval_sets(value: object) -> object:
     """Return a raw thresholds file with the names of suites in `eval_sets` replaced by their eval sets.
 
-    Without `eval_sets`, the eval sets of all suites are filled in. An invalid section stays as it is, so
-    that its own validation reports it.
+    Without `eval_sets`, the eval sets of all suites are filled in. An invalid section is not changed: its own
+    validation reports it.
     """
     suites = value.get("suites") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(suites, Mapping) or not suites:
@@ -197,12 +197,12 @@ class Config(ConfigSection):
 
     @property
     def is_replay(self) -> bool:
-        """Return True if the agent is a recording."""
+        """Return True if the agent is a recording, of the kind `replay`."""
         return self.agent is not None and self.agent.kind == "replay"
 
     @property
     def adk_release(self) -> tuple[int, int]:
-        """Return the release (major, minor) of Google ADK with the scores to reproduce."""
+        """Return the release (major, minor) of Google ADK to score like; default: the newest known one."""
         return parse_adk_version(self.adk_version) if self.adk_version else NEWEST_ADK
 
     @property
@@ -211,7 +211,7 @@ class Config(ConfigSection):
         return "runs" in self.model_fields_set
 
     def get_score_range(self, metric: str) -> Range:
-        """Return the range of a metric's scores; a custom metric can declare its own."""
+        """Return the range of a metric's scores; a custom metric may declare its own range."""
         own = self.custom_metrics.get(metric)
         return Range(*own.range) if own and own.range else get_score_range(metric)
 
@@ -223,7 +223,7 @@ DEFAULT_CONFIG = Config.model_construct()
 
 @frozen
 class Thresholds:
-    """A validated thresholds file and its location."""
+    """A validated thresholds file with its location and its criteria."""
 
     config: Config
     folder: Path
@@ -246,36 +246,39 @@ class Thresholds:
 
     @property
     def checks(self) -> tuple[Criterion, ...]:
-        """Return the criteria that are checks."""
+        """Return the criteria that come from the section `checks`."""
         return tuple(each for each in self.criteria if each.evaluator == CHECK)
 
     @property
     def checks_and_budgets(self) -> tuple[Criterion, ...]:
-        """Return the checks and budgets, which are scored together with the criteria next to an eval set."""
+        """Return the checks and budgets; they apply in addition to criteria in files next to eval sets."""
         return tuple(each for each in self.criteria if each.evaluator == CHECK or is_budget(each.metric))
 
     @property
     def names_criteria(self) -> bool:
-        """Return True if a criterion is neither check nor budget, so that files next to sets are not read."""
+        """Return True if a criterion is neither check nor budget.
+
+        Criteria in files next to eval sets are not read then.
+        """
         return len(self.criteria) > len(self.checks_and_budgets)
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
-        """Return the section of a check; None for a criterion that is no check."""
+        """Return the section of a check in `checks`; None for a criterion that is no check."""
         name = criterion.metric.partition("/")[2]
         return self.config.checks.get(name) if criterion.evaluator == CHECK else None
 
     def locate_criterion(self, criterion: Criterion) -> Location:
-        """Return the keys that lead to a criterion in the file."""
+        """Return the path of keys to a criterion in the file, such as ("criteria", NAME)."""
         if criterion.evaluator == CHECK:
             return ("checks", criterion.metric.partition("/")[2])
         return ("criteria", criterion.metric)
 
     @property
     def criteria_with_min_mean(self) -> tuple[Criterion, ...]:
-        """Return the criteria, with the `min_mean` that the gate applies.
+        """Return the criteria with the `min_mean` that the gate applies.
 
         In a file of Google ADK or tRPC-Agent-Go, `min_mean` becomes the threshold, as in these tools; budgets
-        stay as they are. Criteria of other files are returned unchanged.
+        are not changed. Criteria of evalgate's own files are returned unchanged.
         """
         if self.dialect == "evalgate":
             return self.criteria
