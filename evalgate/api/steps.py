@@ -83,10 +83,25 @@ def run(
 ) -> Record:
     """Run the cases and return a record of the conversations; nothing is scored, so the gate is closed.
 
-    The arguments are the same as for `evaluate`. Criteria in a thresholds file are ignored.
+    Criteria in a thresholds file are ignored.
+
+    Args:
+        eval_sets: Files, folders or globs, eval sets, cases, decoded JSON, or Google ADK's own `EvalSet`; one
+            or a list. Empty: the eval sets that the thresholds file lists.
+        agent: `KIND:WHAT` as on the command line, or a function, an object or an agent of a framework, which
+            runs in this process. None: the agent of the thresholds file.
+        thresholds: A thresholds file, or its sections as a mapping. None: the file in `folder` that the
+            command line would use.
+        runs: Runs of each case.
+        concurrency: Conversations at once.
+        timeout: Seconds that one turn may take.
+        env: Names of environment variables that an agent in its own process may read.
+        format: Format of all eval sets; detected from the content if absent.
+        folder: Folder that paths are relative to, and that the agent works in.
 
     Raises:
-        InvalidInputError, EvalgateError: as for `evaluate`.
+        InvalidInputError: the input is invalid; the error lists every problem found.
+        EvalgateError: the run is not possible for another reason.
 
     >>> made = run([{"query": "Hi", "reference": "Hello"}], lambda text: "Hello")
     >>> made.cases[0].runs[0].turns[0].actual.response

@@ -80,15 +80,15 @@ class CommentThread(Protocol):
 
 
 @frozen
-class _Step:
+class _SyncResult:
     """Outcome of reading the comment and, if necessary, writing it.
 
     If neither field is set, the job changed the comment or tried to, and must read it again.
     """
 
-    standing: Comment | None = None
+    unchanged: Comment | None = None
     """The comment, if it needed no change."""
-    ending: PostResult | None = None
+    final: PostResult | None = None
     """Result of the post, if another section must stay under the key of this job."""
 
 
@@ -168,12 +168,12 @@ class StickyComment:
             try:
                 with self._measure_step():
                     step = self._sync_comment()
-                if step.ending is not None:
-                    return step.ending
-                if step.standing is None:
+                if step.final is not None:
+                    return step.final
+                if step.unchanged is None:
                     stood_since, last_error = time.monotonic(), TransientError("")
                 elif self._is_safe(stood_since):
-                    url = step.standing.url
+                    url = step.unchanged.url
                     return PostResult(self._kind, self._explain_result(), url, needs_attention=self._replaces)
             except TransientError as error:
                 last_error, wait = error, error.wait_s
@@ -206,20 +206,20 @@ class StickyComment:
         settled = max(self.timeouts.settle_s, 2 * self._slowest_s)
         return not written_to or time.monotonic() - stood_since >= settled
 
-    def _sync_comment(self) -> _Step:
+    def _sync_comment(self) -> _SyncResult:
         """Read the comment; write it if it needs a change and this job may write."""
         ours = self._find_own_comments()
         # Oldest comment last: it is the one that stays, so of equally new sections its own count.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
         existing = self._seen.get(self.section.key)
         if existing and (ending := self._give_way(existing, ours)):
-            return _Step(ending=ending)
+            return _SyncResult(final=ending)
         self._seen = merge_sections(self._seen, {self.section.key: self.section})
         if not ours:
             self._wait_for_others()
             self._create_comment()
-            return _Step()
-        return _Step(standing=self._update_comment(ours[0], ours[1:]))
+            return _SyncResult()
+        return _SyncResult(unchanged=self._update_comment(ours[0], ours[1:]))
 
     def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result of the post if the section `existing` must stay; None if this job may replace it.

@@ -99,7 +99,7 @@ class AaResult:
         return compute_wilson_interval(sum(self.closed.values()), self.repeats)
 
     @property
-    def unseen_failures(self) -> float:
+    def failure_rate_bound(self) -> float:
         """Return the upper 95 % bound of the failure rate of a case that passed in all its stored runs.
 
         The bound is computed for the case with the fewest stored runs.
@@ -374,7 +374,7 @@ def _format_lines(found: AaResult) -> Iterator[str]:
         )
     yield (
         f"  The stored runs limit these figures: a case that passed all of its {few} may still fail up to "
-        f"{found.unseen_failures:.0%} of the time."
+        f"{found.failure_rate_bound:.0%} of the time."
     )
     if found.left_out:
         yield f"  {pluralize(found.left_out, 'case')} left out: fewer than {FEWEST_RUNS} scored runs."

@@ -100,8 +100,8 @@ def import_(source: str, out: str, to: str | None, **given: Any) -> int:
     """Make cases from recorded traces of production.
 
     SOURCE is a file (OTLP, Jaeger, Zipkin, or an export of Phoenix, Langfuse, LangSmith or Logfire), or the
-    name of an API: jaeger, langfuse, langsmith, logfire or phoenix. The cases are observed: they run and are
-    reported, and gate after `evalgate review`.
+    name of an API: jaeger, langfuse, langsmith, logfire or phoenix. The new cases run and are reported, but
+    cannot close the gate until `evalgate review` accepts them.
     """
     from evalgate.cli.import_traces import ImportOptions, import_traces
     from evalgate.integrations.trace_sources.api_client import TraceQuery

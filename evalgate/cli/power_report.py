@@ -129,7 +129,7 @@ def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
         size, assumptions = len(next(iter(noise.values()))), tuple(_describe_assumptions())
     else:
         noise, size = _measure_noise(baseline, target), request.cases or len(baseline.cases)
-        assumptions = tuple(_describe_history_limits(noise, len(baseline.cases), request))
+        assumptions = tuple(_describe_history_assumptions(noise, len(baseline.cases), request))
     metrics = tuple(_plan_metrics(noise, request, target, designs, size))
     counts = [len(case.runs) for case in baseline.cases] if baseline else []
     fewest = min(case.stored for cases in noise.values() for case in cases)
@@ -280,7 +280,7 @@ def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
         )
 
 
-def _describe_history_limits(
+def _describe_history_assumptions(
     noise: Mapping[str, Sequence[CaseNoise]], stored: int, request: PlanRequest
 ) -> Iterator[str]:
     """Yield sentences about assumptions for cases with one stored run, and for cases that do not exist yet.
@@ -303,7 +303,7 @@ def _iter_advice(
 ) -> Iterator[str]:
     for each in metrics:
         yield from _describe_limits(each)
-    enough = _find_enough(metrics, size)
+    enough = _find_sufficient_runs(metrics, size)
     labels = [design.runs for design in metrics[0].designs]
     if enough is not None:
         often = f"{request.power:.0%} of the time"
@@ -311,7 +311,7 @@ def _iter_advice(
     elif any(each.drop > each.largest_drop for each in metrics):
         yield "No number of cases is enough."
     else:
-        needed = {label: _find_needed(metrics, label) for label in labels}
+        needed = {label: _find_needed_cases(metrics, label) for label in labels}
         found = {label: cases for label, cases in needed.items() if cases is not None}
         which = ", or ".join(f"{cases:,} with `runs: {label}`" for label, cases in found.items())
         yield (
@@ -345,16 +345,16 @@ def _describe_limits(metric: MetricPower) -> Iterator[str]:
         )
 
 
-def _find_enough(metrics: Sequence[MetricPower], size: int) -> str | None:
+def _find_sufficient_runs(metrics: Sequence[MetricPower], size: int) -> str | None:
     """Return the first setting of `runs` with which `size` cases show the drop in every metric, or None."""
     for label in [design.runs for design in metrics[0].designs]:
-        needed = _find_needed(metrics, label)
+        needed = _find_needed_cases(metrics, label)
         if needed is not None and needed <= size:
             return label
     return None
 
 
-def _find_needed(metrics: Sequence[MetricPower], label: str) -> int | None:
+def _find_needed_cases(metrics: Sequence[MetricPower], label: str) -> int | None:
     found = [design.cases for each in metrics for design in each.designs if design.runs == label]
     known = [cases for cases in found if cases is not None]
     return max(known) if len(known) == len(found) else None

@@ -65,8 +65,8 @@ def diff(
 ) -> int:
     """Compare two kept results, by default the newest two.
 
-    B is compared with A. Each is an id from `evalgate results list`, the beginning of one, or a number: 1 is
-    the newest. If only one is given, it is compared with the newest other result, and A is the older of both.
+    B is compared with A, so name the older one first. Each is an id from `evalgate results list`, the
+    beginning of an id, or a number: 1 is the newest. If you name one, the other is the newest of the rest.
     Nothing is run. Ends with the exit code of the comparison.
     """
     from evalgate.cli.compare import compare_results, write_comparison_page

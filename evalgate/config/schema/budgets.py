@@ -39,7 +39,7 @@ NO_BUDGET = Budget.model_construct()
 
 
 class BudgetLimits(BaseModel):
-    """Limits of a budget, in the unit of its figures."""
+    """Limits of a budget, in its unit, such as tokens or seconds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

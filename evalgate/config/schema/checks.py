@@ -227,19 +227,19 @@ class ValueRule(ConfigSection):
 
 
 class SimilarRule(ConfigSection):
-    """Likeness of a response to a text."""
+    """Condition on a response: how similar it must be to a text."""
 
     to: Annotated[str, Field(min_length=1)] | None = None
-    """The text; when absent, the expected response of the same turn."""
+    """Text to compare with; when absent, the expected response of the same turn."""
     by: Literal["rouge", "edit_distance", "embeddings"] = "rouge"
     """`rouge`: F-measure of ROUGE-1; `edit_distance`: 1 less the share of characters to change (Levenshtein);
     `embeddings`: cosine of the embeddings that the judge's provider computes."""
     at_least: Annotated[Unit, Field(gt=0)] | None = None
-    """Lowest likeness that passes."""
+    """Lowest similarity that passes."""
     max_edits: Annotated[int, Strict(), Field(ge=0)] | None = None
-    """Most characters to change, with `by: edit_distance` and in place of `at_least`."""
+    """Largest number of changed characters that passes: for `by: edit_distance`, instead of `at_least`."""
     model: str = ""
-    """Model of the embeddings, which must be named for `by: embeddings`."""
+    """Name of the embedding model; required with `by: embeddings`."""
 
     @model_validator(mode="after")
     def _check_limit(self) -> Self:
@@ -374,7 +374,7 @@ class Conditions(ConfigSection):
         return turn
 
     @model_validator(mode="after")
-    def _check_demands(self) -> Self:
+    def _check_conditions(self) -> Self:
         if self.turn is not None and (self.state or self.files):
             raise ValueError(
                 "has `turn`, but the state and files are known after the last turn only: make two checks"
@@ -406,7 +406,7 @@ class Conditions(ConfigSection):
         return [similar.model] if similar and similar.model else []
 
     @property
-    def demands(self) -> bool:
+    def has_conditions(self) -> bool:
         """Return True if there is a condition outside of `alternatives` and `none_of`."""
         return bool(self.tools or self.args or self.response or self.state or self.files)
 
@@ -421,8 +421,8 @@ class CheckConditions(Conditions):
     """Groups of conditions, for wrong ways: the check fails if all conditions of one group hold."""
 
     @model_validator(mode="after")
-    def _require_demands(self) -> Self:
-        if not self.demands and not self.alternatives and not self.none_of:
+    def _require_conditions(self) -> Self:
+        if not self.has_conditions and not self.alternatives and not self.none_of:
             raise ValueError(
                 "demands nothing: it needs `tools`, `args`, `response`, `state`, `files`, `alternatives` or "
                 "`none_of`"
@@ -431,7 +431,7 @@ class CheckConditions(Conditions):
             raise ValueError("must have two `alternatives` or more: write a single one without the list")
         for key, groups in (("alternatives", self.alternatives), ("none_of", self.none_of)):
             for number, each in enumerate(groups or (), 1):
-                if not each.demands:
+                if not each.has_conditions:
                     raise ValueError(
                         f"demands nothing in number {number} of `{key}`, so that it always holds"
                     )
@@ -445,6 +445,6 @@ class CheckConditions(Conditions):
         return (self, *(self.alternatives or ()), *(self.none_of or ()))
 
     @property
-    def needs_judge(self) -> bool:
+    def needs_model(self) -> bool:
         """Return True if a condition needs a judge model or an embedding model."""
         return any(each.list_statements() or each.list_embedding_models() for each in self.groups)

@@ -29,7 +29,7 @@ from evalgate.core.types import ReliabilityRule
 
 
 class CaseThreshold(ConfigSection):
-    """A threshold of some cases with a minimum of their mean."""
+    """Threshold of a metric for the cases of an entry of `cases`, with the minimum of their mean."""
 
     threshold: Annotated[float, Strict(), Field(allow_inf_nan=False)]
     """Lowest score with which one of these cases passes."""
@@ -56,14 +56,14 @@ class CaseThreshold(ConfigSection):
 
 
 class CaseRule(ConfigSection):
-    """Settings of some cases only."""
+    """Entry of `cases`: settings of the cases that `ids` and `tags` select."""
 
     ids: Names = Field(default=(), min_length=1)
     """Cases by `id`, `eval set:id` or `file:id`; globs."""
     tags: Names = Field(default=(), min_length=1)
     """Cases that have one of these tags."""
     tag: Names = ()
-    """Tags that they get."""
+    """Tags that are added to these cases."""
     weight: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Weight of each of these cases in the mean of every metric; 1 if no entry of `cases` sets one."""
     criteria: Annotated[Mapping[str, CaseThreshold], BeforeValidator(convert_case_limits)] = Field(

@@ -82,7 +82,7 @@ class AnchorConfig(ConfigSection):
 
 
 class ControlConfig(ConfigSection):
-    """Runs of the base commit's agent, made today next to those of the change: docs/control-runs.md."""
+    """Control runs: runs of the base commit's agent in the same job: docs/control-runs.md."""
 
     mode: Literal["off", "suspects", "all"] = "suspects"
     """`suspects`: before the comparison with the baseline closes the gate, the base commit's agent is run on

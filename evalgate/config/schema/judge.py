@@ -174,21 +174,21 @@ USER_SETTINGS = frozenset(
 
 
 class UserConfig(JudgeConfig):
-    """Model that plays the user: the one that `model` names, else the run's judge.
+    """Model that plays the user: the one that `model` names; when absent, the model of `judge`.
 
     Without a `provider`, the model's name decides; if it does not, the judge's provider is used.
     """
 
     model: str = ""
-    """Name of the model; "": the model of `judge`, with the changes of this section."""
+    """Name of the model; "": the model of `judge`, with the settings that this section changes."""
     max_turns: Annotated[int, Strict()] = Field(default=20, ge=-1)
-    """Turns of the user at most, the first included; a case may say otherwise. -1: as many as it takes."""
+    """Largest number of the user's turns, with the first one; a case may set its own. -1: no limit."""
     personas: str | None = None
-    """A file of personas, relative to the thresholds file."""
+    """File of personas, relative to the thresholds file."""
     prompt: str | None = None
-    """A template that the model is asked with instead of ours, relative to the thresholds file."""
+    """File with a prompt template that replaces the built-in one, relative to the thresholds file."""
     instructions: str | None = None
-    """Text of such a template, used if there is no `prompt`. A template of Google ADK works unchanged."""
+    """Text of a prompt template, used if there is no `prompt`. A template of Google ADK works unchanged."""
     include_function_calls: bool = False
     """Show the model the agent's tool calls and their results."""
     stories: Literal["played", "first_sentence"] = "played"

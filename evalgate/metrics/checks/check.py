@@ -62,7 +62,7 @@ class Check:
 
         conditions = CheckConditions.model_validate(dict(criterion.options), context=read_schema)
         check = cls(conditions, context)
-        if not conditions.needs_judge:
+        if not conditions.needs_model:
             return check
         from evalgate.metrics.checks.judged import JudgedCheck
 
