@@ -48,12 +48,12 @@ def run_backtest(
 ) -> list[BacktestResult]:
     """Decide every stored result again by the current thresholds file; return the oldest result first.
 
-    Each result is compared with the older runs of the baseline. The result of an interrupted run keeps its
-    verdict. So does a result without a verdict, if its cases do not show the reason, such as an unreachable
-    agent.
+    Each result is compared with the older runs of the baseline. Control runs and `gate.anchor` are ignored.
+    An interrupted run keeps its verdict. A result without a verdict also stays without one if its cases do
+    not show the reason, such as an unreachable agent.
 
     Raises:
-        InvalidInputError: a file cannot be read, the named baseline does not exist, or there are no criteria.
+        InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.
     """
     workspace = resolve_workspace(folder)
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)

@@ -135,9 +135,9 @@ def resolve_setup(
     state: str | None,
     redactor: "LiveRedactor",
 ) -> "AgentSetup":
-    """Return the agent that the options of a command name, and hide the secrets of its env files.
+    """Return the agent that a command's options select; hide the secrets in the agent's env files.
 
-    The `redactor` learns the secrets. `state` names a JSON file with the initial state of each session.
+    The `redactor` learns these secrets. `state` names a JSON file with the initial state of each session.
 
     Raises:
         InvalidInputError: an option or a file is invalid, or no agent is named.

@@ -255,7 +255,10 @@ def to_md_text(text: str, limit: int = 500) -> str:
 
 
 def to_html_code(text: str, limit: int = 200) -> str:
-    """Return `text` as a `<code>` element for raw HTML such as `<summary>`, where Markdown is not parsed."""
+    """Return `text` as a `<code>` element for raw HTML such as `<summary>`, where Markdown is not parsed.
+
+    The text becomes one line of at most `limit` characters, without CI commands; "" becomes `(empty)`.
+    """
     return f"<code>{html.escape(to_log_line(text, limit)) or '(empty)'}</code>"
 
 

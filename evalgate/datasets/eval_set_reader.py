@@ -64,9 +64,9 @@ class EvalSetReader:
     """Reader of a file that holds an object with a list of cases.
 
     `cases_key` and `id_key` are the keys of the list and of a case's id, as the format's models name them.
-    `find_key` finds the spelling of a key in the file, so that problems get a position. `spelled` and
-    `elsewhere` are passed to `KeyChecker`. `eval_set_id` is the header's id, set before cases are made; "" if
-    the header is invalid.
+    `find_key` returns the spelling of a key in the file: it finds the list of cases, and the positions of
+    problems. `spelled` and `elsewhere` are passed to `KeyChecker`. `eval_set_id` is the id in the header, the
+    object without its cases. It is set before cases are made, and "" if the header is invalid.
     """
 
     def __init__(

@@ -311,7 +311,13 @@ def _to_text(value: object, key: str, lost: Counter[str]) -> str:
 
 
 def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
-    """Yield the expected calls from names, from objects of DeepEval or OpenAI, or from text with these."""
+    """Yield the expected calls from a list of names, or of objects as DeepEval or OpenAI write them.
+
+    Text may hold such a list as JSON, or names separated by `;` or `,`. Other values yield nothing.
+
+    Raises:
+        DamagedRowError: the text is no JSON, or a call has no name.
+    """
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode_json(value)
         if isinstance(value, str):
@@ -321,13 +327,13 @@ def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
     for each in value if isinstance(value, Sequence) else ():
         if isinstance(each, str) and each.strip():
             yield ToolCall(each.strip())
-        elif isinstance(each, Mapping) and isinstance(each.get("name"), str):
-            keys = (key for key in _ARGUMENTS if each.get(key) is not None)
-            given = next(keys, "")
-            args = parse_arguments(each[given], each["name"]) if given else None
-            yield ToolCall(each["name"], args)
-        else:
+            continue
+        # In OpenAI's chat completions the call is below `function`, in its responses it is the object itself.
+        call = each.get("function", each) if isinstance(each, Mapping) else None
+        if not isinstance(call, Mapping) or not isinstance(call.get("name"), str):
             raise DamagedRowError(f"an expected tool call has no name: {each!r}")
+        key = next((key for key in _ARGUMENTS if call.get(key) is not None), "")
+        yield ToolCall(call["name"], parse_arguments(call[key], call["name"]) if key else None)
 
 
 # --- promptfoo ----------------------------------------------------------------------------------------------

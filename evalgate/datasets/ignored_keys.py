@@ -79,7 +79,7 @@ _KeyScanners: TypeAlias = tuple[_KeyScanner, ...]
 
 
 class _ModelScanner:
-    """Scanner of objects that one model reads."""
+    """Scanner for the keys of an object that neither its model nor the models of its fields read."""
 
     def __init__(self, model: type[BaseModel], spelled: KeyNormalizer) -> None:
         self._spelled = spelled

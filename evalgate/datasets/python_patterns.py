@@ -16,13 +16,13 @@ _SAME = frozenset("nrtvfaxA")
 
 
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
-    """Return the RE2 pattern for a text that Python's `fullmatch` matches, with or without outer blanks.
+    r"""Return an RE2 pattern for the texts that Python's `fullmatch` matches, also with blanks around them.
 
-    `pattern` itself may match the outer blanks, too. Look-around and back-references are left in the
-    result, because RE2 itself refuses them.
+    Blanks that `pattern` itself matches at its ends still match. Look-around and references to named groups
+    stay in the result; RE2 refuses them when it reads the pattern.
 
     Raises:
-        UnknownPatternError: Python does not read the pattern, or RE2 has nothing with its meaning.
+        UnknownPatternError: Python does not read the pattern, or a part such as `\1` has no form in RE2.
     """
     try:
         with warnings.catch_warnings():

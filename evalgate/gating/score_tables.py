@@ -158,7 +158,8 @@ def compare_line_means(
 
     Args:
         tables: as `build_score_tables` returns them.
-        rounds: table name to the number of first runs of each case that count; other tables are skipped.
+        rounds: by table name, how many runs of each case count, from its first one on. Tables without an
+            entry are skipped.
         parameters: parameters of the decision.
     """
     for name, table in tables.items():

@@ -116,7 +116,7 @@ class ToolCallComparator:
         return f"call {missing + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
     def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        """Return the indices of `calls` without a match in `others`, which match one call each."""
+        """Return the indices of `calls` without a match in `others`; each of these matches one call."""
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._match_by_pairs(calls, others)
         try:

@@ -1,6 +1,6 @@
-"""Redact data while agents run: learn announced secrets, and skip data that is known to be clean.
+"""Redact data while agents run, which announce further secrets with `::add-mask::`.
 
-`prefilter`, a quick check of JSON, shows that most data is clean. All other data is searched in full.
+Most data is found clean by `prefilter`, a quick check of JSON. All other data is searched in full.
 """
 
 from array import array

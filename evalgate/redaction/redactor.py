@@ -181,9 +181,9 @@ class Redactor:
         Args:
             value: The tree.
             on_announcement: Function that is called with the joined texts of dataclasses within `value`, if
-                these texts may announce a mask. Texts of `value` itself, and texts below a mapping, are not
-                passed to the function.
-            clean: Identities of dataclasses that are known to hold no secret and no announcement.
+                these texts hold `add-mask`, with which an agent announces a secret. Texts of `value` itself,
+                and texts below a mapping, are not passed to the function.
+            clean: Identities of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
             value, self._redact_member, is_clean=partial(self._is_clean_tree, on_announcement, clean)
@@ -193,7 +193,7 @@ class Redactor:
     def _is_clean_tree(
         self, on_announcement: Callable[[str], object] | None, clean: Container[int], value: object
     ) -> bool:
-        """Return True if a tree certainly holds no secret; call `on_announcement` if it may announce a mask.
+        """Return True if a tree certainly holds no secret; pass texts with `add-mask` to `on_announcement`.
 
         All texts of the tree are joined and searched at once, because one search is faster than many.
         """

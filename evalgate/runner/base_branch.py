@@ -425,10 +425,10 @@ def open_baseline_store(
 def open_anchor_store(
     config: AnchorConfig | None, workspace: Workspace, rule_files: RuleFiles
 ) -> BaselineStore | None:
-    """Open the baseline of `gate.anchor`, the run stored for comparison over months.
+    """Open the baseline of `gate.anchor`, which stays fixed for comparison over months.
 
-    A name such as `SOURCE@WHEN` means a past version of the baseline. Return None if the thresholds file
-    has no anchor.
+    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline; a
+    name with `://` is an address as a whole, even if it has an `@`.
 
     Raises:
         InvalidInputError: the baseline cannot be opened.

@@ -242,8 +242,8 @@ _STORED_SCORES = _StoredScores()
 def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     """Return True if the metric is evaluated under the rules.
 
-    If `rules.case_policies` is None, every stored metric is evaluated. Otherwise only metrics with a
-    criterion and the metric of the final state are.
+    If `rules.case_policies` is None, every stored metric is evaluated. Otherwise a metric is
+    evaluated only if it has a criterion or is the metric of the final state.
     """
     return (
         rules.case_policies is None

@@ -31,9 +31,10 @@ _NORMAL = NormalDist()
 
 
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
-    """Estimate the excess of an average, 0 or more, if AUTO stopped after exactly `rounds` rounds.
+    """Estimate by how much an average is too high by luck if `runs: auto` stopped after `rounds` rounds.
 
-    Assume that the agent did not change, and that AUTO goes on while the drop is at least half of `max_drop`.
+    The estimate is 0 or more. It assumes that the agent did not change, and that `runs: auto` goes on while
+    the drop is at least half of `max_drop`.
     Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same score.
     """
     total = math.fsum(pair.weight for pair in pairs)

@@ -168,7 +168,7 @@ class ControlDecision:
 
     @property
     def answer(self) -> ControlAnswer:
-        """Return the first of `broke`, `open`, `drifted`, `recovered` that occurs; `open` if none does."""
+        """Return the first of `broke`, `open`, `drifted`, `recovered` that any suspect has; else `open`."""
         found = {each.answer for each in self._list_answers()}
         order: tuple[ControlAnswer, ...] = ("broke", "open", "drifted", "recovered")
         return next((answer for answer in order if answer in found), "open")

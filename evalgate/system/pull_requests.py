@@ -127,8 +127,8 @@ def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[
 def _is_merge(folder: Path, made: str) -> bool:
     """Return True if HEAD is the merge commit `made` of the CI service.
 
-    Only then is the first parent of HEAD the base. If HEAD is a merge that the change itself ends with, its
-    first parent belongs to the change.
+    Only then is the first parent of HEAD the base. The change itself may end with
+    another merge; the first parent of that one is a commit of the change.
     """
     is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
     return is_merge and run_git(folder, "rev-parse", "HEAD") == made

@@ -107,6 +107,22 @@ def test_questions_become_cases_of_one_turn(
     assert said(made(tmp_path, name, content)[0]) == expected
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"name": "lookup", "input_parameters": {"q": "refund"}},
+        {"type": "function_call", "name": "lookup", "arguments": '{"q": "refund"}'},
+        {"type": "function", "id": "call_1", "function": {"name": "lookup", "arguments": '{"q": "refund"}'}},
+    ],
+    ids=["DeepEval", "OpenAI responses", "OpenAI chat completions"],
+)
+def test_expected_tools_are_read_as_their_owners_write_them(call: dict[str, object], tmp_path: Path) -> None:
+    row = {"question": "Refund within how many days?", "expected_tools": [call]}
+    (case,) = made(tmp_path, "q.jsonl", lines(row))[0].cases
+    (found,) = case.turns[0].expected.tool_calls
+    assert (found.name, found.args) == ("lookup", {"q": "refund"})
+
+
 def test_deepevals_goldens_keep_tools_and_scenarios(tmp_path: Path) -> None:
     found, told = made(tmp_path, "goldens.json", json.dumps(GOLDENS))
     first, second = found.cases

@@ -93,7 +93,7 @@ class WorkerPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return notices about eval sets with unknown files, and about spans that were not read."""
+        """Return notices about eval sets with incompletely known opened files, and about unread spans."""
         return (*self._describe_unknown_files(), *self._describe_dropped_spans())
 
     @property

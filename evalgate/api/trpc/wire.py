@@ -63,7 +63,10 @@ class WireModel(TrpcModel):
 
     @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Copy the model deeply, but share its functions: a method's object may hold a lock or a counter."""
+        """Copy the model deeply, but share its functions.
+
+        The object of a bound method may hold a lock, which cannot be copied.
+        """
         memo = {} if memo is None else memo
         for name, field in type(self).model_fields.items():
             if field.exclude:

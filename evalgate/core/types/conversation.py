@@ -173,7 +173,7 @@ SpanKind: TypeAlias = Literal["agent", "model", "tool", "other"]
 
 @frozen
 class TraceSpan:
-    """One timed step of a run: a call of a model or a tool, or an agent's turn."""
+    """One timed step of a run: a call of a model or tool, an agent's turn, or a step such as a retrieval."""
 
     id: str
     """Unique in its run."""

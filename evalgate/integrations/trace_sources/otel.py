@@ -50,7 +50,7 @@ class JaegerReader:
         return is_jaeger(dict(row)) or ("traceID" in row and isinstance(row.get("spans"), list))
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the spans of all traces in the object, and the URL of a trace that `JaegerApi` fetched."""
+        """Yield the spans of all traces in the object, then the URL of a trace that `JaegerApi` fetched."""
         yield from read_jaeger_spans(dict(row) if is_jaeger(dict(row)) else {"data": [row]})
         if url := get_text(row, "evalgate_url"):
             yield TraceInfo(get_text(row, "traceID"), url=url)

@@ -130,8 +130,8 @@ def _classify_token(token: _Token) -> None:
 def _reclassify_token(token: _Token, following: _Token) -> None:
     """Correct the marks of a token with a period, after a look at the next token.
 
-    The next token shows if the period of an abbreviation, an initial or a number ends a sentence. Two lone
-    periods in succession do not.
+    The next token shows if the period of an abbreviation, an initial or a number ends a sentence. If
+    both tokens are lone periods, neither ends one.
     """
     starts = _starts_sentence(following)
     is_open = token.is_abbreviation or _ELLIPSIS.search(token.text) is not None
