@@ -1,8 +1,8 @@
 """`evalgate aa`: compare an agent with itself to count false alarms of the gate.
 
-Each trial draws two samples with replacement from the same stored runs. The whole gate compares them, with
-thresholds, baseline and rounds of runs. The result also has the smallest drop of scores that the comparison
-with the baseline catches in 80 % of trials.
+Each trial draws two random samples from the same stored runs, with replacement. The gate compares the samples
+as in a real run: with thresholds, a baseline and rounds of runs. The result also names the smallest drop of
+scores that the comparison with the baseline catches in 80 % of trials.
 """
 
 import math
@@ -110,9 +110,9 @@ class AaResult:
 def run_aa_test(
     cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS, seed: int = 0
 ) -> AaResult:
-    """Run the gate on random samples of stored runs; the same seed gives the same figures.
+    """Run the gate on random samples of stored runs. The same seed gives the same figures.
 
-    `cases` hold runs and thresholds, and `stored` the raw scores of the same runs. Cases with fewer than
+    `cases` have the runs and thresholds. `stored` has the raw scores of the same runs. Cases with fewer than
     `FEWEST_RUNS` scored runs are left out and counted.
 
     Raises:
@@ -150,7 +150,7 @@ def run_aa_test(
 
 
 def format_planned_runs(runs: int | Literal["auto"], most: int) -> str:
-    """Return `3 runs`, or `up to 5 runs` with the number `most` if `runs` is "auto"."""
+    """Return the number of runs as text: `3 runs`, or `up to 5 runs` if `runs` is "auto" and `most` is 5."""
     return f"up to {pluralize(most, 'run')}" if runs == "auto" else pluralize(runs, "run")
 
 
@@ -200,7 +200,7 @@ class _TrialResult:
 
 
 class _Trial:
-    """A comparison of two random samples of stored runs by the gate, which can be repeated."""
+    """Compare two random samples of stored runs with the gate. A trial can be repeated."""
 
     def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs
@@ -209,12 +209,9 @@ class _Trial:
         self._statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
 
     def run_trial(self, dice: random.Random) -> _TrialResult:
-        """Draw a sample as baseline and a sample as new runs, and let the gate compare them.
-
-        The baseline has as many runs of each case as are stored. The new runs are as many as the gate asks
-        for.
-        """
+        """Draw one sample as the baseline and another as the new runs, and let the gate compare them."""
         resampled = (
+            # The baseline has as many runs of each case as are stored.
             replace(before, runs=tuple(dice.choices(before.runs, k=len(before.runs))))
             for _, before in self._pairs
         )
@@ -246,7 +243,7 @@ class _Trial:
 
 
 def _classify_reason(verdict: Verdict) -> str:
-    """Return the first reason of a closed gate in a few words; a reason of unknown kind stays unchanged."""
+    """Return the first reason of a closed gate in a few words, or unchanged if its kind is unknown."""
     reason = verdict.reasons[0]
     words = {
         "below its threshold": "a metric below its threshold",
@@ -263,7 +260,7 @@ def _classify_reason(verdict: Verdict) -> str:
 
 
 def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -> str:
-    """Return the reason, as a sentence, for not measuring the smallest drop; "" if it can be measured."""
+    """Explain in a sentence why the smallest drop is not measured. Return "" if it can be measured."""
     if rules.gate.max_regression >= 1:
         return "No drop of a mean closes the gate: `max_regression` allows every drop."
     shares = _collect_shares(stored, rules).values()
@@ -274,11 +271,9 @@ def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -
 
 
 def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[str, list[StoredRun]]:
-    """Return the runs of each case by its name, with scores as shares of their metrics' ranges.
-
-    Budgets are left out, and so are metrics with a score outside of the range.
-    """
+    """Return the runs of each case by its name. Scores are converted to shares of their metrics' ranges."""
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
+    # Metrics with a score outside of the range are left out.
     outside = {
         name
         for runs in history.values()
@@ -308,9 +303,9 @@ def _estimate_smallest_drop(
 
 
 def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float | None:
-    """Return the allowed drop of a metric, as a share of its range; None if no drop closes the gate.
+    """Return the drop that is allowed for a metric, as a share of its range. None: no drop closes the gate.
 
-    `of_all` is the allowed drop of metrics without an allowance of their own.
+    `of_all` is the allowed drop of metrics without `max_regression`.
     """
     criterion = rules.criteria.get(metric)
     if criterion is None or criterion.max_regression is None:
@@ -319,14 +314,12 @@ def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
-    """Return the scores of each run of a case as shares of their ranges, without budgets.
-
-    If the agent crashed or timed out, every score is 0.
-    """
+    """Convert the scores of each run of a case to shares of their ranges. Budgets are left out."""
     ranges = {name: criterion.range for name, criterion in rules.criteria.items()}
     normalized: list[StoredRun] = []
     for run in case.runs:
         if run.outcome in AGENT_FAULT_OUTCOMES:
+            # If the agent crashed or timed out, every score is 0.
             scores = (name for name in run.scores if not get_score_range(name).lower_is_better)
             normalized.append(dict.fromkeys(scores, 0.0))
             continue
@@ -383,10 +376,11 @@ def _format_lines(found: AaResult) -> Iterator[str]:
 def measure_false_alarms(
     stored: str | None, *, rounds: int | None, repeats: int, thresholds_file: str | None, folder: Path
 ) -> AaResult:
-    """Measure the gate's false alarms on stored runs or, with `rounds`, on fresh runs.
+    """Measure how often the gate raises a false alarm, on stored runs or on fresh runs.
 
-    `rounds` is the number of fresh runs of each case; `stored` is then ignored. `stored` is a `results.json`
-    or a baseline. None means `gate.baseline` or, if it is not set, the default baseline.
+    `rounds` is the number of fresh runs of each case. If `rounds` is given, `stored` is ignored. Otherwise
+    `stored` names a `results.json` or a baseline; None means `gate.baseline`, or the default baseline if
+    `gate.baseline` is not set.
 
     Raises:
         InvalidInputError: no stored runs are found, or a file is invalid.

@@ -51,16 +51,18 @@ class AcceptOptions:
 
     @property
     def accepted(self) -> Acceptance:
-        """Return the part of each run to accept: `--run`, `--turn` and `--only`."""
+        """Return the part of each run to accept, as `--run`, `--turn` and `--only` select it."""
         return Acceptance(self.run, self.turn, self.only)
 
 
 def accept_cases(options: AcceptOptions, folder: Path) -> int:
-    """Print the changes of the eval sets, ask, and save; return exit code 1 if the user declines, or 0.
+    """Print the changes of the eval sets, ask for confirmation, and save the changes.
+
+    Return exit code 1 if the user declines, otherwise 0.
 
     Raises:
-        InvalidInputError: a case cannot be accepted (the error has a sentence for each), an option or a file
-            is invalid, or there is no terminal to ask on. Nothing is saved then.
+        InvalidInputError: a case cannot be accepted, an option or a file is invalid, or there is no terminal
+            to ask on. Nothing is saved then. The error has a sentence for each case that cannot be accepted.
     """
     redactor = Redactor.from_environment(os.environ)
     if redactor.redact_text(options.reason) != options.reason:
@@ -123,7 +125,7 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
 def _build_changes(
     chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
 ) -> list[FileChange]:
-    """Return the changes of all eval-set files and their notes that accept the chosen cases.
+    """Build the changes of eval sets and their notes that make the runs of the chosen cases the expectation.
 
     Raises:
         InvalidInputError: a case cannot be accepted; the error has a sentence for each.
@@ -159,7 +161,8 @@ def _build_changes(
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
-    """Return overrides with `paths` as eval sets, and the run's options that change the content of cases."""
+    """Return overrides with `paths` as eval sets."""
+    # These options of the run change the content of cases.
     options = dict(iter_option_pairs(record.options))
     return Overrides(
         eval_sets=paths,
@@ -214,7 +217,7 @@ def _change_files(
     record: Record,
     options: AcceptOptions,
 ) -> list[FileChange]:
-    """Return the changes of an eval set's file and of its notes; with `--alternative`, only of the notes."""
+    """Return the changes of an eval set's file and of its notes file."""
     notes_path = file.path.with_name(build_notes_name(file.path.name))
     shown_as = str(Path(file.shown_as).with_name(notes_path.name))
     kept = {
@@ -242,6 +245,7 @@ def _change_files(
         return text
 
     notes = change_notes(notes_path, shown_as, edit)
+    # With `--alternative`, the eval set keeps its expectation.
     if options.alternative:
         return [notes]
     changed = {each.case.eval_id: each.case for each in accepted}
@@ -257,7 +261,7 @@ def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
 
 
 def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) -> Iterator[str]:
-    """Yield a sentence for each failed metric that will certainly still fail after the acceptance."""
+    """Yield a sentence for each failed metric that is certain to fail again with the new expectation."""
     for case in chosen:
         lacks_response = _lacks_response(case, only)
         for metric in case.metrics:
@@ -275,6 +279,6 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:
-    """Return True if a turn expects no response, and `--only` is not given."""
+    """Return True if a turn expects no response and `--only` is not given."""
     expected = [turn.expected for run in case.runs for turn in run.turns if turn.expected is not None]
     return any(reply.response is None for reply in expected) and only is None

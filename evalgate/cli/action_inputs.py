@@ -1,8 +1,8 @@
 """Convert the inputs of the GitHub action to a command line.
 
-The action's runner passes an input `max-regression` as the variable `INPUT_MAX-REGRESSION`, "" if the
-workflow does not set it. Inputs are read here and not inserted into the action's `args`, because a backslash
-or a quotation mark in a value would change the command.
+GitHub passes the input `max-regression` as the environment variable `INPUT_MAX-REGRESSION`. The variable is
+empty if the workflow does not set the input. The action does not insert inputs into its `args`, because a
+backslash or a quotation mark in a value would change the command.
 """
 
 import json
@@ -105,7 +105,10 @@ def _split_lines(text: str) -> Iterator[str]:
 
 
 def _read_inputs(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of every input, from `INPUT_` variables and a composite action's JSON object."""
+    """Yield (name, value) of each input.
+
+    Inputs are `INPUT_` variables, or values in the JSON object of a composite action.
+    """
     yield from (
         (name.removeprefix(_PREFIX).lower(), value.strip())
         for name, value in environ.items()

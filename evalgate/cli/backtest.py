@@ -26,7 +26,7 @@ from evalgate.system.workspace import resolve_workspace
 
 @frozen
 class BacktestResult:
-    """One stored result with its old verdict, and the verdict by the current thresholds file."""
+    """A stored result with its old verdict and the verdict that the current thresholds file gives."""
 
     path: str
     created_at: str
@@ -46,11 +46,11 @@ class BacktestResult:
 def run_backtest(
     results: Sequence[str], *, thresholds_file: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
-    """Decide every stored result again by the current thresholds file; return the oldest result first.
+    """Decide every stored result again with the current thresholds file. Return the oldest result first.
 
-    Each result is compared with the older runs of the baseline. Control runs and `gate.anchor` are ignored.
-    An interrupted run keeps its verdict. A result without a verdict also stays without one if its cases do
-    not show the reason, such as an unreachable agent.
+    Each result is compared with those runs of the baseline that are older than the result. Control runs and
+    `gate.anchor` are ignored. An interrupted run keeps its verdict. A run that gave no verdict still gives
+    none if its cases do not show the reason; for example, the agent could not be reached.
 
     Raises:
         InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.
@@ -93,15 +93,13 @@ def _replay_result(
 
 
 def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
-    """Return the policies of the result's cases, by case key, from `cases` in the thresholds file.
-
-    Rules for cases that the result lacks are ignored. Cases that were quarantined stay quarantined.
-    """
+    """Return the policy of each case of the result, from `cases` in the thresholds file."""
     sets: dict[tuple[str, str], list[EvalCase]] = {}
     for case in record.cases:
         eval_case = EvalCase(case.eval_id, line=case.line, tags=case.tags)
         sets.setdefault((case.eval_set_id, case.path), []).append(eval_case)
     eval_sets = [EvalSet(name, tuple(cases), path) for (name, path), cases in sets.items()]
+    # `is_part`: rules for cases that the result lacks are ignored.
     found = dict(resolve_case_policies(thresholds, thresholds.config.cases, eval_sets, is_part=True))
     for case in record.cases:
         if case.quarantine is not None:
@@ -111,10 +109,10 @@ def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str
 
 
 def format_backtest(found: Sequence[BacktestResult]) -> str:
-    """Return the report as text: a line per result, and at the end the number of changed verdicts.
+    """Format the report as text: a line for each result, then the number of changed verdicts.
 
-    New reasons are listed below a changed verdict. Further lines name metrics without a score, and a baseline
-    that does not exist.
+    Below a result come the new reasons if its verdict changed, metrics of the thresholds file without a
+    score, and a note if the baseline does not exist.
     """
     return "".join(f"{line}\n" for line in _format_lines(found))
 

@@ -107,13 +107,13 @@ def _update_store(destination: BaselineTarget, change: Callable[[Baseline | None
 def _read_acceptable_record(
     results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
-    """Return a record that may be stored as baseline, and its source: commit, branch and time.
+    """Read a record to store in the baseline. Return it with its source: commit, branch and time.
 
     `verb` is `added to` or `accepted as`, for error messages.
 
     Raises:
-        InvalidInputError: the record cannot be read or is no valid baseline for later runs, or the job tests
-            a change that is not merged and `allow_pull_request` is not set.
+        InvalidInputError: the record cannot be read or cannot serve as a baseline, or the job tests a change
+            that is not merged and `allow_pull_request` is not set.
     """
     what = describe_unmerged_change(save_options.environ)
     if what and not save_options.allow_pull_request:
@@ -151,7 +151,7 @@ def _explain_rejection(record: Record) -> str:
 
 
 def _explain_part(record: Record) -> str:
-    """Return a sentence with advice if the run is a variant or has only some cases; otherwise ""."""
+    """Explain why a variant, or a run of only some cases, cannot be saved. Return "" for every other run."""
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."

@@ -32,7 +32,7 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Smallest detectable increase of a budget, computed from the cases with stored figures for it."""
+    """Smallest increase of a budget that the gate can detect. It is computed from the stored figures."""
 
     cases: int
     average: float
@@ -74,7 +74,7 @@ def summarize_baseline(
 ) -> BaselineSummary:
     """Summarize a stored baseline; `thresholds_file` is the file that the user named.
 
-    `now` decides the baseline's age; None: the current time.
+    The baseline's age is computed for the time `now`. None means the current time.
 
     Raises:
         InvalidInputError: the baseline does not exist or cannot be read.
@@ -116,7 +116,7 @@ def summarize_baseline(
 def _estimate_increases(
     baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy
 ) -> Iterator[tuple[str, DetectableIncrease]]:
-    """Yield (metric name, smallest detectable increase) for each budget with stored figures."""
+    """Yield (metric name, smallest increase that the gate can detect) for each budget of the baseline."""
     criteria = {each.metric: each for each in destination.criteria}
     cases = build_stored_record(baseline, criteria, EMPTY_RECORD).cases
     for figures in collect_budget_figures(cases, baseline, statistics).values():
@@ -151,10 +151,10 @@ def _find_breaks(
 
 
 def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[str, Sequence[float | None]]]:
-    """Return the stored scores as shares of their metric's range, by metric and then by case.
+    """Return the stored scores by metric and then by case, as shares of the metric's range.
 
-    A score is None if the metric gave none. Budgets, and metrics with a score outside of their range, are
-    left out.
+    A score is None if the metric returned no score. Budgets are left out, and so are metrics with a score
+    outside of their range.
     """
     found: dict[str, dict[str, Sequence[float | None]]] = {}
     for case in baseline.cases:

@@ -45,7 +45,7 @@ _eval_id = click.option(
 
 
 def add_save_options(command: _Command) -> _Command:
-    """Add the options for the start of conversations and for saving them to a command."""
+    """Add options to a command: those that start a conversation, and those that save it."""
     return new_file_format(_eval_id(_state(command)))
 
 
@@ -135,9 +135,10 @@ def resolve_setup(
     state: str | None,
     redactor: "LiveRedactor",
 ) -> "AgentSetup":
-    """Return the agent that a command's options select; hide the secrets in the agent's env files.
+    """Return the agent that the options of a command select.
 
-    The `redactor` learns these secrets. `state` names a JSON file with the initial state of each session.
+    The `redactor` is told the secrets in the agent's env files and hides them. `state` names a JSON file with
+    the initial state of each session.
 
     Raises:
         InvalidInputError: an option or a file is invalid, or no agent is named.
@@ -156,7 +157,7 @@ def resolve_setup(
 
 
 def build_printer(redactor: "LiveRedactor") -> "ChatPrinter":
-    """Return the printer of a conversation; on a terminal it uses colours, unless `NO_COLOR` is set."""
+    """Build the printer of a conversation. On a terminal it prints in colour, unless `NO_COLOR` is set."""
     from evalgate.cli.chat_text import ChatPrinter
 
     # https://no-color.org
@@ -174,7 +175,8 @@ def _enable_line_editing() -> None:
 
 @contextmanager
 def _raise_keyboard_interrupts() -> Iterator[None]:
-    """Let each Ctrl-C within the block raise KeyboardInterrupt, or cancel the work of an event loop."""
+    """Let Ctrl-C raise KeyboardInterrupt within the block."""
+    # With this handler, an event loop cancels its work at Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -36,9 +36,9 @@ _Result = TypeVar("_Result")
 def run_cancellable(
     runner: asyncio.Runner, work: Coroutine[Any, Any, _Result], interrupts: InterruptHandler
 ) -> _Result:
-    """Run a coroutine in the event loop and return its result; a signal such as Ctrl-C cancels it.
+    """Run a coroutine in the event loop and return its result. A signal such as Ctrl-C cancels the coroutine.
 
-    The event loop waits for the end of a cancelled coroutine, before the caller stops the agent.
+    The event loop waits until the cancelled coroutine has ended. Only then can the caller stop the agent.
 
     Raises:
         KeyboardInterrupt: a signal came. `interrupts` records any signal other than Ctrl-C.
@@ -71,7 +71,10 @@ class SaveOptions:
 
 @dataclass
 class ChatTerminal:
-    """A conversation with the agent at a terminal; the event loop of `runner` runs while the agent works."""
+    """A conversation with the agent at a terminal.
+
+    The event loop of `runner` runs only while the agent works.
+    """
 
     runner: asyncio.Runner
     chat: Chat
@@ -90,8 +93,8 @@ class ChatTerminal:
         """Read messages and commands until the person ends the conversation.
 
         Raises:
-            InvalidInputError: the conversation could not be saved in the file that the command line names, at
-                the second attempt to end it.
+            InvalidInputError: the person ended the conversation twice, and both times it could not be saved
+                in the file that the command line names.
             KeyboardInterrupt: a signal other than Ctrl-C asked the command to end.
         """
         self._read_until_end()
@@ -256,9 +259,9 @@ class ChatTerminal:
             self.printer.print_line(json.dumps(state, indent=2, ensure_ascii=False, default=str))
 
     def _save(self, out: str) -> None:
-        """Ask for the file, the case's id and its turns, and save the case.
+        """Ask for a file, an id for the case and its turns. Then save the case.
 
-        The file is not asked for if `out` or the command line names it.
+        The file is `out` if it is given, or else the file that the command line names.
         """
         if not self.chat.turns:
             self.printer.print_line("There is nothing to save yet.")
@@ -290,10 +293,7 @@ class ChatTerminal:
         return len(self.chat.turns) > self._saved_turns
 
     def _end(self) -> bool:
-        """Save the conversation if the command line names a file; otherwise print that it is not saved.
-
-        Return False at the first failure to save: the conversation then continues, so that nothing is lost.
-        """
+        """Save the conversation if the command line names a file. Return False if the person should go on."""
         if not self._has_unsaved:
             return True
         if self.options.out is None:
@@ -303,6 +303,7 @@ class ChatTerminal:
         try:
             self._write_case(out, self._propose_id(out), tuple(range(len(self.chat.turns))))
         except InvalidInputError as error:
+            # At the first failure the conversation goes on, so that nothing is lost.
             if self._has_failed_to_save:
                 raise
             self._has_failed_to_save = True
@@ -316,9 +317,9 @@ class ChatTerminal:
         return self.read_line(question).strip()
 
     def _confirm(self, question: str, default: str) -> bool:
-        """Ask until the answer is yes or no, and return True for yes.
+        """Ask until the answer is yes or no. Return True for yes.
 
-        An empty answer means `default`, `y` or `n`.
+        An empty answer means `default`, which is `y` or `n`.
         """
         while (answer := (self._ask(question).lower() or default)[0]) not in "yn":
             pass

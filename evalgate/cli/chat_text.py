@@ -22,14 +22,14 @@ _TIME_WIDTH = 7  # of `1.20 s` and `350 ms`
 
 
 class ChatPrinter:
-    """Printer of a conversation. It hides secrets and disables commands to a terminal or CI runner."""
+    """Prints a conversation. Secrets are hidden, and no text can control the terminal or the CI runner."""
 
     def __init__(self, redactor: LiveRedactor, *, color: bool) -> None:
         self._redactor = redactor
         self._color = color
 
     def print_line(self, text: str, *, err: bool = False, dim: bool = False, fg: str | None = None) -> None:
-        """Print text of an agent or a file, with secrets hidden and commands disabled."""
+        """Print text of an agent or a file. Hide secrets, and let no text control the terminal or CI runner."""
         visible = disable_commands(strip_invisible(self._redactor.redact_text(text, text)))
         click.echo(click.style(visible, dim=dim or None, fg=fg) if self._color else visible, err=err)
 
@@ -103,10 +103,10 @@ def _format_json(value: object) -> str:
 
 
 def describe_trace(trace: Sequence[TraceSpan]) -> Iterator[str]:
-    """Yield a line with the totals of a turn, then a line with start, time and tokens of each step.
+    """Yield a line with the totals of a turn, then a line for each step with its start, time and tokens.
 
-    A failed step is followed by a line with its error. Of more than 100 steps, only the failed and the
-    longest are shown. Nothing is yielded for a trace without steps.
+    A failed step has a second line with its error. If there are more than 100 steps, only the failed and the
+    longest steps are shown. A trace without steps yields nothing.
     """
     view = build_trace_view(trace, limit=_MOST_STEPS)
     if not view.rows:
@@ -129,9 +129,9 @@ def _name_step(row: TraceRow) -> str:
 
 
 def describe_consumption(seconds: float, usage: Usage | None) -> str:
-    """Return time, tokens and cost as text, such as `1.2 s, 340 tokens in, 52 out, 0.0012 USD`.
+    """Describe time, tokens and cost as text, such as `1.2 s, 340 tokens in, 52 out, 0.0012 USD`.
 
-    Without `usage`, only the seconds are returned. A cost that is 0 or unknown is left out.
+    If `usage` is None, only the seconds are returned. A cost that is 0 or unknown is left out.
     """
     parts = [f"{seconds:.1f} s"]
     if usage is not None:

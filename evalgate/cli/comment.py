@@ -1,8 +1,8 @@
 """`evalgate comment`: post a stored record from a workflow that the pull or merge request cannot change.
 
-The record may come from a job of a fork, so nothing in it is trusted. It is checked against the schema and
-for contradictions, and its text is sanitized like an agent's. It may still be false, because the author of a
-pull request controls the job that wrote it; the comment says so.
+A job of a fork may have written the record, so evalgate does not trust it. It checks the record against the
+schema and for contradictions, and sanitizes its text like an agent's. The author of the pull request controls
+the job that wrote the record and can still have made up the results. The comment says so.
 """
 
 import errno
@@ -35,11 +35,11 @@ def post_stored_record(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> None:
-    """Read and check a stored record, post it as `options` ask, and pass each notice about it to `on_notice`.
+    """Read and check a stored record, and post it as `options` ask. Pass each notice to `on_notice`.
 
     Raises:
-        InvalidInputError: the file cannot be read, is a link, is too large, is no record, or contradicts
-            itself; or a relative path leads out of `folder`.
+        InvalidInputError: a relative path leads out of `folder`. Or the file cannot be read, is a link, is
+            too large, is no record, or contradicts itself.
     """
     workspace = resolve_workspace(folder).folder
     if not Path(results).is_absolute() and not (workspace / results).parent.resolve().is_relative_to(

@@ -22,10 +22,10 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 
 
 def compare_results(before: str, after: str, *, thresholds_file: str | None, folder: Path) -> Record:
-    """Compare `after` with `before`, each a `results.json` or a baseline, without running anything.
+    """Compare `after` with `before` without running anything. Each is a `results.json` or a baseline.
 
-    The section `gate` of the thresholds file applies. If `after` is a `results.json`, its stored thresholds
-    apply; if it is a baseline, those of the thresholds file.
+    The section `gate` of the thresholds file applies. The thresholds of metrics come from `after` if it is a
+    `results.json`, and from the thresholds file if `after` is a baseline.
 
     Raises:
         InvalidInputError: a file does not exist, or is neither a result nor a baseline.
@@ -61,16 +61,13 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
 
 
 def _load_replies(workspace: Workspace, name: str) -> Iterator[tuple[CaseKey, tuple[Reply | None, ...]]]:
-    """Yield (case key, replies) for each case of the baseline or result `name`.
-
-    From a result, only the replies of the run that a page shows first are yielded; a case without runs is
-    left out.
-    """
+    """Yield (case key, replies) for each case of the baseline or result `name`."""
     record = load_stored_result(workspace, name)
     if record is None:
         yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, name).cases)
         return
     for case in record.cases:
+        # Of a result, the replies of the run that a page shows first.
         run = Finding(case).run
         if run is not None:
             yield case.key, tuple(turn.actual for turn in run.turns)

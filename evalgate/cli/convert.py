@@ -46,8 +46,8 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
     """Convert an eval set to the format `to`, and write it to a file if `out` names one.
 
     Raises:
-        InvalidInputError: the source is invalid or not exactly one eval set, the format cannot be written, an
-            option is invalid, or the file exists or cannot be written.
+        InvalidInputError: the source is invalid or is not exactly one eval set. The format `to` cannot be
+            written. An option is invalid. Or the file `out` exists or cannot be written.
     """
     workspace = resolve_workspace(folder)
     writer = plugin_registry.get_writer(options.to)
@@ -87,11 +87,10 @@ def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
 
 
 def _add_initial_session(eval_set: EvalSet, session: SessionInput) -> EvalSet:
-    """Return the eval set with `session` as the initial session of each case.
+    """Give every case of the eval set `session` as its initial session.
 
     Raises:
-        InvalidInputError: the eval set is not in the old format, a list of turns, and so has its own
-            sessions.
+        InvalidInputError: the eval set is no list of turns. Newer formats name their own initial sessions.
     """
     if not is_turn_list(eval_set):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"
@@ -107,7 +106,7 @@ def _write_file(text: str, out: str, workspace: Workspace) -> None:
 
 
 def _describe_notes(eval_set: EvalSet, out: str | None) -> list[str]:
-    """Return a warning if cases are observed, because their notes are not converted; otherwise []."""
+    """Warn that notes are not converted, if the eval set has observed cases. Return [] if it has none."""
     observed = sum(case.status == "observed" for case in eval_set.cases)
     if not observed:
         return []
@@ -126,7 +125,10 @@ def _find_format(document: JsonDocument, forced: str | None) -> EvalFormat:
 
 
 def _describe_ignored_keys(reader: EvalFormat, document: JsonDocument) -> list[str]:
-    """Return a sentence for each key that the reader ignores, or one if the format cannot list its keys."""
+    """Return a sentence for each key that the reader ignores.
+
+    If the format cannot list such keys, return one sentence that says so.
+    """
     if not isinstance(reader, ReportsIgnoredKeys):
         return [f"{document.path}: keys that evalgate does not read are lost; this format cannot list them"]
     places: dict[str, list[tuple[int, int]]] = {}

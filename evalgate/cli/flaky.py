@@ -54,7 +54,9 @@ class FlakyCase:
 
 
 def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None, today: date) -> str:
-    """Return the flakiness report on the baseline `to`; None means `gate.baseline`, or the default baseline.
+    """Build the report on flaky cases of the baseline `to`.
+
+    None means `gate.baseline`, or the default baseline if `gate.baseline` is not set.
 
     Raises:
         InvalidInputError: the baseline does not exist or cannot be read, or the thresholds file is invalid.
@@ -71,10 +73,11 @@ def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None
 
 
 def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: float) -> list[FlakyCase]:
-    """Return every case with at least two runs that count, the flakiest first.
+    """Return every case with at least two runs that passed or failed. The flakiest case comes first.
 
-    A run passes if the agent answered and every score meets its threshold; `pass_score` is the threshold of
-    metrics without one. Answered runs without scores do not count. Metrics that do not gate are ignored.
+    A run passes if the agent answered and every score meets its threshold. `pass_score` is the threshold of
+    metrics that have none of their own. An answered run without scores neither passes nor fails. Metrics that
+    do not gate are ignored.
     """
     cases = baseline.index_cases()
     found = [
@@ -91,10 +94,9 @@ def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: 
 
 
 def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: float) -> bool:
-    """Return True if a case failed at least twice, with a pass between failures or in the same gate run.
+    """Return True if a case failed at least twice and passed between two failures.
 
-    A single failure also happens to stable cases, and one unbroken series of failures is a break, repaired or
-    not. A failure and a pass in one gate run count as alternating, because the agent was the same.
+    A pass and a failure in the same gate run also count, because the agent was the same.
     """
     outcomes = [
         (run.source, bool(passed))
@@ -102,9 +104,11 @@ def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: fl
         if (passed := score_run_pass(run, limits, pass_score)) is not None
     ]
     failures = [source for source, passed in outcomes if not passed]
+    # Stable cases, too, fail once now and then.
     if len(failures) <= 1:
         return False
     passing = {source for source, passed in outcomes if passed}
+    # One unbroken series of failures is a break, which may be repaired by now.
     stretches = sum(not passed for passed, _ in groupby(passed for _, passed in outcomes))
     return stretches > 1 or not passing.isdisjoint(failures)
 
@@ -112,14 +116,14 @@ def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: fl
 def format_flaky_report(
     cases: Sequence[FlakyCase], today: date, *, of: int | None = None, changes: Sequence[str] = ()
 ) -> str:
-    """Return a table of cases with passed and failed runs, and proposed entries for the quarantine file.
+    """Format a table of cases with their passed and failed runs, and entries to add to the quarantine file.
 
     Args:
         cases: The cases, the flakiest first.
         today: First day of the quarantines.
-        of: Number of cases in the baseline, including those with too few runs for the table; None: the number
-            of `cases`.
-        changes: Sentences to print first, about lasting changes of averages and about unknown thresholds.
+        of: Number of all cases in the baseline, including those that have too few runs for the table. None
+            means the number of `cases`.
+        changes: Sentences to print first: about lasting changes of averages and about unknown thresholds.
     """
     lines = _format_lines(cases, today, (of or len(cases)) - len(cases))
     return "".join(f"{line}\n" for line in (*(to_log_line(each, 400) for each in changes), *lines))

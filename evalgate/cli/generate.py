@@ -1,6 +1,6 @@
-"""`evalgate generate`: cases from stories that a model plays with the agent, or from recordings.
+"""`evalgate generate`: make cases from recordings, or from stories that a model plays with the agent.
 
-The agent's behaviour becomes the expected one, so a person must check every case before it gates.
+The agent's behaviour becomes the expected behaviour. So a person must check every case before it gates.
 """
 
 import asyncio
@@ -143,7 +143,7 @@ def _describe_review(case: EvalCase) -> str:
 
 
 def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | None:
-    """Return the dataset of another tool that `--from` names; None for stories, recordings and eval sets."""
+    """Return the dataset of another tool that `--from` names. Return None if `--from` names anything else."""
     if options.recorded is None:
         return None
     path = workspace.folder / options.recorded

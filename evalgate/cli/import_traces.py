@@ -211,9 +211,10 @@ def _build_case(found: ObservedConversation, options: ImportOptions, redactor: L
 
 
 def _build_source(found: ObservedConversation, options: ImportOptions, redactor: LiveRedactor) -> str:
-    """Return the source of a conversation: the link to its first trace, or the names of file and trace.
+    """Return a text that identifies the source of a conversation. It is the same at every import.
 
-    Secrets are removed, and personal data unless the options keep it. The text is the same in every import.
+    The text is the link to the first trace, or the names of the file and the trace. Secrets are removed.
+    Personal data are removed unless the options keep them.
     """
     source = found.url or f"{Path(options.source).name}{_OF_FILE}{found.trace_ids[0]}"
     clean = redactor.redact_text(source)
@@ -226,9 +227,9 @@ def _build_source(found: ObservedConversation, options: ImportOptions, redactor:
 
 
 def _list_source_keys(source: str) -> set[str]:
-    """Return the source, and also its trace id if this is long enough to be unique.
+    """Return `source`, and also its trace id if the id is long enough to be unique.
 
-    The id shows that a trace was imported already from a file with another name.
+    The trace id reveals a trace that was already imported from a file with another name.
     """
     trace_id = source.rpartition(_OF_FILE)[2]
     return {source, trace_id} if len(trace_id) >= _SHORTEST_UNIQUE else {source}
@@ -245,9 +246,9 @@ def _list_mocks(case: EvalCase) -> Iterator[Mapping[str, object]]:
 def _redact_cases(
     cases: list[EvalCase], options: ImportOptions, redactor: LiveRedactor, counts: list[str]
 ) -> list[EvalCase]:
-    """Return the cases without secrets and, unless the options keep it, personal data.
+    """Remove secrets from the cases, and personal data unless the options keep it.
 
-    Sentences about the hidden data are added to `counts`.
+    Sentences about the removed data are added to `counts`.
     """
     cleaned = redactor.redact_tree(cases)
     if hidden := sum(one != other for one, other in zip(cases, cleaned, strict=True)):

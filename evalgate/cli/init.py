@@ -66,14 +66,15 @@ def write_scaffold(
     found: Candidates | None = None,
     project: ProjectImport | None = None,
 ) -> InitResult:
-    """Write the scaffold into the workspace; existing files are kept, but `.gitignore` gets new lines.
+    """Write the scaffold into the workspace. Existing files stay unchanged; only `.gitignore` gets new lines.
 
-    `agent` is KIND:WHAT. None means the agent of `project` or, without a project, a sample agent with a
-    sample eval set. `found` is the result of `find_candidates`; None: it is computed.
+    `agent` is KIND:WHAT. None means the agent of `project`. Without a project, None means a sample agent,
+    which is written with a sample eval set. `found` is the result of `find_candidates`; if it is None, the
+    function calls `find_candidates` itself.
 
     Raises:
-        InvalidInputError: the kind of agent is unknown, the project has no agent, an existing thresholds file
-            would have to name the agent, or a file cannot be written.
+        InvalidInputError: the kind of agent is unknown, or the project has no agent. A thresholds file
+            exists, which would have to name the agent. Or a file cannot be written.
     """
     existing = find_thresholds_file(workspace.folder)
     if project is not None and agent is None:
@@ -101,7 +102,7 @@ def write_scaffold(
 
 
 def _names_sample(thresholds: Path) -> bool:
-    """Return True if the thresholds file names the sample agent; False also if it cannot be read."""
+    """Return True if the thresholds file can be read and names the sample agent."""
     try:
         return "evals/sample_agent.py" in read_text(thresholds, errors="replace")
     except OSError:
@@ -139,10 +140,7 @@ def _build_config(agent: str | None, found: Candidates, project: ProjectImport |
 
 
 def _build_criteria(project: ProjectImport) -> str:
-    """Return the sections `criteria`, `checks` and `cases` of a project as YAML; empty sections are left out.
-
-    If all are empty, return a comment about the criteria that apply.
-    """
+    """Return the sections `criteria`, `checks` and `cases` of a project as YAML, without empty sections."""
     sections = {"criteria": project.criteria, "checks": project.checks}
     texts = [
         f"{name}: # {project.own_criteria}\n"
@@ -152,14 +150,12 @@ def _build_criteria(project: ProjectImport) -> str:
     ]
     if project.case_rules:
         texts.append("cases:\n" + "".join(f"  - {_quote_yaml(rule)}\n" for rule in project.case_rules))
+    # A comment names the criteria that apply without these sections.
     return "".join(texts) or f"# No `criteria` here: {project.own_criteria}\n"
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
-    """Return the patterns for `eval_sets` in the thresholds file.
-
-    () means to keep the pattern of the sample, `evals/**/*.evalset.json`.
-    """
+    """Return the patterns for `eval_sets` in the thresholds file. () keeps the pattern of the sample file."""
     if agent is not None:
         return build_patterns(found.eval_sets)
     # The sample agent cannot answer the conversations of the eval sets that are there.
@@ -210,7 +206,10 @@ def _list_warnings(workspace: Workspace) -> Iterator[str]:
 
 
 def _read_ignored(workspace: Workspace) -> frozenset[str]:
-    """Return the lines of `.gitignore` without spaces and slashes at both ends; empty if unreadable."""
+    """Return the lines of `.gitignore`, without spaces and slashes at both ends.
+
+    Return an empty set if the file cannot be read.
+    """
     try:
         text = read_text(workspace.folder / ".gitignore")
     except (OSError, UnicodeDecodeError):
@@ -223,9 +222,9 @@ def _read_scaffold(source: str) -> str:
 
 
 def _update_gitignore(workspace: Workspace) -> InitFile:
-    """Add the files that a run creates to `.gitignore`, unless it lists them already.
+    """Add the files that a run creates to `.gitignore`, if it does not list them already.
 
-    If `.gitignore` cannot be read or lists `.evalgate`, it is not changed.
+    A file that lists `.evalgate` is not changed.
     """
     path = workspace.folder / ".gitignore"
     try:

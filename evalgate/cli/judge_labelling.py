@@ -50,11 +50,11 @@ class SampleOptions:
 def draw_sample(options: SampleOptions, folder: Path, thresholds_file: str | None) -> Iterator[str]:
     """Draw judged answers, store the judge's verdicts, and write a file of the answers to label.
 
-    Yield sentences for the user; a generator, so nothing happens before it is iterated. No file is written if
-    all drawn answers have labels already.
+    Yield sentences for the user. Nothing happens until the generator is iterated. If all drawn answers have
+    labels already, no file is written.
 
     Raises:
-        InvalidInputError: no answer was judged, all were drawn before, or a file cannot be used.
+        InvalidInputError: no answer was judged, all answers were drawn before, or a file cannot be used.
     """
     path, shown_as = _find_store(folder, thresholds_file)
     with lock_folder(path.parent):
@@ -100,10 +100,11 @@ def _select_metric(answers: list[JudgedAnswer], options: SampleOptions) -> list[
 def add_labels(labels: str, by: str, folder: Path, thresholds_file: str | None) -> Iterator[str]:
     """Store the labels that the person `by` gave, and yield a sentence for the user.
 
-    A generator: nothing is stored before it is iterated.
+    Nothing happens until the generator is iterated.
 
     Raises:
-        InvalidInputError: the file is invalid (the error lists every problem), or holds no label.
+        InvalidInputError: the file is invalid or has no label. The error lists every problem of an invalid
+            file.
     """
     path, shown_as = _find_store(folder, thresholds_file)
     with lock_folder(path.parent):  # another person may add labels at the same time
@@ -132,9 +133,10 @@ class JudgeCheck:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return CLOSED if a judge misses a floor (least required accuracy), otherwise OPEN.
+        """Return CLOSED if a judge's accuracy is below a floor that `judge.floor` sets.
 
-        Return INCONCLUSIVE if no floor is missed, but the labels are too few to decide one.
+        Otherwise return INCONCLUSIVE if a floor cannot be decided because there are too few labels. Return
+        OPEN if all floors are met.
         """
         if any(each.missed for each in self.assessments):
             return ExitCode.CLOSED
@@ -173,7 +175,7 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 
 
 def check_judge(folder: Path, thresholds_file: str | None) -> JudgeCheck:
-    """Compare the judge of each metric, as of its newest sample, with people's labels.
+    """Compare the judge of each metric with people's labels. The judge is that of the metric's newest sample.
 
     Raises:
         InvalidInputError: no sample was drawn, or a file cannot be used.

@@ -63,7 +63,7 @@ class _RootGroup(FullLineGroup):
     """The command `evalgate`. It imports the module of the typed command, or all modules for `--help`."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command `cmd_name`, loading its module if necessary; None if it is unknown."""
+        """Return the command `cmd_name` or None. Import the command's module if necessary."""
         if cmd_name in _MODULES and cmd_name not in self.commands:
             module = import_module(_MODULES[cmd_name])
             self.add_command(getattr(module, module.__name__.rpartition(".")[2]))

@@ -156,7 +156,7 @@ def _publish(
 ) -> int:
     """Write the reports, print the table and return the exit code.
 
-    `again` has the runs of `--confirm`; None if there are none.
+    `again` has the runs that `--confirm` repeated, or is None.
     """
     from evalgate.core.exit_codes import ExitCode
     from evalgate.reporting.matrix.files import RENDERERS, write_matrix, write_variants

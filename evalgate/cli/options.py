@@ -46,7 +46,7 @@ class FormatParamType(TextType):
 
 
 def require_nonempty(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Return the value; raise `BadParameter` if it is blank. None, an absent option, is accepted."""
+    """Return the value; raise `BadParameter` if it is blank. None means that the option is absent."""
     if value is not None and not value.strip():
         raise click.BadParameter("must not be empty", param=parameter)
     return value
@@ -319,24 +319,24 @@ _OPTIONS = (
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """Add the options that define a plan (cases, agent and thresholds) to a command."""
+    """Add options to a command: those that choose cases, agent and thresholds."""
     return add_options(command, _OPTIONS)
 
 
 def add_measure_options(command: _Command) -> _Command:
-    """Add the options of a plan that make sense for runs without a verdict to a command."""
+    """Add options to a command: those for runs that end without a verdict."""
     return add_options(command, _MEASURE_OPTIONS)
 
 
 def add_agent_options(command: _Command) -> _Command:
-    """Add the options for the agent, its environment and the thresholds file to a command."""
+    """Add options to a command: those for the agent, its environment and the thresholds file."""
     return thresholds_file(add_options(command, _AGENT_OPTIONS))
 
 
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Return the command line's options as overrides; `selection` None selects every case."""
+    """Build overrides from the command line's options. If `selection` is None, every case is selected."""
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)
@@ -370,12 +370,12 @@ _DESTINATIONS = (
 
 
 def add_destination_options(command: _Command) -> _Command:
-    """Add the options for servers that receive the results of a run to a command."""
+    """Add options to a command: those for servers that receive the results."""
     return add_options(command, _DESTINATIONS)
 
 
 def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
-    """Remove the options for servers from `options`; check and return them, or return None if none is given.
+    """Remove the options for servers from `options`. Return the destinations, or None if no option is given.
 
     Raises:
         InvalidInputError: an address or an environment variable is invalid.
@@ -389,7 +389,7 @@ def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
 
 
 def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> tuple[str, ...]:
-    """Return the texts to hide: the values of `--mask`, and the address of the webhook if one is given."""
+    """Return the texts to hide: the values of `--mask`, and the address of the webhook."""
     webhook = destinations.webhook if destinations else None
     return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
@@ -430,17 +430,17 @@ _COMMENT = click.option(
 
 
 def add_posting_options(command: _Command) -> _Command:
-    """Add the options for posting a report to a command."""
+    """Add the options that post a report to a command, such as `--comment`."""
     return _COMMENT(add_post_settings(command))
 
 
 def add_post_settings(command: _Command) -> _Command:
-    """Add the options for posting, except `--comment`, which the command `comment` implies."""
+    """Add the options for posting except `--comment`. The command `comment` always posts a comment."""
     return add_options(command, _POST_SETTINGS)
 
 
 def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
-    """Remove the options for posting from `options` and return them; None if nothing is to be posted."""
+    """Remove the options for posting from `options`. Return them, or None if nothing will be posted."""
     comment, author = options.pop("comment"), options.pop("comment_author")
     settings = {name: options.pop(name) for name in ("check", "name", "section", "token_env")}
     if not comment and not settings["check"]:

@@ -52,7 +52,10 @@ class PlanRequest:
 
 @frozen
 class DesignPower:
-    """Drops of one metric that a gate with one setting of `runs` catches, and the number of cases needed."""
+    """The smallest drop of one metric that the gate catches with one setting of `runs`.
+
+    `cases` is the number of cases with which the gate would catch the wanted drop.
+    """
 
     runs: str
     """`3`, or `auto`."""
@@ -64,7 +67,7 @@ class DesignPower:
 
 @frozen
 class MetricPower:
-    """Drops of one metric that the gate catches with each setting of `runs`."""
+    """The drops of one metric that the gate catches, for each setting of `runs`."""
 
     metric: str
     average: float
@@ -86,7 +89,10 @@ class MetricPower:
 
 @frozen
 class DesignCost:
-    """Cost of one gate run with one setting of `runs`; each figure is (least, most), or None if unknown."""
+    """Cost of one gate run with one setting of `runs`.
+
+    Each figure is a pair (least, most), or None if it is unknown.
+    """
 
     runs: str
     """`3`, or `auto`."""
@@ -98,7 +104,7 @@ class DesignCost:
 
 @frozen
 class PowerPlan:
-    """Result of `evalgate plan`: catchable drops and costs for each setting of `runs`, with advice."""
+    """Result of `evalgate plan`: the drops that the gate catches and the cost, for each setting of `runs`."""
 
     source: str
     """Name of the baseline that the figures are computed from; "" if there is none."""
@@ -230,7 +236,7 @@ def _plan_metrics(
 
 
 def _find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
-    """Return the allowed drop of a metric's mean, as a share of its range; 1 allows every drop."""
+    """Return how far a metric's mean may drop, as a share of its range. 1 allows every drop."""
     if criterion is None or criterion.max_regression is None or usual >= 1:
         return usual
     return criterion.max_regression / own.width
@@ -283,7 +289,7 @@ def _describe_exact_comparison(target: BaselineTarget) -> Iterator[str]:
 def _describe_history_assumptions(
     noise: Mapping[str, Sequence[CaseNoise]], stored: int, request: PlanRequest
 ) -> Iterator[str]:
-    """Yield sentences about assumptions for cases with one stored run, and for cases that do not exist yet.
+    """Yield sentences about assumptions on cases that have one stored run or that do not exist yet.
 
     `stored` is the number of cases in the baseline.
     """
@@ -327,10 +333,7 @@ def _iter_advice(
 
 
 def _describe_limits(metric: MetricPower) -> Iterator[str]:
-    """Yield at most one sentence: the reason why the wanted drop cannot be caught reliably.
-
-    Either the average cannot fall so far, or `max_regression` allows the drop.
-    """
+    """Yield at most one sentence. It explains why the gate cannot catch the wanted drop reliably."""
     drop, allowed = format_limit(metric.drop), format_limit(metric.max_regression)
     holds = f"The number of cases holds for `max_regression: {metric.cases_max_regression:g}`."
     if metric.drop > metric.largest_drop:
@@ -346,7 +349,7 @@ def _describe_limits(metric: MetricPower) -> Iterator[str]:
 
 
 def _find_sufficient_runs(metrics: Sequence[MetricPower], size: int) -> str | None:
-    """Return the first setting of `runs` with which `size` cases show the drop in every metric, or None."""
+    """Return the first setting of `runs` with which `size` cases are enough for every metric, or None."""
     for label in [design.runs for design in metrics[0].designs]:
         needed = _find_needed_cases(metrics, label)
         if needed is not None and needed <= size:
@@ -401,7 +404,7 @@ def _iter_lines(plan: PowerPlan) -> Iterator[str]:
 
 
 def _format_small_drop(drop: float) -> str:
-    """Return a drop with three decimals, or with more if the range of scores is narrow."""
+    """Format a drop with three decimals, or with more decimals for a metric with a narrow range."""
     return max(f"{drop:.3f}", format_limit(drop), key=len)
 
 

@@ -1,8 +1,8 @@
-"""Paths on the command line, and the project folder to which they become relative.
+"""Find the project folder, and convert paths on the command line to paths relative to it.
 
-Like git, a command finds the nearest thresholds file in its folder or above. It then works in that file's
-folder, so reports, baselines and all paths in the file are the same in every subfolder. Paths that the user
-typed keep their meaning: they are relative to the folder where the command was typed.
+Like git, a command looks for the nearest thresholds file in the current folder and the folders above. The
+command then works in the folder of that file. So reports, baselines and paths in the file are the same in
+every subfolder. Paths that the user types stay relative to the folder where the command was typed.
 """
 
 import contextlib
@@ -40,17 +40,17 @@ class PathParamType(TextType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Return a completion that makes the shell list files or folders itself."""
+        """Let the shell complete the names of files or folders."""
         from click.shell_completion import CompletionItem
 
         del ctx, param
         return [CompletionItem(incomplete, type=self._completes)]
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return a path typed in the folder `typed_in` as a path relative to `root`, a folder above.
+        """Convert a path typed in the folder `typed_in` to a path relative to `root`, a folder above.
 
-        An absolute path is not changed. A path that exists only relative to `root` is not changed either, so
-        that commands in reports work in every folder of the repository.
+        An absolute path is not changed. A path that exists only relative to `root` is not changed either. So
+        commands that a report shows work in every folder of the repository.
         """
         moved = _join_path(typed_in.relative_to(root), value)
         return value if not _is_there(root, moved) and _is_there(root, value) else moved
@@ -60,7 +60,7 @@ class BaselineParamType(PathParamType):
     """A baseline: a file, or another store such as `branch:NAME` or a URL."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return a path made relative to `root`; return the name of another store unchanged."""
+        """Make a path relative to `root`. Return the name of another store unchanged."""
         return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
 
 
@@ -68,7 +68,7 @@ class InterpreterParamType(PathParamType):
     """A Python interpreter: a path, or a name to find in PATH."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return a path made relative to `root`; return a name without `/` unchanged."""
+        """Make a path relative to `root`. Return a name without `/` unchanged."""
         return super().move_value(value, typed_in, root) if "/" in value else value
 
 
@@ -87,9 +87,9 @@ class AgentParamType(TextType):
         return complete_agent(incomplete)
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Return `KIND:WHAT` with the path in WHAT made relative to `root`.
+        """Make the path in `KIND:WHAT` relative to `root`, if the kind is python, adk or replay.
 
-        Other kinds than python, adk and replay are not changed, nor are paths that do not exist.
+        A path that does not exist is not changed.
         """
         kind, colon, what = value.partition(":")
         path, attribute_colon, attribute = what.partition(":") if kind == "python" else (what, "", "")
@@ -106,7 +106,8 @@ AGENT = AgentParamType()
 
 
 def _join_path(folder: Path, value: str) -> str:
-    """Join a folder and a path that may be a pattern; only `./` and `../` at its start are resolved."""
+    """Join a folder and a path. Only `./` and `../` at the start of the path are resolved."""
+    # The path may be a glob pattern, so `pathlib` must not touch the rest of it.
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
         step, _, value = value.partition("/")
@@ -135,7 +136,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 def run_in_project(command: _Command) -> _Command:
-    """Make a command run in the folder of the nearest thresholds file; typed paths are adapted to it.
+    """Make a command run in the folder of the nearest thresholds file. Convert the paths that the user typed.
 
     With `--working-directory` or `--thresholds`, the command stays in the current folder.
     """
@@ -158,7 +159,7 @@ def _fill_folder(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Change into the folder of the nearest thresholds file; return the parameters with adapted paths."""
+    """Change into the folder of the nearest thresholds file. Return the parameters with converted paths."""
     from evalgate.config.loader import find_project
 
     try:

@@ -1,7 +1,7 @@
-"""`evalgate init --from`: import the evaluation of another tool's project.
+"""`evalgate init --from`: take over the evaluation of another tool's project.
 
-Eval sets that evalgate can read stay in place, with the criteria next to them. Tests of promptfoo and
-datasets of DeepEval are converted to files in `evals/`. Parts without a counterpart are listed.
+Eval sets that evalgate can read stay in place, and so do the criteria next to them. Tests of promptfoo and
+datasets of DeepEval are converted to files in `evals/`. Anything that evalgate cannot take over is listed.
 docs/import-projects.md describes the command for users.
 """
 
@@ -83,7 +83,7 @@ class ProjectImport:
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return the files to write; promptfoo's adapter only if `agent` is the first of `agents`."""
+        """Return the files to write. Include the adapter for promptfoo only if `agent` is the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
 
@@ -99,11 +99,11 @@ class ProjectImport:
 
 
 def read_project(workspace: Workspace, source: str) -> ProjectImport:
-    """Read the project at `source`, a file or folder below the workspace.
+    """Read the project at `source`, a file or folder in the workspace.
 
-    A folder may hold files of several tools. One thresholds file gates one kind of tests, so only the first
-    kind found is imported: eval sets that evalgate can read, promptfoo's tests, or DeepEval's datasets.
-    `lost` names the others.
+    A folder may have files of several tools, but a thresholds file gates only one kind of tests. So only the
+    first kind in this list is imported: eval sets that evalgate can read, tests of promptfoo, datasets of
+    DeepEval. `lost` names the other kinds.
 
     Raises:
         InvalidInputError: there is nothing to import, or a file is damaged.
@@ -204,7 +204,7 @@ def _find_initial_sessions(workspace: Workspace, folder: Path) -> Iterator[str]:
 
 
 def _find_variables(folder: Path) -> tuple[str, ...]:
-    """Return the names of the variables in `.env.example` or, if this has none, in `.env`."""
+    """Return the names of the variables in `.env.example`. If there are none, return those in `.env`."""
     text = next(filter(None, (read_or_empty(folder / name) for name in (".env.example", ".env"))), "")
     return tuple(dict.fromkeys(_VARIABLE.findall(text)))
 
@@ -292,7 +292,7 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
 def _adapt_provider(
     provider: JsonObject, folder: Path, workspace: Workspace
 ) -> tuple[str, JsonObject, str] | None:
-    """Return an agent for a promptfoo provider, its options, and the text of an adapter ("": not needed).
+    """Convert a promptfoo provider to an agent, its options, and the text of an adapter if it needs one.
 
     Return None if evalgate has no counterpart of the provider.
     """
@@ -314,8 +314,9 @@ def _adapt_provider(
 
 
 def _list_variables(source: str) -> tuple[str, ...]:
-    """Return the environment variables that a script reads, itself or through a client such as `openai`."""
+    """Return the names of the environment variables that a script reads."""
     read = re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["']""", source)
+    # A client such as `openai` reads its key itself.
     clients = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
     imported = [
         name for each, name in clients.items() if re.search(rf"^(import|from) {each}\b", source, re.MULTILINE)

@@ -13,9 +13,9 @@ _LONGEST = 4000
 
 
 def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
-    """Print a sentence on one line of at most 4000 characters; quoted text in it is made harmless.
+    """Print a sentence on one line of at most 4000 characters. Text that it quotes is made harmless.
 
-    `hide` removes secrets; None: the secrets of the environment are removed.
+    `hide` removes secrets. If it is None, the secrets of the environment are removed.
     """
     # Imported here, because `--help` and shell completion load this module and do not call this function.
     from evalgate.core.sanitize import to_log_line
@@ -28,7 +28,8 @@ def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], st
 def print_report(text: str, *, is_json: bool = False) -> None:
     """Print a report with the secrets of the environment hidden.
 
-    If `is_json` is True, the text is JSON and is made safe for a log. Other text must be safe already.
+    Set `is_json` for JSON: it is then escaped so that a CI runner sees no command in it. Other text must be
+    safe already.
     """
     from evalgate.redaction.redactor import Redactor
 
@@ -40,7 +41,7 @@ def print_report(text: str, *, is_json: bool = False) -> None:
 
 
 def print_json(text: str) -> None:
-    """Print JSON, escaped so that a CI runner takes no value for a command. Secrets are not hidden."""
+    """Print JSON, escaped so that a CI runner sees no command in it. Secrets are not hidden."""
     from evalgate.core.sanitize import to_log_json
 
     click.echo(to_log_json(text), nl=False)

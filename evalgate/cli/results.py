@@ -90,7 +90,7 @@ def diff(
 
 
 def _summarize(kept: "KeptResult") -> dict[str, Any]:
-    """Return the summary of a kept result for `--json`; for an unreadable result, its id and the error."""
+    """Summarize a kept result for `--json`. For a result that cannot be read, return its id and the error."""
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.results_history import read_result
 

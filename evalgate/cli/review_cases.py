@@ -28,10 +28,11 @@ Print = Callable[[str], None]
 def review_cases(
     path: str, folder: Path, *, accept: Sequence[str], drop: Sequence[str], accept_all: bool, write: Print
 ) -> int:
-    """Apply the given decisions. Without any, ask for them on a terminal; elsewhere, list the open cases.
+    """Review the open cases of an eval set. Open cases are observed cases that are not reviewed yet.
 
-    Open cases are observed cases that are not reviewed yet. Return exit code 1 if open cases were only
-    listed, otherwise 0.
+    Apply the decisions that `accept`, `drop` and `accept_all` give. If they give none, ask for decisions on a
+    terminal. Without a terminal, list the open cases and return exit code 1 if there are any. Otherwise
+    return 0.
 
     Raises:
         InvalidInputError: the eval set or its notes cannot be read or written, or a name is unknown.
