@@ -45,7 +45,7 @@ class Check:
 
     @property
     def actions(self) -> list[dict[str, str]]:
-        """Return the buttons of the check run: one, or none.
+        """Return the buttons of the check run: one or none.
 
         GitHub accepts at most three buttons, with labels of at most 20 characters.
         """
@@ -53,7 +53,7 @@ class Check:
 
 
 def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
-    """Yield the `output` of each request for the check run: at least one, more for many annotations."""
+    """Yield the `output` of each request for the check run. Many annotations take more than one request."""
     notes = [_build_annotation(each) for each in check.annotations]
     head = {
         "title": to_one_line(check.title, _LONGEST_TITLE) or check.conclusion,
@@ -92,8 +92,9 @@ GitHub needs time to list a new check run.
 class CheckRun:
     """A check run, and the requests that create it.
 
-    GitHub may create a check run although it answers 502; a repeated request would then create a second one.
-    So each check run has a unique `external_id`, and evalgate searches for it before it repeats a request.
+    GitHub may answer 502 and create the check run all the same. A repeated request would then create a second
+    one. So each check run has a unique `external_id`, and evalgate searches for the id before it repeats a
+    request.
     """
 
     github: GitHubClient
@@ -159,11 +160,9 @@ class _AnnotationBatch:
     _was_sent: bool = False
 
     def send_annotations(self) -> None:
-        """Add the annotations and the conclusion to the check run.
-
-        Do nothing if an earlier call, which raised an error, has added them.
-        """
+        """Add the annotations and the conclusion to the check run."""
         # GitHub appends what it is sent: a batch that was sent twice would show every annotation twice.
+        # An earlier call may have added them although it raised an error.
         if self._was_sent and self.github.count_annotations(self.number) > self.before:
             return
         self._was_sent = True

@@ -51,25 +51,26 @@ class CommentSection:
 
     @property
     def age(self) -> tuple[int, int]:
-        """Return (run, attempt), which orders sections from old to new."""
+        """Return (run, attempt). Older sections compare as smaller."""
         return self.run, self.attempt
 
 
 def format_marker(gate: str) -> str:
-    """Return the marker of a gate's comment: an HTML comment, which is its first line."""
+    """Return the first line of a gate's comment: an HTML comment that names the gate."""
     # Quoted, because a name with `-->` would end the HTML comment.
     return f"<!-- evalgate:v1 gate={quote(gate, safe='')} -->"
 
 
 def is_of_gate(body: str, gate: str) -> bool:
-    """Return True if the body begins with the marker of the gate. People may have edited the rest."""
+    """Return True if the body of a comment begins with the marker of the gate."""
     return body.lstrip().startswith(format_marker(gate))
 
 
 def read_sections(body: str) -> dict[str, CommentSection]:
-    """Return the sections of a comment by key; sections without an end marker are left out.
+    """Return the sections of a comment by key. A section without an end marker is left out.
 
-    If a key occurs twice, the newest section counts; if both are equally new, the last in the comment.
+    If a key occurs twice, the newer section is returned. If both are equally new, the later one in the
+    comment is returned.
     """
     found: dict[str, CommentSection] = {}
     for match in _SECTION.finditer(body):
@@ -81,7 +82,7 @@ def read_sections(body: str) -> dict[str, CommentSection]:
 
 
 def merge_sections(*groups: Mapping[str, CommentSection]) -> dict[str, CommentSection]:
-    """Return the newest section of each key; if two are equally new, that of the later group."""
+    """Return the newest section of each key. If two are equally new, return that of the later group."""
     found: dict[str, CommentSection] = {}
     for group in groups:
         for key, section in group.items():
@@ -97,12 +98,12 @@ def render_body(
     shorter: Mapping[str, Callable[[int], str]] | None = None,
     limit: int = LONGEST_COMMENT,
 ) -> str:
-    """Return the text of a comment with all sections, sorted by key, in at most `limit` characters.
+    """Render a comment with all sections, sorted by key, in at most `limit` characters.
 
-    If the sections do not fit, the longest are shortened to the same length. `shorter` has, by key, a
-    function that renders the section's text in at most a given number of characters; without a function, the
-    end of the section is cut. `limit` must be at least 1,000 and must leave room for the markers, which are
-    never cut: about 150 characters for each section.
+    If the sections do not fit, the longest ones are shortened to the same length. `shorter` has functions by
+    key. Each renders its section in at most a given number of characters. A section without a function is cut
+    at its end. Markers are never cut. So `limit` must be at least 1,000, and must leave about 150 characters
+    for the markers of each section.
     """
     ordered = sorted(sections, key=lambda section: section.key)
     newest = max((section.run for section in ordered), default=0)
@@ -119,7 +120,7 @@ def render_body(
 
 
 def strip_markers(text: str) -> str:
-    """Return Markdown without evalgate's markers, so that it can be put into a section."""
+    """Remove evalgate's markers from Markdown, so that it can be put into a section."""
     # In this order, because removing a marker can join the text around it into another one.
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 
@@ -133,12 +134,10 @@ def _wrap_section(section: CommentSection, newest: int) -> str:
 
 
 def _compute_share(lengths: list[int], available: int) -> int:
-    """Return the maximum number of characters for a section, so that all sections fit.
-
-    Longer sections share the characters that shorter ones leave, in equal parts.
-    """
+    """Return the number of characters to which long sections are shortened, so that all sections fit."""
     left, share = available, 0
     for index, length in enumerate(sorted(lengths)):
+        # Longer sections share equally what the shorter ones leave.
         share = max(0, left // (len(lengths) - index))
         if length > share:
             return share
@@ -154,10 +153,10 @@ def _shorten_section(section: CommentSection, share: int, shorter: Callable[[int
 
 
 def shorten_markdown(text: str, limit: int) -> str:
-    """Return Markdown in at most `limit` characters: unchanged if it fits, otherwise its first lines.
+    """Shorten Markdown to at most `limit` characters. Return it unchanged if it fits.
 
-    Open blocks are closed after these lines, and a remark states that the text is shortened. If `limit` is
-    too small for lines, only the remark is left.
+    The first lines are kept, open blocks are closed, and a remark says that the text is shortened. If `limit`
+    is too small for a line, only the remark remains.
     """
     if len(text) <= limit:
         return text
@@ -168,7 +167,7 @@ def shorten_markdown(text: str, limit: int) -> str:
 
 
 def _close_open_blocks(text: str) -> str:
-    """Return the text that closes an open code block and open `<details>` elements; "" if none is open."""
+    """Return the text that closes an open code block and open `<details>` elements, or ""."""
     # CommonMark closes a block only with the same character, at least as often as the block began with it.
     fence = ""
     for match in _FENCE.finditer(text):

@@ -1,7 +1,7 @@
 """GitHub Actions: the event that started a job, and the job's summary, outputs, annotations and masks.
 
-An event's payload is not trusted: a missing or malformed value counts as absent, without an error. If a
-command file cannot be written, a warning is written to the stream, and the run continues.
+The payload of an event is not trusted. A missing or malformed value is ignored without an error. If the
+runner's command file cannot be written, a warning is printed and the run continues.
 """
 
 import json
@@ -51,10 +51,10 @@ AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
 
 
 def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Ask the runner to hide texts in the rest of this job's log; each line becomes a mask.
+    """Ask the runner to hide texts in the rest of this job's log. Each line of a text is hidden separately.
 
-    Lines of fewer than `SHORTEST_MASK` characters are left out. Outside of GitHub Actions, nothing is
-    written. `stream` must be read by the runner and must be empty so far.
+    Lines of fewer than `SHORTEST_MASK` characters are not hidden. Outside of GitHub Actions, nothing is
+    written. The runner must read `stream`, and nothing may have been written to it before.
     """
     if not is_github_actions(environ):
         return
@@ -65,7 +65,7 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
 
 
 def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Append Markdown to the step's summary page; write a warning to `stream` if this is impossible."""
+    """Append Markdown to the step's summary page. If this fails, write a warning to `stream`."""
     path = environ.get("GITHUB_STEP_SUMMARY", "")
     # The runner drops the whole file if it is too long, with all that the step wrote into it before.
     if path and measure_command_file(path) + len(markdown.encode()) + 1 > SUMMARY_LIMIT:
@@ -77,19 +77,20 @@ def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) ->
 
 
 def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set the step's outputs; write a warning to `stream` if this is impossible.
+    """Set the outputs of the step. If this fails, write a warning to `stream`.
 
-    Names must be in `OUTPUTS`. Values may hold any characters; invisible ones are removed.
+    Names must be in `OUTPUTS`. Values may have any characters; invisible characters are removed.
     """
     text = "".join(_format_output(name, value) for name, value in outputs.items())
     _append_text("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
 
 
 def write_annotations(annotations: Iterable[Annotation], total: int, stream: TextIO) -> None:
-    """Write each annotation as an error; if there are too many, the last one states the number of the others.
+    """Write each annotation as an error. `total` is their number.
 
-    GitHub silently drops annotations beyond `MOST_ANNOTATIONS_A_STEP`. `total` is the number of
-    `annotations`, an iterable of which only the written ones are read.
+    GitHub silently drops annotations beyond `MOST_ANNOTATIONS_A_STEP`. So if there are more, the last
+    annotation states the number of those left out. Only the annotations that are written are read from the
+    iterable.
     """
     shown = total if total <= MOST_ANNOTATIONS_A_STEP else MOST_ANNOTATIONS_A_STEP - 1
     stream.writelines(
@@ -107,8 +108,8 @@ def format_workflow_command(
 ) -> str:
     """Return the workflow command for one annotation, with a newline at its end.
 
-    All texts are escaped, so that none can become a command, and long texts are shortened. `line` 0 means an
-    unknown line. Without a `file`, the line is left out.
+    Texts are escaped, so that they cannot contain a command. Long texts are shortened. If `file` is empty or
+    `line` is 0, the command has no line number.
     """
     values = {
         "file": to_one_line(file, 500),
@@ -126,7 +127,7 @@ def format_workflow_command(
 
 
 def _escape_message(text: str) -> str:
-    """Return a text escaped as data of `@actions/core`, with commands inside of lines disabled."""
+    """Escape a text as `@actions/core` does, and disable commands within its lines."""
     return _escape_data(disable_commands(text))
 
 
@@ -135,7 +136,7 @@ def _escape_data(text: str) -> str:
 
 
 def _format_output(name: str, value: str) -> str:
-    """Return an output in heredoc form, with a random delimiter that does not occur in the value."""
+    """Format an output as a heredoc. Its random delimiter does not occur in the value."""
     import secrets
 
     # With a delimiter that an agent can guess, a value could end itself and set another output.
@@ -177,9 +178,9 @@ class PullRequest:
 
 @frozen
 class HeadCommit:
-    """A commit that an event names without a pull request, as for a workflow run of a fork.
+    """A commit that an event names without a pull request. A workflow run of a fork, for example, does this.
 
-    Its pull requests can be requested from GitHub's API.
+    GitHub's API can tell the pull requests of the commit.
     """
 
     sha: str
@@ -196,9 +197,9 @@ Subject: TypeAlias = PullRequest | HeadCommit | NoPullRequest
 
 
 def find_subject(environ: Mapping[str, str]) -> Subject:
-    """Return the pull request or commit of the job's event, or a `NoPullRequest` with the reason.
+    """Return the pull request or commit that the job's event names, or a `NoPullRequest` with the reason.
 
-    The event is read from GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH; no request is sent.
+    The event is read from GITHUB_EVENT_NAME and the file GITHUB_EVENT_PATH. No request is sent.
     """
     event = environ.get("GITHUB_EVENT_NAME", "")
     path = environ.get("GITHUB_EVENT_PATH", "")
@@ -239,17 +240,14 @@ def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
 
 
 def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, object]) -> Subject | None:
-    """Return the pull request or commit of another workflow's run; None if the payload names neither.
-
-    Only pull requests of this repository count; for a run of a fork, the payload lists none. If the payload
-    lists several, return the commit; if it has no commit, the first pull request.
-    """
+    """Return the pull request or commit of another workflow's run, or None if the payload names neither."""
     sha = _parse_sha(run.get("head_sha"))
     listed = run.get("pull_requests")
     ours: list[PullRequest] = []
     for item in listed if isinstance(listed, list) else ():
         each = item if isinstance(item, dict) else {}
         base = _get_object(_get_object(each, "base"), "repo").get("id")
+        # A run of a fork lists no pull requests; those of other repositories are not ours.
         if base is not None and base == repository.get("id") and (found := _parse_pull_request(each)):
             ours.append(PullRequest(found.number, found.head_sha or sha))
     # If one branch has several, the payload does not say which one was tested: `post_comment` posts to each.

@@ -1,7 +1,7 @@
-"""Client for one GitHub repository through PyGithub; errors are classified by whether a retry can help.
+"""Client for one GitHub repository, built on PyGithub. Errors tell whether a retry can help.
 
-PyGithub is in the optional extra `github`. It is loaded only when a connection is opened, because loading
-takes half a second.
+PyGithub is in the optional extra `github`. It takes half a second to load, so it is loaded only when a
+connection is opened.
 """
 
 import re
@@ -47,7 +47,7 @@ _T = TypeVar("_T")
 
 @frozen
 class Account:
-    """The token and the repository for posts."""
+    """The token and the repository to post with."""
 
     token: str
     repository: str
@@ -59,9 +59,10 @@ class Account:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], token: str) -> "Account":
-        """Return an account with `token`, and with the repository and API that the environment names.
+        """Build an account from `token` and the environment variables of GitHub Actions.
 
-        Without GITHUB_REPOSITORY, the repository is ""; without GITHUB_API_URL, the API is `DEFAULT_API`.
+        GITHUB_REPOSITORY names the repository, "" by default. GITHUB_API_URL names the API, `DEFAULT_API` by
+        default.
         """
         return cls(token, environ.get("GITHUB_REPOSITORY", ""), environ.get("GITHUB_API_URL") or DEFAULT_API)
 
@@ -74,12 +75,12 @@ class GitHubConnection:
     redactor: Redactor
 
     def translate_errors(self) -> AbstractContextManager[None]:
-        """Return a context manager that turns PyGithub's errors into `PostError` without secrets or cause."""
+        """Turn PyGithub's errors in a `with` block into `PostError`, without secrets and without a cause."""
         return translate_errors(_to_post_error, self.redactor)
 
 
 def open_connection(account: Account, timeouts: PostTimeouts) -> GitHubConnection:
-    """Return a connection to the account's repository; no request is sent yet.
+    """Build a connection to the account's repository. No request is sent yet.
 
     Raises:
         PostError: the token is empty, the repository has no valid name, or PyGithub is missing or fails.
@@ -164,7 +165,7 @@ def _classify_forbidden(error: "GithubException", answer: str) -> PostError:
 def retry_transient(
     attempt: Callable[[], _T], timeouts: PostTimeouts, deadline: float, *, jitter: Callable[[], float]
 ) -> _T:
-    """Return the result of `attempt`; repeat it while it raises `TransientError`.
+    """Call `attempt` and return its result. Repeat the call while it raises `TransientError`.
 
     Args:
         attempt: The request.
@@ -191,16 +192,16 @@ def retry_transient(
 
 
 class GitHubClient:
-    """Requests to one repository; methods and constructor raise only `PostError`."""
+    """Requests to one repository. The constructor and the methods raise no error except `PostError`."""
 
     def __init__(self, account: Account, timeouts: PostTimeouts) -> None:
         connection = open_connection(account, timeouts)
         self._repository, self._translate_errors = connection.repository, connection.translate_errors
 
     def list_open_pulls(self, head: HeadCommit) -> list[int]:
-        """Return the numbers of the open pull requests that have the commit `head` as their newest.
+        """Return the numbers of the open pull requests that have `head` as their newest commit.
 
-        Pull requests from another repository or branch than `head` names are left out.
+        If `head` names a repository or branch, pull requests from elsewhere are left out.
         """
         with self._translate_errors():
             found = self._repository.get_commit(head.sha).get_pulls()
@@ -215,7 +216,7 @@ class GitHubClient:
         conclusion: str,
         actions: list[dict[str, str]],
     ) -> tuple[int, str]:
-        """Create a check run and return its id and URL; `conclusion` "" leaves it in progress."""
+        """Create a check run and return its id and URL. It stays in progress if `conclusion` is ""."""
         more: dict[str, Any] = {"actions": actions} if actions else {}
         with self._translate_errors():
             run = self._repository.create_check_run(
@@ -224,7 +225,7 @@ class GitHubClient:
             return run.id, run.html_url
 
     def find_check(self, name: str, head_sha: str, external_id: str) -> tuple[int, str] | None:
-        """Return the id and URL of the check run with this `external_id`; None if it does not exist."""
+        """Return the id and URL of the check run with this `external_id`, or None if it does not exist."""
         with self._translate_errors():
             # By default GitHub lists only the newest check run of each name, which may be another job's.
             found = self._repository.get_commit(head_sha).get_check_runs(check_name=name, filter="all")
@@ -236,7 +237,7 @@ class GitHubClient:
             return int(self._repository.get_check_run(number).output.annotations_count)
 
     def extend_check(self, number: int, output: dict[str, Any], conclusion: str) -> None:
-        """Add annotations to a check run; `conclusion` "" leaves it in progress."""
+        """Add annotations to a check run. It stays in progress if `conclusion` is ""."""
         with self._translate_errors():
             self._repository.get_check_run(number).edit(output=output, **_build_status(conclusion))
 
@@ -245,7 +246,8 @@ class GitHubClient:
 class PullRequestThread:
     """The comments of one pull request, as a `CommentThread`.
 
-    GitHub stores them as comments of an issue. Its "review comments", on lines of code, are not used.
+    GitHub stores these comments as comments of an issue. "Review comments", which belong to lines of code,
+    are not used.
     """
 
     connection: GitHubConnection
@@ -257,7 +259,7 @@ class PullRequestThread:
     longest = LONGEST_COMMENT
 
     def get_author(self) -> str:
-        """Return the configured login, because GitHub does not tell the account of a workflow's token."""
+        """Return the login from the configuration. GitHub cannot tell the account of a workflow's token."""
         return self.login
 
     def list_comments(self) -> list[Comment]:
@@ -278,7 +280,7 @@ class PullRequestThread:
             return _to_comment(comment)
 
     def delete_comment(self, number: int) -> None:
-        """Delete a comment; do nothing if it is deleted already."""
+        """Delete a comment. Do nothing if it does not exist any more."""
         try:
             with self.connection.translate_errors():
                 self._get_issue().get_comment(number).delete()

@@ -1,6 +1,6 @@
 """Post a comment and a check run to the pull request of a GitHub Actions job.
 
-The functions report failures as `PostResult` or `PostNotice`; they raise no error of GitHub.
+The functions report failures as `PostResult` or `PostNotice`. They do not raise GitHub's errors.
 """
 
 import random
@@ -59,7 +59,7 @@ def post_pull_request(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> None:
-    """Post the comment and the check run that `options` ask for; call `on_notice` after each of them."""
+    """Post the comment and the check run that `options` ask for. Call `on_notice` after each post."""
     account = Account.from_environment(environ, environ.get(options.token_env or _TOKEN_ENV, ""))
     subject = find_subject(environ)
     origin = _describe_origin(subject, account, environ)
@@ -88,7 +88,7 @@ def post_pull_request(
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
-    """Return Markdown with the tested commit and a link to the run; "" if neither is known."""
+    """Return Markdown with the tested commit and a link to the run, or "" if neither is known."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
             pass
@@ -110,7 +110,7 @@ def _post_gate_check(
     account: Account,
     timeouts: PostTimeouts | None,
 ) -> PostResult:
-    """Create the check run of a gate, with the annotations of `content`; skip it if the commit is unknown."""
+    """Create the check run of a gate with the annotations of `content`, unless the commit is unknown."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
             name = " / ".join(filter(None, (options.name, options.section)))
@@ -138,18 +138,19 @@ def post_comment(
 ) -> PostResult:
     """Post or update the gate's single comment under a pull request.
 
-    Return the first result that is `failed` or `skipped`, or the first of all, with the URLs of all comments.
+    Return the first result that is `failed` or `skipped`, or else the first one, with the URLs of all
+    comments.
 
     Args:
         account: The token and the repository.
-        subject: The result of `find_subject`. For a commit, each open pull request from its repository and
-            branch gets a comment, because the event does not tell which one was tested. If repository or
-            branch is unknown, only the oldest open pull request of the commit gets a comment.
-        gate: The name of the gate; each name has its own comment.
-        section: The section of this job. It replaces the one with the same key unless that one is newer.
-        shared: True if other jobs may post to the comment at the same time; costs at least `settle_s`.
+        subject: The result of `find_subject`. For a commit, the tested pull request is unknown. So each open
+            pull request from the commit's repository and branch gets a comment, or only the oldest one if the
+            repository or branch is unknown.
+        gate: The name of the gate. Each gate has its own comment.
+        section: The section of this job. It replaces a section with the same key that is not newer.
+        shared: True if other jobs may post to the comment at the same time. It takes at least `settle_s`.
         shorter: Function that renders the section's text in at most a given number of characters, for a
-            comment that gets too long. None: the end is cut.
+            comment that gets too long. None: the end of the section is cut.
         author: The account of the token. Only comments of this account are edited and deleted.
         timeouts: The time limits for each pull request; None: those of `PostTimeouts`.
     """
@@ -175,7 +176,7 @@ def post_comment(
 def post_check(
     account: Account, head_sha: str, check: Check, *, timeouts: PostTimeouts | None = None
 ) -> PostResult:
-    """Create a check run for a commit and return the result; failures are results too.
+    """Create a check run for a commit and return the result. A failure is returned as a result, too.
 
     `head_sha` is the newest commit of the pull request, not the merge commit that is checked out.
     """
@@ -191,10 +192,10 @@ def post_check(
 def _find_pulls(
     account: Account, subject: Subject, timeouts: PostTimeouts
 ) -> tuple[list[int], PostResult | None]:
-    """Return (numbers of the pull requests to post to, None), or ([], result) if there is none.
+    """Return the numbers of the pull requests to post to, and None.
 
-    For a commit, GitHub is asked for its open pull requests. If the commit's repository or branch is unknown,
-    only the oldest is returned. A pull request that the event names is not checked.
+    If there is none, return [] and a result with the reason. A pull request that the event names is not
+    checked. For a commit, GitHub is asked for open pull requests.
     """
     if isinstance(subject, NoPullRequest):
         return [], PostResult("skipped", subject.reason)

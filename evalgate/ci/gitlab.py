@@ -1,7 +1,7 @@
 """Post a note (a comment) to the merge request of a GitLab CI job.
 
-Requests are sent by python-gitlab, in the optional extra `gitlab`; it is loaded only for posting. The
-functions report failures as `PostResult` or `PostNotice`; they raise no error of GitLab.
+Requests are sent by python-gitlab, which is in the optional extra `gitlab` and is loaded only for posting.
+The functions report failures as `PostResult` or `PostNotice`. They do not raise GitLab's errors.
 """
 
 import re
@@ -68,9 +68,9 @@ def post_merge_request(
     environ: Mapping[str, str],
     timeouts: PostTimeouts | None = None,
 ) -> None:
-    """Post the note if `options` ask for a comment, then call `on_notice`.
+    """Post a note if `options` ask for a comment, and pass a notice about it to `on_notice`.
 
-    If `options` ask for a check run, another notice states that GitLab has none.
+    If `options` ask for a check run, another notice states that GitLab has no check runs.
     """
     if options.comment:
         names = (options.token_env,) if options.token_env else _TOKEN_ENVS
@@ -108,7 +108,7 @@ class MergeRequest:
 def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest | NoPullRequest:
     """Return the merge request of the current pipeline, or a `NoPullRequest` with the reason.
 
-    GitLab's predefined variables name the merge request; no request is sent.
+    The merge request is read from GitLab's predefined variables. No request is sent.
     """
     iid = environ.get("CI_MERGE_REQUEST_IID", "")
     if not iid:
@@ -169,7 +169,7 @@ class MergeRequestThread:
             self._notes = project.mergerequests.get(request.iid, lazy=True).notes
 
     def get_author(self) -> str:
-        """Return the login of the token's account; GitLab is asked for it once."""
+        """Return the login of the token's account. GitLab is asked only once."""
         if not self._author:
             with self._translate_errors():
                 user = self._gitlab.http_get("/user", **_ONCE)
@@ -177,7 +177,7 @@ class MergeRequestThread:
         return self._author
 
     def list_comments(self) -> list[Comment]:
-        """Return the notes of the merge request, oldest first; GitLab's own system notes are left out."""
+        """Return the notes of the merge request, oldest first. Notes by GitLab itself are left out."""
         with self._translate_errors():
             found = self._notes.list(get_all=True, per_page=100, order_by="created_at", sort="asc", **_ONCE)
             return [self._to_comment(note.attributes) for note in found if not note.attributes["system"]]
@@ -193,7 +193,7 @@ class MergeRequestThread:
             return self._to_comment(self._notes.update(number, {"body": body}, **_ONCE))
 
     def delete_comment(self, number: int) -> None:
-        """Delete a note; do nothing if it is deleted already."""
+        """Delete a note. Do nothing if it does not exist any more."""
         try:
             with self._translate_errors():
                 self._notes.delete(number, **_ONCE)

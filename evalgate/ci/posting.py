@@ -27,7 +27,7 @@ PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "fa
 
 @frozen
 class PostOptions:
-    """Options of the user: the posts to make, their names, and the account for them."""
+    """The user's options for posts: which posts to make, their names, and the account."""
 
     comment: bool = False
     check: bool = False
@@ -42,7 +42,7 @@ class PostOptions:
 
     @property
     def heading(self) -> str:
-        """Return a Markdown heading with the names of the gate and the section; "" if neither was set."""
+        """Return a Markdown heading with the names of the gate and the section, or "" if neither was set."""
         name = self.name if self.name != ONLY_GATE else ""
         title = " / ".join(filter(None, (name, self.section)))
         return f"## {to_md_text(title, 200)}\n\n" if title else ""
@@ -50,7 +50,7 @@ class PostOptions:
 
 @frozen
 class Annotation:
-    """A remark on a line of a file in the repository; its texts may hold any characters."""
+    """A remark on a line of a file in the repository. Its texts may have any characters."""
 
     path: str
     """The path of the file, relative to the root of the repository."""
@@ -62,7 +62,7 @@ class Annotation:
 
 @frozen
 class PostContent:
-    """Content of the comment and the check run about a run: verdict, title, text and annotations."""
+    """Content of the comment and the check run: verdict, title, text and annotations."""
 
     verdict: VerdictStatus
     title: str
@@ -110,7 +110,7 @@ class PostResult:
 
 
 def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
-    """Return a message for the log about a post; `post_name` is its name there, such as `check run`."""
+    """Build a message for the log about a post. `post_name` names the post in it, such as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
@@ -143,7 +143,7 @@ class PostTimeouts:
 
 
 class PostError(Exception):
-    """A request or a post failed; `kind` is `skipped` if it could not be expected to work."""
+    """A request or a post failed. `kind` is `skipped` if the post could not be expected to work."""
 
     def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
         super().__init__(reason)
@@ -151,7 +151,7 @@ class PostError(Exception):
 
 
 class TransientError(PostError):
-    """A request failed, but may succeed if it is repeated after at least `wait_s` seconds."""
+    """A request failed. It may succeed if it is repeated after at least `wait_s` seconds."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -159,11 +159,11 @@ class TransientError(PostError):
 
 
 class RetriesExhaustedError(PostError):
-    """A request was repeated without success; it may succeed at another time."""
+    """A request was repeated until the time was over. It may succeed later."""
 
 
 class NotFoundError(PostError):
-    """A request failed because its subject does not exist, or because the token may not see it."""
+    """A request asked for something that does not exist, or that the token may not see."""
 
 
 class CommentTooLongError(PostError):
@@ -186,8 +186,8 @@ def build_token_redactor(token: str) -> Redactor:
 def translate_errors(classify: Callable[[Exception], PostError], redactor: Redactor) -> Iterator[None]:
     """Turn each exception of a `with` block into the `PostError` that `classify` returns.
 
-    Secrets are removed from the message, which is cut to 400 characters. The error has no cause, because the
-    cause's message may hold a secret. A `PostError` is raised unchanged.
+    The message is cleaned of secrets and cut to 400 characters. The error has no cause, because the message
+    of the cause may contain a secret. A `PostError` is raised unchanged.
     """
     try:
         yield
@@ -200,9 +200,9 @@ def translate_errors(classify: Callable[[Exception], PostError], redactor: Redac
 
 
 def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
-    """Return a text about the end of the attempts: `given up after 12 s`, or `given up at once` below 1 s.
+    """Describe the end of the attempts: `given up after 12 s`, or `given up at once` below 1 s.
 
-    If `next_s` is above 0, the text adds that the next attempt may be made in this number of seconds.
+    If `next_s` is above 0, the text adds that the next attempt may be made in `next_s` seconds.
     """
     after = f"after {waited_s:.0f} s" if waited_s >= 1 else "at once"
     if next_s <= 0:
@@ -212,7 +212,7 @@ def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
 
 
 def parse_seconds(text: str | None, otherwise: float) -> float:
-    """Return the value of a header in seconds, or `otherwise` if it is no number."""
+    """Parse a header's value as a number of seconds. Return `otherwise` if it is not a number."""
     return float(text) if text and re.fullmatch(r"\d{1,12}(\.\d{1,6})?", text) else otherwise
 
 
@@ -220,11 +220,11 @@ _MOST_GRACE_S = 5.0  # so that a post which notices its own timeout can still sa
 
 
 def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostResult]) -> PostResult:
-    """Call `post` in a thread and return its result; an error of `post` becomes a result, too.
+    """Call `post` in a thread and return its result. If `post` raises an error, return a failure.
 
     The result is `failed` if `post` takes longer than `total_s` plus a grace period of at most five seconds.
-    `post` is not stopped then: its daemon thread continues until the process ends. `host` names the service
-    in the message.
+    `post` is not stopped then: it continues in its daemon thread until the process ends. `host` names the
+    service in the message.
     """
     limit = timeouts.total_s + min(timeouts.total_s, _MOST_GRACE_S)
     result = PostResult("failed", f"{host} did not answer within {limit:g} s")
@@ -249,7 +249,7 @@ def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostR
 def build_section(
     options: PostOptions, text: str, environ: Mapping[str, str], names: tuple[str, str]
 ) -> CommentSection:
-    """Return this job's section of the comment, with `text` as its Markdown.
+    """Build this job's section of the comment, with `text` as its Markdown.
 
     `names` are two environment variables: the number of the run, and the number of its attempt.
     """
@@ -258,21 +258,18 @@ def build_section(
 
 
 def _hash_job_name(environ: Mapping[str, str]) -> str:
-    """Return 12 hexadecimal digits that distinguish the jobs of a run; "" if the runner names no job.
-
-    All legs of a GitHub matrix have the same GITHUB_JOB. So the digits also depend on the name of the runner
-    and on ACTIONS_ORCHESTRATION_ID, which ends with the values of the leg. Runners before 2.331 do not set
-    this variable: legs that run one after the other on the same self-hosted runner then have the same digits.
-    """
+    """Return 12 hexadecimal digits that distinguish the jobs of a run, or "" if the job has no name."""
     if name := environ.get("CI_JOB_NAME", ""):
         return sha256(name.encode()).hexdigest()[:12]
     job, runner = environ.get("GITHUB_JOB", ""), environ.get("RUNNER_NAME", "")
+    # All legs of a GitHub matrix have the same GITHUB_JOB. ACTIONS_ORCHESTRATION_ID ends with the values of
+    # the leg; runners before 2.331 lack it, so that legs on the same self-hosted runner get the same digits.
     leg = environ.get("ACTIONS_ORCHESTRATION_ID", "")
     return sha256(f"{job} {runner} {leg}".encode()).hexdigest()[:12] if job and runner else ""
 
 
 def read_number(environ: Mapping[str, str], name: str) -> int:
-    """Return the number in a variable; 0 if the variable holds no number of at most 19 digits."""
+    """Return an environment variable as a whole number, or 0 if it is no number or longer than 19 digits."""
     text = environ.get(name, "")
     # Python refuses to read integers of thousands of digits with an error of its own.
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

@@ -1,10 +1,10 @@
 """Maintain one comment per gate, although several jobs may post to it at the same time.
 
-GitHub and GitLab cannot compare and swap a comment: the last writer wins, and changes that other jobs made
-since this writer read the comment are lost. So every job merges its own section with all sections that it has
-read so far, and writes the result. After a random pause it reads the comment again, until its section has
-stayed for at least `settle_s`. As every job does so, the comment ends with all sections. If there are several
-comments, all jobs keep the oldest one, copy the sections of the others into it, and delete the others.
+Neither GitHub nor GitLab can lock a comment. If two jobs change it at the same time, the changes of the first
+are lost. So every job remembers all sections that it has read, adds its own, and writes them all. After a
+random pause it reads the comment again, and repeats this until its section has stayed for at least
+`settle_s`. As all jobs do so, the comment ends with all sections. If there are several comments, all jobs
+copy the sections into the oldest comment and delete the others.
 
 Two jobs of one run may post under the same key, such as the legs of a matrix without `section`. Each then
 writes at most once, and the last section stays. A job that notices this reports which setting is missing.
@@ -41,7 +41,7 @@ from evalgate.core.frozen import frozen
 
 @frozen
 class Comment:
-    """A comment as it was at the time of reading."""
+    """A comment with the text that it had when it was read."""
 
     number: int
     """The id of the comment, which grows with time."""
@@ -51,7 +51,7 @@ class Comment:
 
 
 class CommentThread(Protocol):
-    """The comments of one pull or merge request; methods raise only `PostError`."""
+    """The comments of one pull or merge request. The methods raise no error except `PostError`."""
 
     host: str
     """The name of the service, for messages."""
@@ -75,15 +75,15 @@ class CommentThread(Protocol):
         ...
 
     def delete_comment(self, number: int) -> None:
-        """Delete a comment; do nothing if it is deleted already."""
+        """Delete a comment. Do nothing if it does not exist any more."""
         ...
 
 
 @frozen
 class _SyncResult:
-    """Outcome of reading the comment and, if necessary, writing it.
+    """Outcome of one attempt to bring the comment up to date.
 
-    If neither field is set, the job changed the comment or tried to, and must read it again.
+    If neither field is set, the job has written or tried to write. It must read the comment again.
     """
 
     unchanged: Comment | None = None
@@ -107,7 +107,7 @@ def post_sticky_comment(
     shared: bool,
     shorter: Callable[[int], str] | None,
 ) -> PostResult:
-    """Post or update the comment of a gate within the time limit; return failures as results.
+    """Post or update the comment of a gate within the time limit. A failure is returned as a result.
 
     `host` names the service in messages. `open_thread` opens the comments and may raise `PostError`. The
     other arguments are the same as for `evalgate.ci.github_pull_request.post_comment`.
@@ -120,7 +120,7 @@ def post_sticky_comment(
 
 @dataclass
 class StickyComment:
-    """The comment of one gate under one pull or merge request, while a job posts its section to it."""
+    """The comment of one gate under a pull or merge request, and this job's section to post to it."""
 
     thread: CommentThread
     gate: str
@@ -152,10 +152,11 @@ class StickyComment:
         self._limit = self.thread.longest
 
     def post(self) -> PostResult:
-        """Write the section into the comment; return once no other job can overwrite the section.
+        """Write the section into the comment. Return when no other job can overwrite the section any more.
 
-        Call this once. The result is `failed` if the time is over, or if the section of another job of this
-        run must stay under the same key. It is `skipped` if a newer run has reported already.
+        Call this once. The result is `failed` if the time is over, or if another job of this run has written
+        a section with the same key that must stay. The result is `skipped` if a newer run has reported
+        already.
 
         Raises:
             PostError: the service refused the comment.
@@ -197,17 +198,16 @@ class StickyComment:
     def _is_safe(self, stood_since: float) -> bool:
         """Return True if no other job can overwrite this job's section any more.
 
-        This takes at least `settle_s` without a change. A comment that is not shared, or that this job did
-        not change, is safe at once. `stood_since` is the time of `time.monotonic()` since which the comment
-        needed no change.
+        `stood_since` is the time of `time.monotonic()` since which the comment needed no change.
         """
         written_to = self.shared and self._kind != "unchanged"
         # A service that is slow for this job is slow for the others too.
         settled = max(self.timeouts.settle_s, 2 * self._slowest_s)
+        # A comment that is not shared, or that this job did not change, is safe at once.
         return not written_to or time.monotonic() - stood_since >= settled
 
     def _sync_comment(self) -> _SyncResult:
-        """Read the comment; write it if it needs a change and this job may write."""
+        """Read the comment. Write to it if it is not up to date and no other section must stay."""
         ours = self._find_own_comments()
         # Oldest comment last: it is the one that stays, so of equally new sections its own count.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
@@ -222,10 +222,9 @@ class StickyComment:
         return _SyncResult(unchanged=self._update_comment(ours[0], ours[1:]))
 
     def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
-        """Return the result of the post if the section `existing` must stay; None if this job may replace it.
+        """Return the result of the post if the section `existing` must stay.
 
-        If another job of this run has replaced this job's section, the second comment that this job may have
-        created is deleted. If this job replaces the section of another job, a note about this is added to
+        Return None if this job may replace it. If it is the section of another job, a note is added to
         `section`.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
@@ -253,11 +252,7 @@ class StickyComment:
         )
 
     def _is_of_another_job(self, existing: CommentSection) -> bool:
-        """Return True if another job of this run wrote the section `existing` under this key.
-
-        Jobs are distinguished by their names. If they have none, a section that this job did not write counts
-        as another job's, unless the comment is shared.
-        """
+        """Return True if another job of this run wrote the section `existing` under this job's key."""
         if existing.text in {self.section.text, *self._written} or existing.run != self.section.run:
             return False
         if existing.attempt != self.section.attempt:
@@ -265,6 +260,7 @@ class StickyComment:
             return self.thread.host == "GitLab" and "" != existing.job != self.section.job
         if self.section.job:
             return existing.job != self.section.job
+        # Without names: in a comment that is not shared, another job wrote what this job did not write.
         return not self.shared
 
     def _add_replacement_note(self, existing: CommentSection) -> None:
@@ -300,10 +296,8 @@ class StickyComment:
         return sorted(found, key=lambda each: each.number)
 
     def _wait_for_others(self) -> None:
-        """Raise `TransientError` once before a shared comment is created, so that jobs rarely create two.
-
-        Each new comment sends an e-mail to all watchers of the pull request.
-        """
+        """Raise `TransientError` once before a shared comment is created, so that jobs rarely create two."""
+        # Each new comment sends an e-mail to all watchers of the pull request.
         if self.shared and not self._waited:
             self._waited = True
             raise TransientError("there is no comment yet", self.jitter() * self.timeouts.settle_s)
@@ -320,7 +314,10 @@ class StickyComment:
         self._author = created.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
-        """Write the comment, or delete the other ones; return the comment if nothing had to be changed."""
+        """Update `comment` if its text changed. Otherwise delete the duplicates in `others`.
+
+        Return `comment` if nothing was written or deleted, or else None.
+        """
         # Duplicates are deleted after the edit is safe: if the job dies in between, no section is lost.
         if not self._is_complete(comment):
             self._edit_comment(comment)
@@ -341,10 +338,7 @@ class StickyComment:
             self._kind = "posted" if self._kind == "posted" else "updated"
 
     def _is_complete(self, comment: Comment) -> bool:
-        """Return True if the comment holds every section that was seen so far, or a newer version of it.
-
-        This job's section may be shortened if the comment has more than half of the allowed length.
-        """
+        """Return True if the comment has every section that this job has seen, or a newer version of it."""
         body = comment.body.replace("\r\n", "\n").rstrip()
         if body == self._render_body():
             return True

@@ -29,7 +29,7 @@ class ChatPrinter:
         self._color = color
 
     def print_line(self, text: str, *, err: bool = False, dim: bool = False, fg: str | None = None) -> None:
-        """Print text of an agent or a file. Hide secrets, and let no text control the terminal or CI runner."""
+        """Print text of an agent or a file. Secrets are hidden, and commands in the text are disabled."""
         visible = disable_commands(strip_invisible(self._redactor.redact_text(text, text)))
         click.echo(click.style(visible, dim=dim or None, fg=fg) if self._color else visible, err=err)
 

@@ -83,7 +83,7 @@ class ProjectImport:
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return the files to write. Include the adapter for promptfoo only if `agent` is the first of `agents`."""
+        """Return the files to write. The adapter for promptfoo is needed only for the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
 

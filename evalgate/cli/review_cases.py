@@ -96,7 +96,7 @@ def _ask_about_cases(review: Review, write: Print) -> None:
 
 
 def _ask_about_case(review: Review, name: str, write: Print) -> bool:
-    """Ask until a decision is saved or the case is skipped; return False if the user ends the review."""
+    """Ask until the user decides about the case or skips it. Return False if the user ends the review."""
     while True:
         answer = (
             click.prompt(_CHOICES, prompt_suffix=" > ", default="s", show_default=False).strip().lower()[:1]

@@ -61,7 +61,7 @@ class TagParamType(TextType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Return the tags that begin with the typed text, from the last results in the default folder."""
+        """Return the tags in the last results that begin with the typed text."""
         from evalgate.cli.shell_completion import complete_tag
 
         del ctx, param
@@ -121,7 +121,7 @@ _CHOICES = (
 
 
 def add_case_filters(command: _Command) -> _Command:
-    """Add `--tag` and `-k`, which select cases, to a command."""
+    """Add `--tag` and `-k` to a command. These options select cases."""
     return add_options(command, _FILTERS)
 
 
@@ -133,7 +133,7 @@ def add_selection_options(command: _Command) -> _Command:
 
 
 def pop_case_filters(options: dict[str, Any]) -> "SelectionOptions":
-    """Remove the values of `--tag` and `-k` from `options` and return them."""
+    """Remove `--tag` and `-k` from `options`, and return their values."""
     from evalgate.config.cli_overrides import SelectionOptions
 
     return SelectionOptions(tags=options.pop("tags"), keyword=options.pop("keyword"))
@@ -142,9 +142,9 @@ def pop_case_filters(options: dict[str, Any]) -> "SelectionOptions":
 def pop_selection_options(
     options: dict[str, Any], out: str, *, is_shard: bool, is_resumed: bool
 ) -> "SelectionOptions":
-    """Remove the values of the options that select cases from `options` and return them.
+    """Remove the options that select cases from `options`, and return their values.
 
-    `out` is the folder of the reports, in which `--failed` finds the last results.
+    `out` is the folder of the reports. `--failed` looks there for the last results.
 
     Raises:
         UsageError: options contradict each other.
@@ -266,7 +266,7 @@ def _run_once(
 
 
 def _refuse_overwriting_recordings(plan: "Plan", reports: Path) -> None:
-    """Raise InvalidInputError if the results would overwrite a recording from which tools are answered."""
+    """Raise InvalidInputError if the results would overwrite a recording that answers calls of tools."""
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting
 
@@ -280,7 +280,7 @@ def _run_with_progress(
     run_options: "RunOptions",
     repro_options: tuple[str, ...],
 ) -> "Record":
-    """Run the plan with a progress display; return the record, with `repro_options` as its options."""
+    """Run the plan with a progress display. Return the record with `repro_options` as its options."""
     from dataclasses import replace
 
     from evalgate.runner.evaluation import RunHooks
@@ -304,7 +304,7 @@ def _run_with_progress(
 
 
 def _publish_record(publisher: "Publisher", record: "Record", until_published: ExitStack) -> int:
-    """Publish the record and return the exit code; keep the journal if the record could not be written."""
+    """Publish the record and return the exit code. The journal is kept if no record could be written."""
     code = publisher.publish(record)
     ignore_end_signals()  # the reports state the exit code, and a signal would change it
     if not publisher.has_record:
@@ -323,9 +323,9 @@ def suggest_resume(publisher: "Publisher", reports: Path) -> None:
 
 @contextmanager
 def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
-    """Post "no verdict" to the pull request if the block raises an error, and raise the error again.
+    """If the block raises an error, post "no verdict" to the pull request. The error is raised again.
 
-    Nothing is posted if `posting` is None, or after an interruption, because a newer run usually follows.
+    After an interruption nothing is posted, because a newer run usually follows.
     """
     from evalgate.core.errors import InvalidInputError, RunInterruptedError
 
@@ -360,9 +360,9 @@ AGAIN = "again"
 
 
 def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
-    """Return the folder for the reports: `out`, or `out/again` if `out` holds the recording to replay.
+    """Return the folder for the reports. It is `out/again` for a replay of a recording in `out`.
 
-    A replay must not overwrite the reports of the replayed run. A typed `--out` is returned unchanged.
+    A replay must not overwrite the reports of the run that it repeats. A typed `--out` is not changed.
     """
     kind, _, recording = (agent or "").partition(":")
     if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
@@ -372,9 +372,9 @@ def choose_out(context: click.Context, folder: Path, out: str, agent: str | None
 
 
 def build_resume_command(arguments: Sequence[str]) -> str:
-    """Return the command line that resumes an interrupted run.
+    """Build the command line that resumes an interrupted run.
 
-    Return "" if no person typed the command, as in the GitHub action, which has an input `resume`.
+    Return "" if no person typed the command. The GitHub action, for example, has an input `resume`.
     """
     if arguments[:1] not in (["run"], ["matrix"]):
         return ""
@@ -387,11 +387,11 @@ def build_resume_command(arguments: Sequence[str]) -> str:
 def build_repro_options(
     folder: str, thresholds_file: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Return the options that repeat the run of one case, as words of the command line.
+    """Build the options of a command line that repeats the run of one case.
 
-    `-C` is relative to the current folder, in CI to the checkout's root; `-c` and `--out` are relative to
-    `-C`. In CI, an absolute path outside of these folders and an absolute `--python` are left out: only the
-    CI machine has them.
+    `-C` is relative to the current folder, or in CI to the root of the checkout. `-c` and `--out` are
+    relative to `-C`. In CI, absolute paths that only the CI machine has are left out: those outside of these
+    folders, and that of `--python`.
     """
     reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()
@@ -431,7 +431,7 @@ def build_repro_options(
 
 
 def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return (folder in which a reader of the reports types commands, True if it is a CI checkout's root)."""
+    """Return the folder in which a reader of reports types commands, and True if it is a CI checkout."""
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
         return Path(root).resolve(), True
@@ -439,7 +439,7 @@ def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
 
 
 def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
-    """Return a path as a user would type it in `folder`; "" for a path that exists only on the CI machine."""
+    """Return a path as typed in `folder`, or "" for a path that exists only on the CI machine."""
     found = path.resolve()
     if found.is_relative_to(folder):
         return found.relative_to(folder).as_posix()

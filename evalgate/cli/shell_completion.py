@@ -28,10 +28,10 @@ _BASH_BREAKS = ":="
 
 
 def complete_agent(incomplete: str) -> list[CompletionItem]:
-    """Return completions of a value of `--agent`, for the part that is being typed.
+    """Return completions for a value of `--agent` that the user is typing.
 
-    The first part is completed to a kind of agent. After `python:`, `adk:` or `replay:`, files and folders
-    are completed, and after a Python file its public names.
+    At first, the kinds of agent are offered. After `python:`, `adk:` or `replay:` come files and folders.
+    After a Python file come its public names.
     """
     kind, colon, what = incomplete.partition(":")
     if not colon:
@@ -48,7 +48,7 @@ def complete_agent(incomplete: str) -> list[CompletionItem]:
 
 
 def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
-    """Return the tags in a `results.json` that begin with the typed text, which may start with `!`.
+    """Return the tags in a `results.json` that begin with the typed text. The text may start with `!`.
 
     Return [] if the file cannot be read, is invalid, or is larger than 10 MB.
     """
@@ -64,11 +64,9 @@ def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
 
 
 def _complete_path(incomplete: str, ending: str = "") -> list[str]:
-    """Return the folders, and the files that end in `ending`, that begin with the typed path.
+    """Return the folders that begin with the typed path, and the files that also end in `ending`.
 
-    A folder ends in `/`. A file ends in `:`, after which an attribute is typed, unless `ending` is "". Names
-    that begin with a dot are returned only if the typed name begins with a dot. Return [] if the folder
-    cannot be read.
+    With an `ending`, a file's name is followed by `:`, because an attribute comes next.
     """
     folder, slash, begun = incomplete.rpartition("/")
     try:
@@ -77,6 +75,7 @@ def _complete_path(incomplete: str, ending: str = "") -> list[str]:
         return []
     found = []
     for entry in entries:
+        # Hidden names are shown only if the typed name begins with a dot.
         is_shown = entry.name.startswith(begun) and (begun or not entry.name.startswith("."))
         if is_shown and entry.is_dir():
             found.append(f"{folder}{slash}{entry.name}/")
@@ -107,11 +106,11 @@ def _iter_defined_names(node: ast.stmt) -> Iterator[str]:
 
 
 class _Bash(BashComplete):
-    """Bash, with completion of values that contain a colon, such as `python:agent.py:answer`.
+    """Completion in bash, also of values with colons, such as `python:agent.py:answer`.
 
-    Readline splits words at colons and replaces only the last part. So the parts are joined before
-    completion, and only the end of a completion is returned. After a completion that ends in `:` or `/`, no
-    space is added, because more text follows.
+    Readline splits words at colons and replaces only the last part. So this class joins the parts before
+    completion and returns only the end of a completion. No space is added after `:` or `/`, because more text
+    follows.
     """
 
     name = "bash"
@@ -149,7 +148,7 @@ def _is_break(part: str) -> bool:
 
 
 class _WholeWords(ShellComplete):
-    """Shell that replaces the whole word `--format=ad`; click alone completes only the part after `=`."""
+    """Base for shells that replace the whole word `--format=ad`. click completes only the part after `=`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """Return completions that replace the whole word."""
@@ -160,7 +159,7 @@ class _WholeWords(ShellComplete):
 
 
 class _Zsh(_WholeWords, ZshComplete):
-    """Zsh, without a space after a single completion that ends in `:` or `/`."""
+    """Completion in zsh. No space is added after a single completion that ends in `:` or `/`."""
 
     name = "zsh"
     source_template = ZshComplete.source_template.replace(
@@ -171,12 +170,12 @@ class _Zsh(_WholeWords, ZshComplete):
 
 
 class _Fish(_WholeWords, FishComplete):
-    """Fish, which replaces whole words such as `--format=ad`."""
+    """Completion in fish, which replaces whole words such as `--format=ad`."""
 
     name = "fish"
 
 
 def install_completion() -> None:
-    """Register the completions of this module, which handle colons and equals signs, with click."""
+    """Register the shells of this module with click. They handle values with colons and equals signs."""
     for shell in (_Bash, _Zsh, _Fish):
         add_completion_class(shell)

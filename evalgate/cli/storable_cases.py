@@ -1,4 +1,4 @@
-"""Clean recorded conversations of values that an eval set cannot hold."""
+"""Remove values that an eval set cannot hold from recorded conversations."""
 
 import json
 import math
@@ -12,11 +12,10 @@ from evalgate.redaction.redactor import rewrite_tree
 
 
 def make_storable(case: EvalCase) -> EvalCase:
-    """Return the case without lone surrogates, NaN and infinite numbers, which an eval set cannot hold.
+    """Replace lone surrogates, NaN and infinite numbers in a case, because an eval set cannot hold them.
 
-    In expected tool calls and results, a number that is not finite becomes its name, such as "NaN".
-    Recordings have these values because tracing libraries cut texts inside a character, and Python writes NaN
-    into JSON.
+    A number that is not finite becomes its name, such as "NaN". Recordings have these values because tracing
+    libraries cut texts inside a character, and because Python writes NaN into JSON.
     """
     whole: EvalCase = rewrite_tree(case, lambda _, text: replace_lone_surrogates(text))
     turns = []
@@ -35,7 +34,7 @@ def make_storable(case: EvalCase) -> EvalCase:
 
 
 def _name_non_finite(value: Any) -> Any:
-    """Return a JSON value with each NaN and infinite number replaced by its name, such as "NaN"."""
+    """Replace each NaN and infinite number in a JSON value by its name, such as "NaN"."""
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)
     if isinstance(value, Mapping):

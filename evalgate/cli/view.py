@@ -1,4 +1,4 @@
-"""Command `evalgate view`: its options, and the file through which the browser gets the viewer's address."""
+"""Command `evalgate view`: its options, and a file that passes the viewer's address to the browser."""
 
 import contextlib
 import html
@@ -69,10 +69,10 @@ def view(
 
 @contextlib.contextmanager
 def write_redirect(address: str, project: Path) -> Iterator[str]:
-    """Write a file that redirects to `address` and that only this user can read; yield the file's address.
+    """Write a file that redirects a browser to `address`, and yield the file's own address.
 
-    The file is removed at the end of the block. Other users can see a browser's command line, which then
-    contains no token.
+    Only this user can read the file. It is removed at the end of the block. Opening the file keeps the token
+    in `address` out of the browser's command line, which other users can see.
 
     Raises:
         OSError: the file cannot be written.

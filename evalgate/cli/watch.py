@@ -53,7 +53,7 @@ class WatchedCases:
     def update_cases(
         self, fingerprints: Mapping[CaseKey, str], patterns: Mapping[CaseKey, str]
     ) -> set[CaseKey]:
-        """Store the current cases; return the cases without results since their last edit."""
+        """Store the current cases. Return the cases that have not run since they were last edited."""
         edited = {key for key, value in fingerprints.items() if self.fingerprints.get(key) != value}
         self.fingerprints, self.patterns = dict(fingerprints), dict(patterns)
         self.failed &= self.fingerprints.keys()
@@ -67,10 +67,10 @@ class WatchedCases:
         self.failed |= {key for key, is_passed in passed.items() if not is_passed}
 
     def choose_cases(self, edited: Collection[CaseKey], *, is_code: bool) -> list[CaseKey]:
-        """Return the cases to run after a change.
+        """Return the cases to run after a change: the `edited` cases, and others if code changed.
 
-        If files other than eval sets changed, `is_code` is True, and the failed cases are run too; if none
-        failed, all cases.
+        `is_code` is True if files other than eval sets changed. The failed cases then run too; if no case
+        failed, all cases run.
         """
         wanted = set(edited) | (self.failed or set(self.fingerprints) if is_code else set())
         return [key for key in self.fingerprints if key in wanted]
@@ -78,7 +78,7 @@ class WatchedCases:
 
 @dataclass
 class FileWatcher:
-    """Watcher of the files below a folder, except hidden files, reports and leftovers of tools."""
+    """Watches the files below a folder. Hidden files, reports and leftovers of tools are ignored."""
 
     root: Path
     reports: Path
@@ -87,14 +87,14 @@ class FileWatcher:
     """Files outside of `root` that are watched, too."""
 
     def take_snapshot(self) -> Snapshot:
-        """Return the current time of change, size and inode of each watched file."""
+        """Return the time of the last change, the size and the inode of each watched file."""
         # A file that this command's output goes to is left out: each run would start the next one.
         own = set(_iter_output_files())
         states = _iter_states(self.root, self.reports, self.further)
         return {path: state for path, state in states if state[2] not in own}
 
     def wait_for_change(self, before: Snapshot) -> set[str]:
-        """Wait for a change since `before`, then until no file changes any more; return the changed paths."""
+        """Wait until files differ from `before` and no more files change. Return the changed paths."""
         while True:
             started = time.monotonic()
             now = self.take_snapshot()
@@ -106,7 +106,7 @@ class FileWatcher:
             time.sleep(max(_POLL_S, 5 * took))  # a large project may not keep a core busy
 
     def _wait_until_settled(self, now: Snapshot) -> Snapshot:
-        """Wait until no file changes any more; return the final snapshot. `now` is the current one."""
+        """Wait until no more files change, and return the last snapshot. `now` is the current snapshot."""
         while True:
             time.sleep(_SETTLED_S)
             earlier, now = now, self.take_snapshot()
@@ -120,7 +120,7 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 
 
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
-    """Return `after`, but with the states of the files `paths` as in `before`, even if files were removed."""
+    """Return the snapshot `after` with the states of the files `paths` replaced by those in `before`."""
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
 
@@ -147,7 +147,7 @@ def _iter_states(
 
 
 def _iter_output_files() -> Iterator[int]:
-    """Yield the inodes of the files that standard output and standard error are written to."""
+    """Yield the inodes of the files to which standard output and standard error are redirected."""
     for descriptor in (1, 2):
         with suppress(OSError):
             yield os.fstat(descriptor).st_ino
@@ -161,13 +161,14 @@ def _describe_state(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def watch_run(context: click.Context, values: Mapping[str, Any]) -> int:
-    """Run the cases of `evalgate run`, and again after each change, until the user interrupts.
+    """Run the cases of `evalgate run`. Run them again after each change until the user presses Ctrl-C.
 
-    `values` are the parameters of the command by name. Return 0 if interrupted between two runs.
+    `values` are the parameters of the command by name. If the user presses Ctrl-C between two runs, return 0.
 
     Raises:
         UsageError: an option cannot be combined with `--watch`.
-        KeyboardInterrupt: interrupted during a run, which has ended and has written its reports.
+        KeyboardInterrupt: the user pressed Ctrl-C during a run. The run has ended and has written its
+            reports.
     """
     _reject_options(values)
     loop = _WatchLoop(context, values)
@@ -206,7 +207,7 @@ class _WatchLoop:
         self.child: subprocess.Popen[bytes] | None = None
 
     def run_forever(self) -> None:
-        """Run all cases once, then after each change the affected cases; never return."""
+        """Run all cases once. Then run the affected cases after each change. Never return."""
         before = self._watcher.take_snapshot()
         wanted: Sequence[CaseKey] | None = () if self._load_cases() is None else None
         while True:
@@ -222,7 +223,7 @@ class _WatchLoop:
             wanted = self._choose_cases(changed)
 
     def stop_child(self) -> None:
-        """End the current run, if there is one, as Ctrl-C does, and wait for its reports."""
+        """End the current run as Ctrl-C does, and wait for its reports. Do nothing if no run is active."""
         if self.child is not None:
             with suppress(ProcessLookupError):
                 self.child.terminate()
@@ -235,7 +236,7 @@ class _WatchLoop:
         return self._cases.choose_cases(edited, is_code=bool(set(changed) - self._sets))
 
     def _load_cases(self) -> set[CaseKey] | None:
-        """Read the eval sets; return the new or edited cases, or None if the input is invalid."""
+        """Read the eval sets and return the new or edited cases. Return None if the input is invalid."""
         from evalgate.datasets.loading import build_notes_name
         from evalgate.runner.plan import build_plan
 
@@ -264,7 +265,7 @@ class _WatchLoop:
         return self._cases.update_cases(fingerprints, patterns)
 
     def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
-        """Run the cases in a new process and read their results; None means all cases of the command line."""
+        """Run the cases in a new process and read their results. None runs all cases of the command line."""
         is_all = wanted is None or len(wanted) == len(self._cases.fingerprints)
         # The command line strips blanks around the id of a case: a case with such an id cannot be named.
         is_all = is_all or any(eval_id != eval_id.strip() for _, eval_id in wanted or ())
@@ -292,23 +293,21 @@ class _WatchLoop:
             self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
 
     def _note_changes(self, before: Snapshot) -> Snapshot:
-        """Return the snapshot to compare with after a run; `before` is the snapshot from before the run.
-
-        Changed eval sets cause a new run. Other changed files are only printed: the agent may have written
-        them, and runs would never end.
-        """
+        """Return the snapshot to compare with after a run. `before` is the snapshot from before the run."""
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(before, now)
+        # The agent may have written these files. If they started a run, runs would never end.
         if others := changed - self._sets:
             names = _format_names(others, self._folder)
             print_sentence(
                 f"Changed while cases ran: {names}. Save once more to run again, if that was you.", err=True
             )
+        # With its old state, a changed eval set causes a new run.
         return restore_states(now, before, changed & self._sets)
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
-    """Return the command line's options as overrides, with `--tag` and `-k` as the selection of cases."""
+    """Build overrides from the options of the command line. `--tag` and `-k` select the cases."""
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
 
     known = {each.name for each in fields(Overrides)}
@@ -320,9 +319,9 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
 def list_typed_options(
     context: click.Context, values: Mapping[str, Any], skipped: Collection[str]
 ) -> list[str]:
-    """Return the options that the user typed as words, without the options in `skipped`.
+    """Return the options that the user typed, as words of a command line. Leave out those in `skipped`.
 
-    `values` has the options' values by parameter name; `skipped` has parameter names.
+    `values` has the values of the options by parameter name. `skipped` has parameter names.
     """
     words: list[str] = []
     for parameter in context.command.params:

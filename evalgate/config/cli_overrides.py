@@ -16,7 +16,7 @@ from evalgate.documents.validation_errors import describe_error_details
 
 @frozen
 class SelectionOptions:
-    """Options that select cases of the eval sets; a case must be selected by each given option."""
+    """Options that select cases of the eval sets. A case runs if every given option selects it."""
 
     tags: tuple[str, ...] = ()
     """Values of `--tag`. A case must have one of the tags without `!` in front, if there are any, and none
@@ -51,7 +51,7 @@ EVERY_CASE = SelectionOptions()
 
 @frozen
 class Overrides:
-    """Options of the command line; None, empty or False if not given."""
+    """Options of the command line. An option that is not given is None, empty or False."""
 
     eval_sets: tuple[str, ...] = ()
     agent: str | None = None
@@ -105,7 +105,7 @@ class Overrides:
 
 
 def apply_overrides(config: Config, overrides: Overrides) -> Config:
-    """Return `config` with the values of the given options.
+    """Return `config` with the values that the options set.
 
     Raises:
         InvalidInputError: an option is invalid; the message names it.
@@ -136,7 +136,7 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
 
 
 def apply_user_override(config: Config, overrides: Overrides) -> Config:
-    """Return `config` with the model that `--simulated-user` names; unchanged without this option.
+    """Return `config` with the model that `--simulated-user` names, or unchanged if the option is not given.
 
     Raises:
         InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown.
@@ -186,10 +186,10 @@ def _override_judge(config: JudgeConfig | None, overrides: Overrides) -> JudgeCo
 
 
 def _override_model(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
-    """Return the section with the model `name`; address and key are kept only for the same provider.
+    """Return the section with the model `name`. For another provider, the address and the key are removed.
 
     Raises:
-        InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown; the message names
+        InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown. The message names
             `option`.
     """
     provider, slash, model = name.partition("/")
@@ -230,7 +230,7 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
 
 
 def _reset_kind(kind: str, config: AgentConfig) -> AgentConfig:
-    """Return `config` with the kind of agent `kind`; options of another kind are removed."""
+    """Return `config` with the kind of agent `kind`. If this is another kind, the old options are removed."""
     if config.kind == kind:
         return config
     return AgentConfig(**{name: getattr(config, name) for name in AgentConfig.model_fields} | {"kind": kind})

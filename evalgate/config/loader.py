@@ -1,4 +1,4 @@
-"""Find and read a thresholds file and the project folder to which it belongs."""
+"""Find and read a thresholds file, and find the folder of its project."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,9 +40,9 @@ _WITHOUT_A_FILE = "`evalgate init` writes a thresholds file."
 
 
 def find_thresholds_file(folder: Path) -> Path | None:
-    """Return the first file of `DEFAULT_NAMES` in `folder`; None if there is none.
+    """Return the first file of `DEFAULT_NAMES` that exists in `folder`, or None.
 
-    A pyproject.toml counts only if it has a table for evalgate.
+    A pyproject.toml is found only if it has a table for evalgate.
     """
     for name in DEFAULT_NAMES:
         path = folder / name
@@ -57,21 +57,21 @@ def find_thresholds_file(folder: Path) -> Path | None:
 
 
 class InvalidThresholdsError(InvalidInputError):
-    """A thresholds file is invalid; `rest` holds its valid parts."""
+    """A thresholds file is invalid. `rest` has the parts of the file that are valid."""
 
     def __init__(self, problems: Iterable[Problem], rest: Thresholds | None) -> None:
-        """Store the problems, and `rest`, the file without its invalid parts; None if it is unusable."""
+        """Store the problems and the valid parts of the file. `rest` is None if no part can be used."""
         super().__init__(problems)
         self.rest = rest
 
 
 def load_thresholds(path: Path, shown_as: str) -> Thresholds:
-    """Read a thresholds file: evalgate's own (YAML, TOML, JSON), or Google ADK's or tRPC-Agent-Go's.
+    """Read a thresholds file of evalgate (YAML, TOML or JSON), Google ADK or tRPC-Agent-Go.
 
     `shown_as` is the path of the file for messages.
 
     Raises:
-        InvalidThresholdsError: the content is invalid; the error has every problem and the valid rest of the
+        InvalidThresholdsError: the content is invalid. The error has every problem and the valid parts of the
             file.
         InvalidInputError: the file cannot be read or parsed, or is a dataset of another tool.
     """
@@ -84,7 +84,7 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 
 
 def _load_trpc_file(document: ConfigDocument, folder: Path) -> Thresholds:
-    """Build the thresholds from tRPC-Agent-Go's `.metrics.json`, a list of criteria.
+    """Build thresholds from a `.metrics.json` of tRPC-Agent-Go, which is a list of criteria.
 
     Raises:
         InvalidThresholdsError: a criterion is invalid.
@@ -205,7 +205,7 @@ def _iter_valid_trpc_criteria(
 def _read_valid_rest(
     document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
 ) -> Thresholds | None:
-    """Read a file again without its invalid parts; return None if it is still invalid."""
+    """Read a file again without its invalid parts. Return None if the rest is still invalid."""
     # The rest is checked against the eval sets, so that one command names the problems of both.
     value = copy.deepcopy(document.value)
     for found in error.errors(include_url=False):
@@ -217,20 +217,17 @@ def _read_valid_rest(
 
 
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
-    """Remove the invalid part at `location` from `value`, the decoded content of a file, in place.
-
-    In a criterion, only the invalid option is removed, or all common options if `location` names none; a
-    missing threshold becomes 1.0. An unknown key is removed alone, unless it is inside a list. In other
-    cases, the whole top-level section is removed.
-    """
+    """Remove the invalid part at `location` from `value`, the decoded content of a file."""
     if not isinstance(value, dict) or not location:
         return
     criteria = value.get("criteria")
     if location[0] == "criteria" and isinstance(criteria, dict) and len(location) > 1:
+        # Only the invalid option of a criterion is removed, or all common options if `location` names none.
         own = criteria.get(location[1])
         wrong = location[2:3] or tuple(CriterionConfig.model_fields)
         kept = {key: each for key, each in own.items() if key not in wrong} if isinstance(own, dict) else {}
         criteria[location[1]] = {"threshold": 1.0, **kept}
+    # Only the unknown key is removed, because the rest of its section may be valid.
     elif is_unknown and not any(isinstance(part, int) for part in location):
         for part in location[:-1]:
             value = value.get(part) if isinstance(value, dict) else None
@@ -244,7 +241,7 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
     """Raise an error if the file is a dataset of another tool, such as a promptfoo configuration.
 
     Raises:
-        InvalidInputError: it is one; the message suggests how to convert it.
+        InvalidInputError: the file is such a dataset. The message suggests how to convert it.
     """
     suggest_conversion: Callable[[Path, str], str] = plugin_registry.load_object(
         "evalgate.datasets.foreign_datasets:suggest_conversion"
@@ -319,7 +316,7 @@ _STATE_FOLDER = ".evalgate"
 
 @frozen
 class Project:
-    """The folder in which a command works if the command line names none."""
+    """The folder in which a command works if no folder is given on the command line."""
 
     folder: Path
     found: str
@@ -327,11 +324,11 @@ class Project:
 
 
 def find_project(start: Path) -> Project:
-    """Find the nearest folder with a thresholds file, from `start` up to the root of the repository.
+    """Find the nearest folder with a thresholds file: `start`, or a folder above it in the repository.
 
-    If there is none, return the nearest folder with `.evalgate`, where a baseline may be, or `start` itself.
-    Outside of a repository, or if a folder on the way to its root belongs to another user, only `start` is
-    searched: a file in a shared folder such as /tmp could name programs to run.
+    If there is no thresholds file, return the nearest folder with `.evalgate`, where a baseline may be. If
+    there is neither, return `start`. Folders above `start` are not searched outside of a repository, or if
+    one of them belongs to another user: a file in a shared folder such as /tmp could name programs to run.
     """
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:
@@ -346,7 +343,7 @@ def find_project(start: Path) -> Project:
 def find_repository_root(start: Path) -> Path | None:
     """Return the nearest folder with `.git`: `start`, or a folder above it.
 
-    Return None outside of a repository, or if a folder on the way there belongs to another user.
+    Return None if there is none, or if a folder on the way belongs to another user.
     """
     last = list(_iter_repository_folders(start))[-1]
     return last if (last / ".git").exists() else None
@@ -375,10 +372,10 @@ def _iter_repository_folders(start: Path) -> Iterator[Path]:
 def add_env_files(
     config: Config, environ: Mapping[str, str], folder: Path
 ) -> tuple[Config, Mapping[str, str]]:
-    """Return the configuration and the environment with the variables of the agent's env files added.
+    """Read the agent's env files. Return the configuration and the environment with their variables added.
 
-    Paths of env files are relative to `folder`, the working folder. The agent gets all variables of the
-    files, and they replace those of `environ`.
+    Paths of env files are relative to `folder`, the working folder. The agent gets all variables in the
+    files. A variable in a file replaces one of the same name in `environ`.
 
     Raises:
         InvalidInputError: a file cannot be read, or has a line that is no assignment.

@@ -1,6 +1,6 @@
-"""Defaults that the thresholds file and the help of the command line share.
+"""Default values that the thresholds file and the help of the command line share.
 
-This module does not load pydantic, because `evalgate run --help` shows the values and must be fast.
+This module does not load pydantic, so that `evalgate run --help` is fast.
 """
 
 from typing import Final, Literal

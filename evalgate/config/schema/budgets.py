@@ -1,4 +1,4 @@
-"""Budgets: the section `budget` limits what all runs consume together; criteria limit each run."""
+"""Budgets. The section `budget` limits the consumption of all runs together; criteria limit each run."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -86,12 +86,12 @@ class BudgetLimits(BaseModel):
 
 
 def is_budget(metric: str) -> bool:
-    """Return True if a metric is a budget, such as `budget/cost_usd`: its score is a consumption."""
+    """Return True if a metric is a budget, such as `budget/cost_usd`. Its scores are consumptions."""
     return metric.startswith(_PREFIX)
 
 
 def complete_budgets(criteria: object) -> object:
-    """Return the raw section `criteria`, with the missing `threshold` and `gates` of budgets filled in.
+    """Fill in the `threshold` and `gates` of budgets in the raw section `criteria`, if they are missing.
 
     A missing threshold becomes `max`, or `UNLIMITED` if `max` is missing too.
     """
@@ -101,7 +101,7 @@ def complete_budgets(criteria: object) -> object:
 
 
 def convert_case_limits(criteria: object) -> object:
-    """Return the raw `criteria` of a rule in `cases`; a budget's `{max: 6}` becomes the threshold 6."""
+    """Convert a budget's `{max: 6}` to the threshold 6 in the raw `criteria` of a rule in `cases`."""
     if not isinstance(criteria, Mapping):
         return criteria
     limits = {

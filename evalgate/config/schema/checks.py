@@ -82,7 +82,7 @@ Schema = Annotated[
 
 
 def is_covered(pattern: str, globs: Sequence[str]) -> bool:
-    """Return True if one of the globs certainly matches every name that `pattern` can match."""
+    """Return True if one of the globs is certain to match every name that `pattern` can match."""
     is_plain = not set(pattern) & set("*?[")
     return any(
         glob == pattern or (fnmatchcase(pattern, glob) and (is_plain or not set(glob) & set("?[")))
@@ -142,7 +142,7 @@ class ToolsRule(ConfigSection):
         return [(key, names) for key, names in wanted.items() if names]
 
     def _count_wanted(self, name: str) -> int:
-        """Return the fewest calls of tools matching `name` that `require`, `order` and `min` demand."""
+        """Return how many calls of tools named `name` are needed to meet `require`, `order` and `min`."""
         require, order, least = self.require or (), self.order or (), self.min or {}
         wanted = [each for each in {*require, *order, *least} if is_covered(each, (name,))]
         counts = {each: max(each in require, order.count(each), least.get(each, 0)) for each in wanted}
@@ -153,7 +153,7 @@ class ToolsRule(ConfigSection):
 
 
 def _parse_tolerance(value: object) -> object:
-    """Return a finite number, or a share such as "5%", unchanged; raise ValueError for anything else."""
+    """Check a tolerance: a finite number, or a share such as "5%". Raise ValueError for anything else."""
     is_share = isinstance(value, str) and value.endswith("%")
     try:
         number = float(str(value).removesuffix("%"))
@@ -394,20 +394,20 @@ class Conditions(ConfigSection):
                 raise ValueError(f"contradicts itself: `{name}` is in `args`, and `tools.max` allows no call")
 
     def list_statements(self) -> list[str]:
-        """Return the statements for a judge model to affirm; `alternatives` and `none_of` are ignored."""
+        """Return the statements that a judge model must affirm, without `alternatives` and `none_of`."""
         values = [rule for rules in (self.args or {}).values() for rule in rules.values()]
         values += (self.state or {}).values()
         found = [rule.semantic for rule in values] + [self.response.semantic if self.response else None]
         return [each for each in found if each is not None]
 
     def list_embedding_models(self) -> list[str]:
-        """Return the embedding models to use; `alternatives` and `none_of` are ignored."""
+        """Return the embedding models that are needed, without `alternatives` and `none_of`."""
         similar = self.response.similar if self.response else None
         return [similar.model] if similar and similar.model else []
 
     @property
     def has_conditions(self) -> bool:
-        """Return True if there is a condition outside of `alternatives` and `none_of`."""
+        """Return True if there is any condition, not counting `alternatives` and `none_of`."""
         return bool(self.tools or self.args or self.response or self.state or self.files)
 
 

@@ -89,7 +89,7 @@ class CaseRule(ConfigSection):
 
 
 def _validate_json_value(value: JsonValue) -> JsonValue:
-    """Return the value; raise ValueError for `.nan` and `.inf`, which YAML has but JSON does not."""
+    """Return the value. Raise ValueError for `.nan` and `.inf`, which YAML allows and JSON does not."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -159,7 +159,7 @@ def _wrap_one_recording(
 
 
 class _OrOneRecording:
-    """Annotation of a list; it lets the JSON Schema also accept a single recording without a list."""
+    """Annotation of a list of tool mocks. It lets the JSON Schema accept a single recording, too."""
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -176,14 +176,14 @@ ToolMocks = Annotated[tuple[ToolMockEntry, ...], WrapValidator(_wrap_one_recordi
 def list_recordings(
     mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
 ) -> tuple[RecordedToolsConfig, ...]:
-    """Return the recordings in the section `tool_mocks`; fixed results are left out."""
+    """Return the recordings in the section `tool_mocks`, without the fixed results."""
     return tuple(each for each in mocks if isinstance(each, RecordedToolsConfig))
 
 
 def drop_recordings(
     mocks: tuple[ToolMockConfig | RecordedToolsConfig, ...],
 ) -> tuple[ToolMockConfig, ...]:
-    """Return the fixed results in the section `tool_mocks`; recordings are left out."""
+    """Return the fixed results in the section `tool_mocks`, without the recordings."""
     return tuple(each for each in mocks if isinstance(each, ToolMockConfig))
 
 
@@ -332,10 +332,10 @@ _KeyPath: TypeAlias = tuple[str | int, ...]
 def find_out_of_range_values(
     thresholds: object, file: str, position: Callable[[_KeyPath], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each threshold, minimum or allowed drop outside of its metric's range of scores.
+    """Find thresholds, minima and allowed drops outside of the range of their metric's scores.
 
-    The sections `criteria` and `cases` of a raw thresholds file are searched. Values that are no numbers are
-    ignored.
+    Yield a problem for each. The sections `criteria` and `cases` of a raw thresholds file are searched.
+    Values that are not numbers are ignored.
     """
     values = thresholds if isinstance(thresholds, Mapping) else {}
     own = dict(_read_declared_ranges(values))
@@ -353,7 +353,7 @@ def find_out_of_range_values(
 
 
 def _read_declared_ranges(thresholds: Mapping[object, object]) -> Iterator[tuple[str, Range | None]]:
-    """Yield (metric, range) for each custom metric with a range; None for an invalid range."""
+    """Yield (metric, range) for each custom metric that declares a range. An invalid range is None."""
     for name, metric in _list_items(thresholds.get("custom_metrics")):
         bounds = dict(_list_items(metric)).get("range")
         if bounds is not None:

@@ -1,4 +1,4 @@
-"""Types of fields that several sections of a thresholds file share, and the base class of sections."""
+"""Types of fields that several sections of a thresholds file share, and the base class of the sections."""
 
 import re
 import shlex

@@ -19,9 +19,9 @@ _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "re
 
 
 def require_variable_reference(api_key: str, example: str) -> None:
-    """Raise ValueError unless a text is only a reference `${NAME}`, because files must not hold keys.
+    """Raise ValueError if `api_key` is not a reference such as `${NAME}`. Files must not contain keys.
 
-    `example` is a NAME for the message.
+    `example` is a NAME to show in the message.
     """
     if not _PLACEHOLDER.fullmatch(api_key):
         raise ValueError(
@@ -63,7 +63,7 @@ class JudgeFloor(BaseModel):
 
     @property
     def label_floors(self) -> Mapping[str, float]:
-        """Return the floors that are set for comparisons with people's labels, such as `kappa`, by name."""
+        """Return the floors that apply to comparisons with people's labels, such as `kappa`, by name."""
         found = self.model_dump(exclude={"anchors"})
         return {name: value for name, value in found.items() if value is not None}
 
@@ -72,7 +72,7 @@ _Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def _build_floor(value: object) -> object:
-    """Convert a number to a section with this number as `anchors`; return other values unchanged."""
+    """Convert a number to a section with the number as `anchors`. Return any other value unchanged."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return {"anchors": value} if is_number else value
 
@@ -154,7 +154,7 @@ class JudgeConfig(BaseModel):
         return value
 
     def apply_changes(self, **changes: object) -> "JudgeConfig":
-        """Return this configuration with other values, such as the settings of a single metric.
+        """Return a copy of this configuration with changed values, such as the settings of a single metric.
 
         Raises:
             pydantic.ValidationError: a value is invalid.
@@ -162,7 +162,7 @@ class JudgeConfig(BaseModel):
         return JudgeConfig.model_validate({**self.model_dump(), **changes})
 
     def build_parameters(self) -> dict[str, object]:
-        """Return the parameters of `generation`, with `temperature` and `max_tokens` if these are set."""
+        """Return the parameters of `generation`, and also `temperature` and `max_tokens` if they are set."""
         own = {"temperature": self.temperature, "max_tokens": self.max_tokens}
         return {**self.generation, **{name: value for name, value in own.items() if value is not None}}
 
@@ -196,7 +196,10 @@ class UserConfig(JudgeConfig):
     there."""
 
     def resolve_model_config(self, judge: JudgeConfig | None) -> JudgeConfig | None:
-        """Return the settings of the simulated user's model; None if neither `user` nor `judge` names one."""
+        """Return the settings of the model that plays the user, or None if no model is named.
+
+        The model comes from `user`, or from `judge` if `user` names none.
+        """
         explicit = {name: getattr(self, name) for name in self.model_fields_set - USER_SETTINGS}
         if not self.model:
             return judge.apply_changes(**explicit) if judge is not None else None

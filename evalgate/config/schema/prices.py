@@ -70,12 +70,12 @@ class Price(BaseModel):
         return self
 
     def matches_call(self, tokens: Tokens, day: date) -> bool:
-        """Return True if the price applies on `day` to a call with that many input tokens."""
+        """Return True if the price applies on `day` to a call with these tokens."""
         is_valid = self.until is None or day <= self.until
         return is_valid and (self.up_to_input_tokens is None or tokens.input <= self.up_to_input_tokens)
 
     def compute_usd(self, tokens: Tokens) -> float:
-        """Return the cost of these tokens in US dollars."""
+        """Return the cost of `tokens` in US dollars."""
         cached = min(tokens.cached_input, tokens.input)
         cached_price = self.input if self.cached_input is None else self.cached_input
         fresh = (tokens.input - cached) * self.input
@@ -87,7 +87,10 @@ PriceTable: TypeAlias = Mapping[str, tuple[Price, ...]]
 
 
 def compute_cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -> float | None:
-    """Return the cost in US dollars of one call to `provider/model` on `day`; None if no price applies."""
+    """Return the cost of one call in US dollars, or None if no price applies.
+
+    `model` is `provider/model`, and `day` is the day of the call.
+    """
     found = next((price for price in table.get(model, ()) if price.matches_call(tokens, day)), None)
     return None if found is None else found.compute_usd(tokens)
 
@@ -103,5 +106,5 @@ def load_known_prices() -> PriceTable:
 
 
 def merge_own_prices(own: Mapping[str, Price]) -> PriceTable:
-    """Return the known prices; a price of the user replaces the known prices of the same model."""
+    """Return the known prices with those of the user. A price of the user replaces all of the same model."""
     return {**load_known_prices(), **{name: (price,) for name, price in own.items()}}

@@ -11,7 +11,7 @@ CUSTOM = "custom"
 
 @frozen
 class Provider:
-    """Properties of a provider's API; `chat/completions` is appended to its base URL."""
+    """Properties of a provider's API. Requests go to its base URL followed by `chat/completions`."""
 
     base_url: str | None
     """None: the user must name one."""

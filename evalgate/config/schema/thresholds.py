@@ -31,7 +31,7 @@ NEWEST_ADK = (2, 13)
 
 
 def parse_adk_version(text: str) -> tuple[int, int]:
-    """Return a release of Google ADK as (major, minor): (2, 3) for "2.3" or "2.3.0".
+    """Parse a release of Google ADK to (major, minor). "2.3" and "2.3.0" give (2, 3).
 
     Raises:
         ValueError: evalgate does not know this release, or the text is no release.
@@ -47,7 +47,7 @@ def parse_adk_version(text: str) -> tuple[int, int]:
 
 
 def _drop_default(schema: JsonDict) -> None:
-    """Remove the default from a key's schema, because the default depends on more than the file."""
+    """Remove the default of a key from its schema, because the default does not depend on the file alone."""
     schema.pop("default", None)
 
 
@@ -93,15 +93,15 @@ class AffectedConfig(ConfigSection):
 
 
 def expand_suite_names(names: Sequence[str], suites: Mapping[str, SuiteConfig]) -> tuple[str, ...]:
-    """Return `names` with the name of each suite replaced by its eval sets."""
+    """Replace the name of each suite in `names` by the suite's eval sets."""
     return tuple(each for name in names for each in (suites[name].eval_sets if name in suites else (name,)))
 
 
 def complete_eval_sets(value: object) -> object:
-    """Return a raw thresholds file with the names of suites in `eval_sets` replaced by their eval sets.
+    """Replace the names of suites in `eval_sets` of a raw thresholds file by the suites' eval sets.
 
-    Without `eval_sets`, the eval sets of all suites are filled in. An invalid section is not changed: its own
-    validation reports it.
+    If `eval_sets` is missing, it becomes the eval sets of all suites. An invalid section is not changed,
+    because its own validation reports the problem.
     """
     suites = value.get("suites") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(suites, Mapping) or not suites:
@@ -197,12 +197,12 @@ class Config(ConfigSection):
 
     @property
     def is_replay(self) -> bool:
-        """Return True if the agent is a recording, of the kind `replay`."""
+        """Return True if the agent is of the kind `replay`: a recording answers in its place."""
         return self.agent is not None and self.agent.kind == "replay"
 
     @property
     def adk_release(self) -> tuple[int, int]:
-        """Return the release (major, minor) of Google ADK to score like; default: the newest known one."""
+        """Return the release (major, minor) of Google ADK to score like. The default is the newest one."""
         return parse_adk_version(self.adk_version) if self.adk_version else NEWEST_ADK
 
     @property
@@ -251,19 +251,22 @@ class Thresholds:
 
     @property
     def checks_and_budgets(self) -> tuple[Criterion, ...]:
-        """Return the checks and budgets; they apply in addition to criteria in files next to eval sets."""
+        """Return the criteria that are checks or budgets.
+
+        They apply in addition to criteria in files next to eval sets.
+        """
         return tuple(each for each in self.criteria if each.evaluator == CHECK or is_budget(each.metric))
 
     @property
     def names_criteria(self) -> bool:
-        """Return True if a criterion is neither check nor budget.
+        """Return True if the file has a criterion that is neither a check nor a budget.
 
-        Criteria in files next to eval sets are not read then.
+        In this case, criteria in files next to eval sets are not read.
         """
         return len(self.criteria) > len(self.checks_and_budgets)
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
-        """Return the section of a check in `checks`; None for a criterion that is no check."""
+        """Return the section in `checks` that defines a criterion, or None if the criterion is no check."""
         name = criterion.metric.partition("/")[2]
         return self.config.checks.get(name) if criterion.evaluator == CHECK else None
 
@@ -277,8 +280,8 @@ class Thresholds:
     def criteria_with_min_mean(self) -> tuple[Criterion, ...]:
         """Return the criteria with the `min_mean` that the gate applies.
 
-        In a file of Google ADK or tRPC-Agent-Go, `min_mean` becomes the threshold, as in these tools; budgets
-        are not changed. Criteria of evalgate's own files are returned unchanged.
+        In a file of Google ADK or tRPC-Agent-Go, the threshold also becomes the `min_mean`, as in these
+        tools. Budgets are not changed. Criteria of evalgate's own files are returned unchanged.
         """
         if self.dialect == "evalgate":
             return self.criteria
