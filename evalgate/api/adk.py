@@ -1,8 +1,8 @@
 """Google ADK's evaluation classes in one module, with the signatures and defaults of release 2.3.0.
 
-Tests written for Google's package work after a change of the imports. Functions accept Google's own types
-too, and return Google's types if Google ADK is installed; programs without Google ADK use the types of this
-module.
+Tests written for Google's package work after a change of the imports. Functions also accept Google's own
+types. If Google ADK is installed, they return Google's types, too. Programs without Google ADK use the types
+of this module.
 """
 
 from evalgate.api.adk_documents import NotFoundError

@@ -23,7 +23,7 @@ def parse_content(text: str, shown_as: str) -> Any:
 
 
 def build_model(name: ModelName, content: object, shown_as: str) -> Any:
-    """Return `content` as an instance of Google ADK's type `name`, or of evalgate's if ADK is not installed.
+    """Convert `content` to Google ADK's type `name`, or to evalgate's type if ADK is not installed.
 
     Raises:
         InvalidInputError: the content does not fit the type; the error lists every problem.
@@ -36,14 +36,14 @@ def build_model(name: ModelName, content: object, shown_as: str) -> Any:
 
 
 def dump_content(content: dict[str, Any]) -> str:
-    """Return a document as JSON text, indented by 2 spaces, as pydantic writes it."""
+    """Write a document as JSON text in pydantic's form, indented by 2 spaces."""
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
 def dump_model(model: Any) -> dict[str, Any]:
-    """Return an eval set or case as a JSON object, as Google ADK writes it.
+    """Convert an eval set or a case to a JSON object, as Google ADK does.
 
-    Fields that are not set, are None or have their default are left out.
+    Fields that are not set, that are None, or that have their default value are left out.
     """
     found: dict[str, Any] = model.model_dump(
         mode="json", exclude_unset=True, exclude_defaults=True, exclude_none=True
@@ -58,7 +58,7 @@ def get_cases(content: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def find_case(content: dict[str, Any], eval_case_id: str) -> int | None:
-    """Return the index of the first case with this id in an eval set's JSON; None if no case has the id."""
+    """Return the index of the first case with this id in an eval set's JSON, or None."""
     for index, case in enumerate(get_cases(content)):
         if case.get("eval_id", case.get("evalId")) == eval_case_id:
             return index
@@ -131,7 +131,7 @@ class Folder:
 
 
 class Bucket:
-    """Text files in a bucket of Google Cloud Storage; errors of `gcsfs` are raised unchanged.
+    """Text files in a bucket of Google Cloud Storage. Errors of `gcsfs` are raised unchanged.
 
     `options` are passed to `gcsfs.GCSFileSystem`. The constructor raises InvalidInputError if `gcsfs` is not
     installed, and ValueError if the bucket does not exist.
@@ -160,7 +160,7 @@ class Bucket:
         self._files.pipe_file(f"{self._root}/{path}", text.encode())
 
     def list_names(self, folder: str, ending: str) -> list[str]:
-        """Return a folder's file names that end in `ending`, without this ending, sorted.
+        """Return the names of a folder's files that end in `ending`, sorted. The ending itself is cut off.
 
         Return [] if the folder does not exist.
         """

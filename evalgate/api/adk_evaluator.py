@@ -36,7 +36,7 @@ _MESSAGES = {
 
 
 class AgentEvaluator:
-    """Evaluator of Google ADK agents for use in tests; every method is static, as in Google's class.
+    """Evaluate Google ADK agents in tests. Every method is static, as in Google's class.
 
     >>> AgentEvaluator.find_config_for_test_file("tests/weather.test.json").criteria
     {'tool_trajectory_avg_score': 1.0, 'response_match_score': 0.8}
@@ -44,7 +44,7 @@ class AgentEvaluator:
 
     @staticmethod
     def find_config_for_test_file(test_file: str) -> Any:
-        """Return the `test_config.json` next to a test file, or else Google ADK's default criteria.
+        """Return the `test_config.json` next to a test file. If there is none, return Google ADK's defaults.
 
         The result is an `EvalConfig`: Google's if Google ADK is installed, otherwise evalgate's.
 
@@ -80,22 +80,24 @@ class AgentEvaluator:
         """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
 
         As in Google's class, the mean of a metric over all turns and runs of a case must reach the threshold.
-        Unlike in Google's class, a case also fails if its agent crashed, if a metric raised an error, or if a
-        metric gives a run the status `failed` by a rule of its own; an eval set without cases fails, too.
+        Three failures are added. A case fails if its agent crashed or a metric raised an error. A case fails
+        if a metric gives a run the status `failed` for another reason than its score. An eval set without
+        cases fails.
 
         Args:
-            agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; its
+            agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`. Its
                 `root_agent` is the agent, or its `get_agent_async` returns the agent.
             eval_set: An `EvalSet`, Google's or evalgate's.
-            criteria: Deprecated: a threshold for each metric name; replaces `eval_config` unless empty.
-            eval_config: The criteria: an `EvalConfig`, Google's or evalgate's. May be None only with
-                `criteria`.
+            criteria: Deprecated: a threshold for each metric name. If it is not empty, it replaces
+                `eval_config`.
+            eval_config: The criteria: an `EvalConfig`, Google's or evalgate's. May be None only if `criteria`
+                are given.
             num_runs: Runs of each case.
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
             print_detailed_results: Whether to print a table for each metric that fails.
             app_name: Name of the app that the results are stored under, as in newer releases of ADK.
-            eval_set_results_manager: Manager, Google's or evalgate's, that stores the results before a
-                failure is raised. None: they are not stored.
+            eval_set_results_manager: Manager that stores the results, Google's or evalgate's. It stores them
+                before a failure is raised. None: they are not stored.
 
         Raises:
             AssertionError: a case fails; the message names every metric and run that failed. Or the agent has
@@ -139,8 +141,8 @@ class AgentEvaluator:
     ) -> list[Record]:
         """Evaluate one file, or every `*.test.json` of a folder and its subfolders, one after the other.
 
-        The criteria come from the `test_config.json` next to each file; without a `test_config.json`, Google
-        ADK's defaults apply. The first file that fails ends the evaluation, as in Google's class.
+        The criteria come from the `test_config.json` next to each file. If there is none, Google ADK's
+        defaults apply. The first file that fails ends the evaluation, as in Google's class.
 
         Args:
             agent_module: As for `evaluate_eval_set`.
@@ -224,11 +226,11 @@ def _list_test_files(path: str) -> list[str]:
 def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) -> EvalSet:
     """Read a test file: an eval set, or a list of turns in ADK's old format.
 
-    The old format causes a DeprecationWarning if `warns` is True.
+    If `warns` is True, the old format causes a DeprecationWarning.
 
     Raises:
-        AssertionError: `session_file` is given for an eval set; as in Google ADK, only the old format takes
-            one.
+        AssertionError: the file is an eval set and `session_file` is given. As in Google ADK, only the old
+            format takes a session file.
         InvalidInputError: a file is invalid.
     """
     (eval_set,) = load_sources(path, None, Path.cwd())
@@ -313,7 +315,7 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
 
 
 def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float) -> str | None:
-    """Return the reason why a metric fails on a case; None if the metric passes.
+    """Explain why a metric fails on a case. Return None if the metric passes.
 
     `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
     and runs, or None if the metric has no score.

@@ -41,13 +41,13 @@ _BUCKET_SETS = "evals/eval_sets"
 
 
 class EvalSetsManager(ABC):
-    """Storage for the eval sets of apps; subclasses read and write whole sets.
+    """Storage for the eval sets of apps. Subclasses read and write whole eval sets.
 
     Methods take the name of an app, the id of an eval set and the id of a case. They accept cases of Google's
-    type and of evalgate's, and return Google's types if Google ADK is installed.
+    type and of evalgate's. They return Google's types if Google ADK is installed.
 
-    The managers of files and buckets raise ValueError in every method if the name of the app or the id of the
-    eval set is empty, `.` or `..`, or holds a slash, a backslash or NUL.
+    Names of apps and ids of eval sets become names of files or folders. So the managers of files and buckets
+    raise ValueError in every method if one is empty, `.` or `..`, or holds a slash, a backslash or NUL.
 
     >>> issubclass(InMemoryEvalSetsManager, EvalSetsManager)
     True
@@ -70,9 +70,9 @@ class EvalSetsManager(ABC):
 
     @abstractmethod
     def _lock(self, app_name: str) -> AbstractContextManager[object]:
-        """Return a context manager that keeps other threads from changing the app's eval sets in its block.
+        """Return a context manager. Within its block, no other thread can change the app's eval sets.
 
-        Other processes are not kept from changing eval sets in a bucket, because buckets have no locks.
+        Other processes can still change eval sets in a bucket, because buckets have no locks.
         """
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
@@ -132,7 +132,7 @@ class EvalSetsManager(ABC):
         self._change_eval_set(app_name, eval_set_id, add)
 
     def update_eval_case(self, app_name: str, eval_set_id: str, updated_eval_case: Any) -> None:
-        """Replace the case with the id of `updated_eval_case`; its position in the eval set stays the same.
+        """Replace the case that has the id of `updated_eval_case`. Its position in the eval set is kept.
 
         Raises:
             NotFoundError: the eval set or the case does not exist.
@@ -161,7 +161,7 @@ class EvalSetsManager(ABC):
     def _change_eval_set(
         self, app_name: str, eval_set_id: str, change: Callable[[dict[str, Any]], None]
     ) -> None:
-        """Apply `change` to the JSON of an eval set and store the result; keys unknown to ADK are kept.
+        """Apply `change` to the JSON of an eval set and store the result. Keys unknown to ADK are kept.
 
         Raises:
             NotFoundError: the eval set does not exist.
@@ -195,7 +195,7 @@ def _to_json(case: Any) -> dict[str, Any]:
 
 
 class InMemoryEvalSetsManager(EvalSetsManager):
-    """Eval sets in memory; they are lost when the process ends.
+    """Eval sets in memory. They are lost when the process ends.
 
     >>> manager = InMemoryEvalSetsManager()
     >>> _ = manager.create_eval_set("my_app", "suite")
@@ -208,7 +208,7 @@ class InMemoryEvalSetsManager(EvalSetsManager):
         self._changes = threading.Lock()
 
     def list_eval_sets(self, app_name: str) -> list[str]:
-        """Return the ids of an app's eval sets, the oldest set first; [] for an unknown app."""
+        """Return the ids of an app's eval sets, the oldest set first. An unknown app has none."""
         return list(self._contents.get(app_name, {}))
 
     @override
@@ -314,7 +314,7 @@ class GcsEvalSetsManager(EvalSetsManager):
         return found
 
     def list_eval_sets(self, app_name: str) -> list[str]:
-        """Return the ids of an app's eval sets, sorted; [] for an unknown app."""
+        """Return the ids of an app's eval sets, sorted. An unknown app has none."""
         return self._bucket.list_names(f"{check_name(app_name)}/{_BUCKET_SETS}", _EVAL_SET_ENDING)
 
     @staticmethod

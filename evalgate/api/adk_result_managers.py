@@ -33,7 +33,7 @@ class _Done:
 
 
 class EvalSetResultsManager(ABC):
-    """Storage for the results of eval sets, by app; subclasses choose the files or the bucket.
+    """Storage for the results of eval sets, by app. Subclasses choose the place: files or a bucket.
 
     Every method raises ValueError if the name of the app is empty, `.` or `..`, or holds a slash, a backslash
     or NUL.
@@ -46,18 +46,18 @@ class EvalSetResultsManager(ABC):
 
     @abstractmethod
     def _locate(self, app_name: str, name: str) -> str:
-        """Return the path of the file of the result `name`, relative to the folder or bucket of `_files`."""
+        """Return the path of the file for the result `name`, relative to the folder or bucket of `_files`."""
 
     @abstractmethod
     def list_eval_set_results(self, app_name: str) -> list[str]:
-        """Return the ids of an app's results; [] for an unknown app."""
+        """Return the ids of an app's results. An unknown app has none."""
 
     def save_eval_set_result(
         self, app_name: str | Record, eval_set_id: str = "", eval_case_results: Sequence[Any] = ()
     ) -> Awaitable[None]:
         """Store the results of an eval set under a new id, `<app>_<eval set>_<time>`.
 
-        The results are stored before the method returns: awaiting the returned object is optional.
+        The results are stored before the method returns. You may await the returned object, but need not.
 
         Args:
             app_name: Name of the app. Or, as in ADK's guide, the `Record` that
@@ -124,8 +124,8 @@ def save_record(manager: Any, record: Record, app_name: str) -> None:
 class LocalEvalSetResultsManager(EvalSetResultsManager):
     """Results in files `<agents_dir>/<app>/.adk/eval_history/<id>.evalset_result.json`.
 
-    `results_dir` is another name for `agents_dir`, used in ADK's guide. Exactly one of them must be given;
-    otherwise, the constructor raises TypeError.
+    ADK's guide calls the argument `results_dir` instead of `agents_dir`. If neither or both are given, the
+    constructor raises TypeError.
 
     >>> manager = LocalEvalSetResultsManager(agents_dir="agents")
     >>> _ = manager.save_eval_set_result("my_app", "suite", [])
@@ -141,7 +141,7 @@ class LocalEvalSetResultsManager(EvalSetResultsManager):
         self._files = Folder(self._agents_dir)
 
     def list_eval_set_results(self, app_name: str) -> list[str]:
-        """Return the ids of an app's results, the oldest file first; [] for an unknown app."""
+        """Return the ids of an app's results, the oldest file first. An unknown app has none."""
         found = (self._agents_dir / check_name(app_name) / HISTORY_FOLDER).glob(f"*{RESULT_ENDING}")
         by_age = sorted(found, key=lambda path: (path.stat().st_mtime, path.name))
         return [path.name.removesuffix(RESULT_ENDING) for path in by_age]
@@ -154,8 +154,8 @@ class GcsEvalSetResultsManager(EvalSetResultsManager):
     """Results in a bucket of Google Cloud Storage: `<app>/evals/eval_history/<id>.evalset_result.json`.
 
     Needs evalgate's extra `gcs`. Keyword arguments are passed to `gcsfs.GCSFileSystem`; Google's class passes
-    them to its own client. `eval_storage_dir` is the folder of the bucket with the apps' folders, as in ADK's
-    guide.
+    them to its own client. `eval_storage_dir`, as in ADK's guide, is the folder in the bucket that contains
+    the folders of the apps.
 
     >>> manager = GcsEvalSetResultsManager("my-results", eval_storage_dir="runs/")  # doctest: +SKIP
     """
@@ -171,7 +171,7 @@ class GcsEvalSetResultsManager(EvalSetResultsManager):
         self._files = self._bucket = Bucket(bucket_name, eval_storage_dir, kwargs)
 
     def list_eval_set_results(self, app_name: str) -> list[str]:
-        """Return the ids of an app's results, sorted; [] for an unknown app."""
+        """Return the ids of an app's results, sorted. An unknown app has none."""
         return self._bucket.list_names(f"{check_name(app_name)}/{_BUCKET_HISTORY}", RESULT_ENDING)
 
     def _locate(self, app_name: str, name: str) -> str:

@@ -195,7 +195,7 @@ class EvalMetric(EvalBaseModel):
 
 
 class EvalMetricResultDetails(EvalBaseModel):
-    """Scores of a metric's rubrics; `rubric_scores` is None if the metric has no rubrics.
+    """Scores of a metric's rubrics. `rubric_scores` is None if the metric has no rubrics.
 
     >>> EvalMetricResultDetails().rubric_scores is None
     True

@@ -1,7 +1,8 @@
 """The evaluation API of adk-rs 0.6 under its own names: eval sets, evaluators and the runner.
 
-Scores and statuses equal the ones of adk-rs. Two rules differ: adk-rs ends the whole set when the agent does
-not answer a case, here only the case fails; and a case without turns fails, because nothing was evaluated.
+Scores and statuses are the same as in adk-rs, except for two rules. If the agent does not answer a case,
+adk-rs ends the whole set; here, only the case fails. A case without turns fails here, because nothing was
+evaluated.
 """
 
 import asyncio
@@ -73,7 +74,8 @@ def load_eval_set_from_str(text: str) -> EvalSet:
     """Parse an eval set from JSON.
 
     Args:
-        text: The JSON. A set has its id under the key `id` or `eval_set_id`, a case under `id` or `eval_id`.
+        text: The JSON. The id of a set has the key `id` or `eval_set_id`. The id of a case has the key `id`
+            or `eval_id`.
 
     Raises:
         InvalidInputError: the text is no valid eval set; the error lists every problem with its line and
@@ -159,7 +161,7 @@ class EvalScore(BaseModel):
 
 
 class Evaluator(Protocol):
-    """A custom metric. Any object with this property and this method is one.
+    """A custom metric: any object with a property `name` and an async method `evaluate`.
 
     >>> class Length:
     ...     name = "short"
@@ -184,9 +186,9 @@ class Evaluator(Protocol):
 class TrajectoryMatch:
     """Share of tool calls that equal the expected call at the same position, in name and arguments.
 
-    The number of equal calls is divided by the length of the longer list, expected or actual. An invocation
-    without any call, expected or actual, scores 0.0, as in adk-rs. The constructor raises InvalidInputError
-    unless `threshold` is a finite number of at least 0.
+    The number of equal calls is divided by the length of the longer list, expected or actual. If both lists
+    are empty, the score is 0.0, as in adk-rs. The constructor raises InvalidInputError if `threshold` is
+    negative or not finite.
 
     >>> TrajectoryMatch().threshold
     1.0
@@ -206,8 +208,8 @@ class TrajectoryMatch:
 class ResponseMatch:
     """Share of the expected words that occur in the final response, in any order, regardless of case.
 
-    An invocation that expects no word scores 1.0. The constructor raises InvalidInputError unless `threshold`
-    is a finite number of at least 0.
+    If no word is expected, the score is 1.0. The constructor raises InvalidInputError if `threshold` is
+    negative or not finite.
 
     >>> ResponseMatch().threshold
     0.8
@@ -274,7 +276,7 @@ class EvalReport(BaseModel):
 
 
 class EvalRunner:
-    """Runner of eval sets: runs one case after the other against an agent, and scores every invocation.
+    """Run the cases of an eval set against an agent, one after the other, and score every invocation.
 
     >>> import asyncio
     >>> eval_set = load_eval_set_from_str('''{"eval_set_id": "hello", "eval_cases": [{"eval_id": "greets",
@@ -319,7 +321,7 @@ class EvalRunner:
             raise InvalidInputError(f"two evaluators have the name `{repeated[0]}`")
 
     async def run_set(self, eval_set: EvalSet) -> EvalReport:
-        """Run and score every case in order, each in a session of its own; return the results.
+        """Run and score the cases in order, each in a new session. Return the results.
 
         Raises:
             InvalidInputError: the agent or the set cannot be used, or an evaluator did not return an
@@ -330,7 +332,7 @@ class EvalRunner:
         return EvalReport(results=await self._run_cases(eval_set.eval_set_id, eval_set.eval_cases))
 
     async def run_case(self, set_id: str, case: EvalCase) -> EvalResult:
-        """Run and score one case; `set_id` becomes the `eval_set_id` of the result.
+        """Run and score one case. `set_id` becomes the `eval_set_id` of the result.
 
         Raises:
             InvalidInputError, EvalgateError, Exception: as for `run_set`.
@@ -389,10 +391,10 @@ _UNANSWERED = EvalScore(score=0.0, status=EvalStatus.FAILED)
 
 
 def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
-    """Return the score of a metric over the invocations of a case; `scores` must not be empty.
+    """Combine the scores of a metric in the invocations of a case. `scores` must not be empty.
 
     The score is the mean. The status is ERROR if any status is ERROR, PASSED if all are PASSED, and FAILED
-    otherwise. `error` is the reason why the agent did not answer; it is added to the details unless it is "".
+    otherwise. `error` says why the agent did not answer. It is added to the details, unless it is "".
 
     >>> passed, failed = (EvalScore.from_threshold(score, 0.8) for score in (1.0, 0.7))
     >>> combine_scores([passed, failed]).model_dump_json()

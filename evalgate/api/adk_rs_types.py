@@ -1,4 +1,4 @@
-"""The types in the files of adk-rs 0.6, such as `EvalSet`; `evalgate.api.adk_rs` publishes them."""
+"""The types in the files of adk-rs 0.6, such as `EvalSet`. Import them from `evalgate.api.adk_rs`."""
 
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ Part = dict[str, Any]
 
 
 class _SerdeModel(BaseModel):
-    """Base of the types of adk-rs: unknown keys are ignored, and null counts as absent.
+    """Base of the types of adk-rs. Unknown keys are ignored, and null is read like a missing key.
 
     A field named in `omitted` is not written if it is None. All other fields are always written.
     """
@@ -110,7 +110,7 @@ class SessionInput(_SerdeModel):
 
 
 class EvalCase(_SerdeModel):
-    """One recorded conversation. JSON has its id under the key `eval_id`, or `id` in older files of adk-rs.
+    """One recorded conversation. In JSON, its id has the key `eval_id`, or `id` in older files of adk-rs.
 
     >>> EvalCase(eval_id="case-1", conversation=[]).id
     'case-1'
@@ -131,10 +131,10 @@ class EvalCase(_SerdeModel):
 
 
 class EvalSet(_SerdeModel):
-    """A list of cases. JSON has its id under the key `eval_set_id`, or `id` in older files of adk-rs.
+    """A list of cases. In JSON, its id has the key `eval_set_id`, or `id` in older files of adk-rs.
 
-    Errors of `load_eval_set_from_str` have the line and column of every problem. Errors of
-    `model_validate_json` have only the keys.
+    Errors of `load_eval_set_from_str` name the line and column of every problem. Errors of
+    `model_validate_json` name only the keys.
 
     >>> eval_set = EvalSet.model_validate_json('{"id": "hello", "eval_cases": []}')
     >>> eval_set.model_dump_json()

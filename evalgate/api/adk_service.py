@@ -1,7 +1,7 @@
 """Google ADK's `LocalEvalService` (release 2.3.0): inference and evaluation as two async iterators.
 
-Scores and statuses are computed by evalgate and equal those of ADK. Unlike in ADK, the conversations take
-place in evalgate's own sessions, so `session_details` is always None.
+evalgate computes scores and statuses, and they equal those of ADK. Unlike in ADK, the conversations take
+place in evalgate's own sessions. So `session_details` is always None.
 """
 
 import uuid
@@ -40,7 +40,7 @@ class _RequestModel(BaseModel):
 
 
 def _read_model(name: ModelName, value: object) -> Any:
-    """Convert a mapping (decoded JSON) to the type `name`; return any other value unchanged.
+    """Convert a mapping (decoded JSON) to the type `name`. Return any other value unchanged.
 
     The type is Google ADK's if Google ADK is installed, otherwise evalgate's.
 
@@ -64,7 +64,7 @@ class InferenceConfig(_RequestModel):
 
 
 class InferenceRequest(_RequestModel):
-    """The cases to run the agent on; `eval_case_ids` None or empty: all cases of the set.
+    """The cases to run the agent on. If `eval_case_ids` is None or empty, all cases of the set are run.
 
     >>> InferenceRequest(app_name="a", eval_set_id="s", inference_config=InferenceConfig()).eval_case_ids
     """
@@ -192,7 +192,7 @@ class LocalEvalService:
         self._user = user_simulator_config
 
     async def perform_inference(self, inference_request: InferenceRequest) -> AsyncIterator[InferenceResult]:
-        """Run the agent on each case, and yield the result of a conversation as soon as it is over.
+        """Run the agent on each case. Yield the result of each conversation as soon as it is over.
 
         If the agent does not answer, the result has the status FAILURE.
 
@@ -243,8 +243,9 @@ class LocalEvalService:
     async def evaluate(self, evaluate_request: EvaluateRequest) -> AsyncIterator[Any]:
         """Score conversations, and yield an `EvalCaseResult` for each, in the order of the conversations.
 
-        Several conversations with the same case count as several runs. If the service has a manager of
-        results, the results are stored after the last one was yielded, so iterate to the end.
+        If several conversations have the same case, they count as several runs of the case. If the service
+        has a manager of results, it stores the results after the last `EvalCaseResult` is yielded. So iterate
+        to the end.
 
         Raises:
             NotFoundError: a case does not exist.
@@ -267,7 +268,10 @@ class LocalEvalService:
     async def _score_batch(
         self, batch: Sequence[InferenceResult], config: EvaluateConfig
     ) -> dict[tuple[str, str], Any]:
-        """Score conversations, at most one of each case; return each result by (eval set id, case id)."""
+        """Score conversations and return the results by (eval set id, case id).
+
+        `batch` has at most one conversation of each case.
+        """
         found: dict[tuple[str, str], Any] = {}
         by_set: dict[tuple[str, str], list[InferenceResult]] = {}
         for inference in batch:
@@ -308,7 +312,7 @@ def _load_cases(eval_set_id: str, cases: Sequence[Any]) -> EvalSet:
 
 
 def _split_runs(results: Sequence[InferenceResult]) -> Iterator[list[InferenceResult]]:
-    """Split the results into batches with at most one result of each case; the order is kept."""
+    """Split the results into batches, in order. No batch has two results of the same case."""
     batch: dict[tuple[str, str], InferenceResult] = {}
     for result in results:
         key = result.eval_set_id, result.eval_case_id
@@ -383,7 +387,7 @@ def _index_results(record: types.Record, app_name: str) -> dict[str, dict[str, A
 
 
 def _build_failed(inference: InferenceResult) -> dict[str, Any]:
-    """Return the failed result of a conversation that the agent did not answer."""
+    """Build the result of a conversation in which the agent did not answer."""
     return {
         "eval_set_file": inference.eval_set_id,
         "eval_set_id": inference.eval_set_id,

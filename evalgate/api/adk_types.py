@@ -1,6 +1,6 @@
-"""Google ADK's types of eval sets, for programs without Google ADK; files have the same form.
+"""Google ADK's types of eval sets, for programs without Google ADK. Files have the same form.
 
-Functions accept Google ADK's types in place of these, and return them if Google ADK is installed. Field
+Functions also accept Google ADK's own types. They return Google's types if Google ADK is installed. Field
 names, defaults and keys in files are those of ADK 2.3.0. Keys are read in snake_case and camelCase.
 """
 

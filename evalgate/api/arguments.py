@@ -35,10 +35,11 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 
 def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = frozenset()) -> None:
-    """Raise an error that names every argument with a wrong type or an unusable text.
+    """Check the types and texts of arguments. Raise an error that names every wrong argument.
 
     Args:
-        given: The value of each argument by its name, a key of `_TYPES`; None stands for an absent argument.
+        given: The value of each argument by its name, a key of `_TYPES`. None means that the argument is
+            absent.
         required: Names of the arguments that must not be None.
 
     Raises:
@@ -62,7 +63,7 @@ _OPTION = re.compile(
 
 @contextmanager
 def rename_options() -> Iterator[None]:
-    """Rename command-line options to Python arguments in each InvalidInputError raised in the block."""
+    """Replace command-line options by Python arguments in every InvalidInputError that the block raises."""
     try:
         yield
     except InvalidInputError as error:
@@ -78,7 +79,7 @@ def _format_argument(option: re.Match[str]) -> str:
 
 
 def require_text(name: str, value: object) -> None:
-    """Raise InvalidInputError unless `value` is a text that is not empty and can be written as UTF-8.
+    """Raise InvalidInputError if `value` is no text, is empty, or cannot be written as UTF-8.
 
     `name` is the argument's name for the message.
     """
@@ -93,7 +94,7 @@ def require_text(name: str, value: object) -> None:
 
 
 def require_instance(name: str, value: object, expected: type) -> None:
-    """Raise InvalidInputError unless `value` is an instance of `expected`.
+    """Raise InvalidInputError if `value` is not an instance of `expected`.
 
     `name` is the argument's name for the message.
     """

@@ -1,4 +1,4 @@
-"""Run conversations of cases with an agent without scoring them, for interfaces with their own evaluators."""
+"""Run conversations with an agent without scoring them. Callers score them with their own evaluators."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -20,11 +20,11 @@ async def hold_conversations(
     concurrency: int | None = None,
     progress: ProgressListener | None = None,
 ) -> types.Record:
-    """Run every case once in the current event loop; return a record of the conversations, without scores.
+    """Run every case once in the current event loop. Return a record of the conversations, without scores.
 
-    `thresholds` apply, except for their criteria; None: the defaults, not the thresholds file of the working
-    folder. `concurrency` limits the conversations at once; None: the default. Secrets stay in the record,
-    because evaluators must score the agent's exact texts.
+    The criteria of `thresholds` are ignored. If `thresholds` is None, the defaults apply, and no thresholds
+    file is read. `concurrency` is the number of conversations at once; None means the default. Secrets stay
+    in the record, because evaluators must score the exact texts of the agent.
 
     Raises:
         InvalidInputError: an eval set, the agent or the concurrency is invalid.
@@ -56,7 +56,7 @@ class _QueueProgress(SilentProgress):
 async def iter_conversations(
     eval_set: EvalSet, agent: object, *, thresholds: Thresholds | None = None, concurrency: int | None = None
 ) -> AsyncIterator[tuple[str, RunResult]]:
-    """Run every case once; yield (case id, run) as soon as a run is over.
+    """Run every case once. Yield (case id, run) as soon as a run is over.
 
     The arguments are the same as for `hold_conversations`.
 

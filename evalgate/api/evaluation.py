@@ -47,13 +47,12 @@ def evaluate(
 ) -> Record:
     """Run eval sets against an agent and return the record, even if the gate is closed.
 
-    Can be called where an event loop already runs, such as in a notebook: the evaluation then has its own
-    loop and thread, and the call waits. An asynchronous agent of this process always runs in its own thread,
-    so that it can be abandoned after its time limit. Use `evaluate_async` for an agent that needs the
-    caller's event loop.
+    This function also works where an event loop already runs, such as in a notebook. It then evaluates in
+    another thread and waits. An asynchronous agent of this process always runs in its own thread, so that it
+    can be abandoned after its time limit. If an agent needs the caller's event loop, use `evaluate_async`.
 
-    An argument that is None or empty is taken from the thresholds file; if it is absent there too, the
-    default of the command line applies.
+    An argument that is None or empty is taken from the thresholds file. If the file does not have it either,
+    the default of the command line applies.
 
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
@@ -129,8 +128,8 @@ async def evaluate_async(
 ) -> Record:
     """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
 
-    The arguments are the same as for `evaluate`. An asynchronous agent of this process that blocks the loop
-    also delays its timeout until it returns.
+    The arguments are the same as for `evaluate`. If an asynchronous agent of this process blocks the event
+    loop, its time limit has no effect until it returns.
 
     Raises:
         InvalidInputError, EvalgateError: as for `evaluate`.
@@ -187,7 +186,7 @@ def _build_progress(*, shown: bool) -> _ClosableProgress:
 
 
 def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run the coroutine that `evaluation` creates to its end, and return its result.
+    """Run the coroutine that `evaluation` creates, and return its result.
 
     If an event loop runs already, as in a notebook, the coroutine runs in another thread.
     """
@@ -201,9 +200,9 @@ def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
 
 
 def _run_in_thread(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run a coroutine in a thread with its own event loop; wait, and return its result.
+    """Run a coroutine in a thread with its own event loop. Wait for its result and return it.
 
-    A KeyboardInterrupt of the caller cancels the coroutine, and is raised again after the thread has ended.
+    Ctrl-C cancels the coroutine. KeyboardInterrupt is raised again after the thread has ended.
     """
     done: Future[_T] = Future()
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[_T]]] = Future()

@@ -30,7 +30,7 @@ from evalgate.runner.suites import GivenObjects
 
 @frozen
 class EvaluationOptions:
-    """Arguments of an evaluation; None means the value in the thresholds file, or the default."""
+    """Arguments of an evaluation. None means the value in the thresholds file, or the default."""
 
     criteria: Mapping[str, object] | None = None
     thresholds: str | Path | Mapping[str, object] | None = None
@@ -108,11 +108,11 @@ def _check_options(options: EvaluationOptions) -> None:
 
 
 def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:
-    """Load eval sets from files and objects; return the eval sets of files first.
+    """Load eval sets from files and objects. Those of files come first.
 
     Raises:
         InvalidInputError: an object or a file is invalid. The error lists the problems of the first invalid
-            object; if all objects are valid, the problems of all files.
+            object. If all objects are valid, it lists the problems of all files.
     """
     patterns, objects = split_sources(sources, format_name)
     formats = plugin_registry.get_formats()
@@ -121,9 +121,9 @@ def load_sources(sources: object, format_name: str | None, folder: Path) -> tupl
 
 
 def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, ...], tuple[EvalSet, ...]]:
-    """Separate files from objects; return the patterns of the files, and the eval sets of the objects.
+    """Separate files from objects. Return the patterns of the files, and the eval sets of the objects.
 
-    All `EvalCase` objects come first, together in one set with the id `cases`.
+    All `EvalCase` objects are put into one eval set with the id `cases`, which comes first.
 
     Raises:
         InvalidInputError: an object is no valid eval set, or two objects have the same id.
@@ -172,7 +172,7 @@ def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
 
 
 def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
-    """Return the specification of an agent that is a Python object and runs in this process.
+    """Build the specification of an agent that is a Python object in this process.
 
     Raises:
         InvalidInputError: the concurrency or the timeout is invalid.
@@ -183,7 +183,7 @@ def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
 
 
 def build_agent_config(kind: str, options: EvaluationOptions) -> AgentConfig:
-    """Return the agent settings that all kinds of agents share: concurrency, timeout and trace.
+    """Build the agent settings that all kinds of agents share: concurrency, timeout and trace.
 
     Raises:
         InvalidInputError: the concurrency or the timeout is invalid.

@@ -56,7 +56,7 @@ def is_enabled(config: pytest.Config) -> bool:
 
 
 def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
-    """Return True if `candidate` is a module-level function with the marker `evalgate`, and is not a test.
+    """Return True if `candidate` is a module-level function with the marker `evalgate`, but no test.
 
     A marked function with the argument `outcome` or `evalgate` is a test.
     """
@@ -70,15 +70,15 @@ def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, obj: object) -> list[pytest.Item] | None:
-    """Keep pytest from collecting an agent function as a test if evaluations are off.
+    """Return [] for an agent function if evaluations are off, so that pytest does not collect it as a test.
 
-    Return [] for an agent function then, otherwise None.
+    Return None for everything else.
     """
     return [] if not is_enabled(collector.config) and is_agent_function(collector, obj) else None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Skip marked tests that take `outcome` if evaluations are off, because they need a run of the agent."""
+    """Skip marked tests that take `outcome` if evaluations are off. Such tests need a run of the agent."""
     if is_enabled(metafunc.config) or "outcome" not in metafunc.fixturenames:
         return
     if metafunc.definition.get_closest_marker("evalgate") is not None:
@@ -90,8 +90,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def outcome(request: Any) -> "Outcome":
     """Return the outcome of one case of the eval sets in `@pytest.mark.evalgate`.
 
-    The test is called once for each case. It also fails if its assertions hold but the case misses its
-    criteria.
+    The test is called once for each case. It also fails if all its assertions hold but the case does not meet
+    its criteria.
     """
     from evalgate.api.testing.nodes import get_outcome
 
@@ -100,7 +100,7 @@ def outcome(request: Any) -> "Outcome":
 
 @pytest.fixture
 def evalgate(request: pytest.FixtureRequest) -> "ProjectEvaluator":
-    """Return an object with the methods `evaluate` and `evaluate_async`, which apply the project's settings.
+    """Return an object with the methods `evaluate` and `evaluate_async`. They use the project's settings.
 
     The fixture also works without `--evalgate`.
     """

@@ -18,7 +18,7 @@ _MOST_FINDINGS = 20
 
 
 class GateClosedError(AssertionError):
-    """The gate is not open; the message has the verdict, its reasons and at most 20 failing cases.
+    """The gate is not open. The message has the verdict, its reasons and at most 20 failing cases.
 
     The attribute `record` holds the whole record.
 
@@ -75,21 +75,21 @@ class Record(types.Record):
 
     @property
     def passed(self) -> bool:
-        """Return True if the gate is open: the exit code would be 0."""
+        """Return True if the gate is open, so that the exit code would be 0."""
         return self.verdict.exit_code == 0
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Return the cases that failed or errored, newly failing ones first.
+        """Return the cases that failed or errored. Cases that did not fail before come first.
 
-        Cases that cannot close the gate, such as quarantined ones, are left out.
+        Cases that cannot close the gate, such as quarantined cases, are left out.
         """
         from evalgate.reporting.findings import list_findings
 
         return tuple(finding.case for finding in list_findings(self))
 
     def assert_passed(self) -> None:
-        """Raise an error unless the gate is open.
+        """Raise an error if the gate is not open.
 
         Raises:
             GateClosedError: the gate is not open. The error is an AssertionError.
@@ -130,13 +130,13 @@ class Record(types.Record):
         return self._render("html")
 
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:
-        """Write `results.json`, `junit.xml`, the comment and other reports; return the paths of the files.
+        """Write reports to a folder: `results.json`, `junit.xml`, the comment and others. Return their paths.
 
-        The other reports are the code-quality report, the HTML page, the reports of installed plugins, and
-        the ones that `reports` names.
+        The others are the code-quality report, the HTML page, the reports of installed plugins, and those
+        that `reports` names.
 
         Args:
-            folder: Folder for the files, created if needed; a report of several files gets a subfolder.
+            folder: Folder for the files. It is created if needed. A report of several files gets a subfolder.
             reports: Further reports, in the formats of other tools: "adk", "adk-rs", "trpc", "orchestrate".
 
         Raises:
@@ -158,7 +158,7 @@ class Record(types.Record):
         return write_reports(self, check_writable(Path(folder)), found)
 
     def to_dataframe(self) -> "DataFrame":
-        """Return a pandas DataFrame with one row per run of a case, and one column per metric for the scores.
+        """Return a pandas DataFrame with a row for each run of a case, and a column for each metric's scores.
 
         Raises:
             ImportError: pandas is not installed.
@@ -189,7 +189,7 @@ class Record(types.Record):
                 yield row | {metric.name: metric.score for metric in run.metrics}
 
     def _repr_html_(self) -> str:
-        """Return the HTML page in an iframe, which keeps a notebook's styles and the page's apart."""
+        """Return the HTML page in an iframe, so that its styles and those of a notebook stay separate."""
         from html import escape
 
         page = escape(self.to_html(), quote=True)
@@ -244,7 +244,7 @@ class Outcome(CaseResult):
 
     @property
     def turns(self) -> tuple[TurnResult, ...]:
-        """Return the turns of the first run, with the user's text and both replies; () without runs."""
+        """Return the turns of the first run, each with the user's text and both replies. No runs give ()."""
         return self.runs[0].turns if self.runs else ()
 
     @property
@@ -260,7 +260,7 @@ class Outcome(CaseResult):
 
     @property
     def scores(self) -> Mapping[str, float | None]:
-        """Return the score of each metric over all runs; None if the metric has no score."""
+        """Return the score of each metric over all runs. A score is None if the metric has no score."""
         return {metric.name: metric.score for metric in self.metrics}
 
 

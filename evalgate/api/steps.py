@@ -1,7 +1,7 @@
 """The steps of an evaluation as separate functions: load, run, score, compare, decide, render.
 
-A step takes the `Record` of an earlier step. A record can be written with `Record.write` and read with
-`Record.read`, also on another machine.
+The functions after `run` take the `Record` of an earlier step. `Record.write` and `Record.read` store a
+record between the steps and pass it to another machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,9 +48,9 @@ def load(
     format: str | None = None,  # noqa: A002  the name of the option everywhere else
     folder: str | Path = ".",
 ) -> tuple[EvalSet, ...]:
-    """Load eval sets of any format; return the eval sets of files before the ones of objects.
+    """Load eval sets of any format. The eval sets of files come before those of objects.
 
-    All `EvalCase` objects are put together in one set with the id `cases`.
+    All `EvalCase` objects are put into one eval set with the id `cases`.
 
     Args:
         sources: Files, folders or globs, eval sets, cases, decoded JSON, or Google ADK's own `EvalSet`; one
@@ -60,7 +60,7 @@ def load(
 
     Raises:
         InvalidInputError: an object or a file is invalid. The error lists the problems of the first invalid
-            object; if all objects are valid, the problems of all files.
+            object. If all objects are valid, it lists the problems of all files.
 
     >>> [eval_set] = load({"eval_set_id": "greetings", "eval_cases": []})
     >>> eval_set.eval_set_id
@@ -81,7 +81,7 @@ def run(
     format: str | None = None,  # noqa: A002
     folder: str | Path = ".",
 ) -> Record:
-    """Run the cases and return a record of the conversations; nothing is scored, so the gate is closed.
+    """Run the cases and return a record of the conversations. Nothing is scored, so the gate is closed.
 
     Criteria in a thresholds file are ignored.
 
@@ -133,10 +133,10 @@ def score(
     format: str | None = None,  # noqa: A002
     folder: str | Path = ".",
 ) -> Record:
-    """Score the conversations of a record without running the agent; the verdict uses only the thresholds.
+    """Score the conversations of a record. The agent is not run, and nothing is compared with a baseline.
 
-    Extra runs that `runs: auto` made only of suspicious cases are left out, because they would bias the
-    scores.
+    With `runs: auto`, extra runs are made only of suspicious cases. These runs are left out, because they
+    would bias the scores.
 
     Args:
         record: A record that `run`, `evaluate` or `Record.read` returned.
@@ -184,7 +184,9 @@ def compare(
     thresholds: str | Path | Mapping[str, object] | None = None,
     folder: str | Path = ".",
 ) -> Record:
-    """Compare a record with a baseline; return it with the changes and a new verdict. Nothing is run.
+    """Compare a record with a baseline. Return the record with the changes and a new verdict.
+
+    Nothing is run.
 
     Args:
         record: A record with scores.

@@ -138,14 +138,14 @@ def post_comment(
 ) -> PostResult:
     """Post or update the gate's single comment under a pull request.
 
-    Return the first result that is `failed` or `skipped`, or else the first one, with the URLs of all
+    Return the first result that is `failed` or `skipped`, or else the first one. It has the URLs of all
     comments.
 
     Args:
         account: The token and the repository.
-        subject: The result of `find_subject`. For a commit, the tested pull request is unknown. So each open
-            pull request from the commit's repository and branch gets a comment, or only the oldest one if the
-            repository or branch is unknown.
+        subject: The result of `find_subject`. If it is a commit, the event does not tell which pull request
+            was tested. So each open pull request from the commit's repository and branch gets a comment. If
+            these are unknown, only the oldest open pull request of the commit gets one.
         gate: The name of the gate. Each gate has its own comment.
         section: The section of this job. It replaces a section with the same key that is not newer.
         shared: True if other jobs may post to the comment at the same time. It takes at least `settle_s`.

@@ -1,4 +1,4 @@
-"""An evaluation in its own thread; tests wait for the results of single cases."""
+"""Evaluate in another thread, while tests wait for the results of single cases."""
 
 import asyncio
 import threading
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class BackgroundEvaluation(Generic[T]):
-    """Evaluation in its own thread. Its agent runs until `finish` or `cancel`, so that cases can run again.
+    """Evaluation in its own thread. The agent stays up until `finish` or `cancel`.
 
-    Call `get_result`, `repeat_case`, `finish` and `cancel` in one thread, such as pytest's. The other methods
-    are called in the thread of the evaluation.
+    So cases can run again. Call `get_result`, `repeat_case`, `finish` and `cancel` in one thread, such as
+    pytest's. The thread of the evaluation calls the other methods.
     """
 
     def __init__(self, plan: Plan, conclude: Callable[[PreparedRun], T], *, all_at_once: bool) -> None:
-        """Start the thread of the evaluation, which starts the agent and runs the cases; return at once.
+        """Start the thread of the evaluation, and return. The thread starts the agent and runs the cases.
 
         Args:
             plan: The cases and the agent.
@@ -64,9 +64,9 @@ class BackgroundEvaluation(Generic[T]):
         return self._results[key].result()
 
     def repeat_case(self, key: CaseKey) -> CaseResult:
-        """Run a case again and return the new result, which replaces the earlier one.
+        """Run a case again and return the new result. It replaces the earlier result.
 
-        After the end of the evaluation, the case is not run again: the earlier result is returned.
+        After the end of the evaluation, no case is run again, and the earlier result is returned.
 
         Raises:
             EvalgateError: the agent or the baseline cannot be used.
@@ -92,7 +92,7 @@ class BackgroundEvaluation(Generic[T]):
             self._thread.join()
 
     def cancel(self) -> None:
-        """Stop the evaluation and the agent; unfinished conversations are dropped."""
+        """Stop the evaluation and the agent. Conversations that are not finished are dropped."""
         _, task = self._started.result()
         self._call_in_loop(task.cancel)
         self._thread.join()
@@ -101,7 +101,7 @@ class BackgroundEvaluation(Generic[T]):
         self._call_in_loop(self._requests.put_nowait, key)
 
     def _call_in_loop(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function in the event loop of the evaluation; do nothing if the evaluation is over."""
+        """Call a function in the event loop of the evaluation. Do nothing if the evaluation is over."""
         loop, _ = self._started.result()
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(function, *args)
@@ -109,10 +109,10 @@ class BackgroundEvaluation(Generic[T]):
     # --- called in the thread of the evaluation -------------------------------------------------------------
 
     def on_runs_planned(self, runs: int) -> None:
-        """Do nothing: a progress listener must have this method."""
+        """Do nothing. A progress listener must have this method."""
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Set the result of a case after its last run; with `runs: auto`, the results are set later."""
+        """Set the result of a case after its last run."""
         del result
         key, prepared_run = (eval_set_id, eval_id), self._gate_run
         made = self._made[key] = self._made.get(key, 0) + 1
@@ -125,7 +125,7 @@ class BackgroundEvaluation(Generic[T]):
             result.set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
-        """Set the missing result of each case from its runs, or to the error that ended the evaluation."""
+        """Set the result of each case that has none yet. If an error ended the evaluation, set the error."""
         error = self._done.exception()
         for key, result in self._results.items():
             if result.done():

@@ -83,9 +83,9 @@ class CaseGroup:
         return self.project.build_plan(sets, self.agent, self.options).select_cases(self.selected)
 
     def get_result(self, key: CaseKey, node_id: str) -> CaseResult:
-        """Wait for the result of a case and return it with secrets hidden; start the evaluation if necessary.
+        """Wait for the result of a case and return it with secrets hidden. Start the evaluation if necessary.
 
-        If the item `node_id` had a result before, the case is run again.
+        If pytest asks again for the item `node_id`, the case is run again.
 
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
@@ -113,10 +113,8 @@ class CaseGroup:
 
     @contextmanager
     def _name_options(self) -> Iterator[None]:
-        """Replace `--baseline` in problems raised in the block by the name that the pytest user wrote.
-
-        The name is `baseline` for an option of the marker, otherwise `--evalgate-baseline`.
-        """
+        """Rename `--baseline` in errors that the block raises to the name that a user of pytest wrote."""
+        # `baseline` is an option of the marker, `--evalgate-baseline` of the command line.
         is_own = self.options.baseline != self.project.options.baseline
         name = "`baseline`" if is_own else "--evalgate-baseline"
         try:
@@ -136,9 +134,9 @@ class CaseGroup:
             self._running.cancel()
 
     def finish(self) -> Any:
-        """Wait for the end of the evaluation, and return its record; start it if necessary.
+        """Wait for the end of the evaluation and return its record. Start the evaluation if necessary.
 
-        In a worker of pytest-xdist, return the encoded runs instead, a `MadeRuns`.
+        A worker of pytest-xdist returns the encoded runs instead, a `MadeRuns`.
 
         Raises:
             EvalgateError: the agent, the thresholds or the baseline cannot be used.
@@ -148,14 +146,14 @@ class CaseGroup:
 
     @property
     def was_attempted(self) -> bool:
-        """Return True if the evaluation was started, or failed to start."""
+        """Return True if the evaluation has started, or has failed to start."""
         return self._running is not None or self._error is not None
 
     def build_run_command(self, case: CaseResult) -> str:
-        """Return the `evalgate run` command that runs one case again.
+        """Build the `evalgate run` command that runs one case again, or "" if no command can do so.
 
-        Return "" for a case of a marker, for an agent that is a Python object of this process, and before the
-        evaluation was started.
+        There is none for a case of a marker, for an agent that is a Python object of this process, and before
+        the evaluation has started.
         """
         if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
             return ""
@@ -164,10 +162,10 @@ class CaseGroup:
         return build_repro_command(record, case)
 
     def build_accept_command(self, case: CaseResult) -> str:
-        """Return the `evalgate accept` command that makes the agent's behaviour the case's new expectation.
+        """Build the `evalgate accept` command that makes the agent's behaviour the case's new expectation.
 
-        Return "" for a case of a marker, if the behaviour cannot be accepted, or if the project writes no
-        reports, because the command reads the behaviour from a report.
+        Return "" for a case of a marker, or if the behaviour cannot be accepted. The command reads the
+        behaviour from a report, so return "" also if the project writes no reports.
         """
         folder = self.project.report_folder
         if self.name or not folder:
@@ -177,12 +175,12 @@ class CaseGroup:
 
 
 def build_redacted_record(prepared_run: PreparedRun) -> Record:
-    """Return the record of finished runs, with secrets hidden."""
+    """Build the record of finished runs, with secrets hidden."""
     return redact_record(prepared_run.build_record())
 
 
 def export_runs(prepared_run: PreparedRun) -> MadeRuns:
-    """Return the runs that a worker made, encoded; cases without a run are left out."""
+    """Encode the runs that a worker made. Cases without a run are left out."""
     keys = [
         (suite.eval_set.eval_set_id, case.eval_id)
         for suite in prepared_run.plan.suites
@@ -211,7 +209,7 @@ class WorkerMessage:
 
 
 def build_message(group: CaseGroup) -> WorkerMessage:
-    """Finish a group's evaluation in a worker; return a message with its runs, or with its error."""
+    """Finish a group's evaluation in a worker. Return a message with its runs or its error."""
     runs: MadeRuns = {}
     error = ""
     try:
@@ -246,17 +244,17 @@ def _dump_message(message: WorkerMessage) -> bytes:
 
 
 def load_messages(data: Iterable[bytes]) -> list[WorkerMessage]:
-    """Decode messages encoded by `dump_messages`.
+    """Decode messages that `dump_messages` encoded.
 
-    Accept them only from workers of this session, because unpickling can run code.
+    Accept messages only from workers of this session, because unpickling can run code.
     """
     return [pickle.loads(each) for each in data]  # noqa: S301  of a worker that pytest-xdist started
 
 
 def merge_messages(project: Project, messages: Sequence[WorkerMessage], began: float) -> Record:
-    """Return the record of one group, made from the messages of its workers (at least one).
+    """Build the record of one group from the messages of its workers. There must be at least one message.
 
-    If several workers ran the same case, only the runs of the first one count. `began` is the start of the
+    If several workers ran the same case, the runs of the first worker are used. `began` is the start of the
     session in Unix seconds.
 
     Raises:

@@ -54,7 +54,7 @@ class SelectedCase:
 def list_cases(
     group: CaseGroup, eval_set: EvalSet, picked: Iterable[EvalCase], path: Path
 ) -> list[SelectedCase]:
-    """Add an eval set to a group, and return its `picked` cases as `SelectedCase` objects.
+    """Add an eval set to a group. Return its `picked` cases as `SelectedCase` objects.
 
     `path` is the file that pytest reports for the cases.
 
@@ -79,8 +79,8 @@ TAGS = pytest.StashKey[set[str]]()
 def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
     """Add tags to an item as keywords for `-k`, and as markers for `-m`.
 
-    A tag becomes no marker if it is no valid marker name, or the name of a marker with an effect in pytest,
-    such as `skip`.
+    A tag becomes a marker only if it is a valid name, and not the name of a marker that changes tests in
+    pytest, such as `skip`.
     """
     known = item.config.stash.setdefault(TAGS, set())
     for tag in tags:
@@ -93,14 +93,12 @@ def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
 
 
 class EvalSetFile(pytest.File):
-    """A file with an eval set; its items are the cases."""
+    """A file with an eval set. Its items are the cases."""
 
     group: CaseGroup
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for each case of the file.
-
-        If the thresholds file selects only some cases of the file, only they get an item.
+        """Yield an item for each case of the file, or only for those that the thresholds file selects.
 
         Raises:
             CollectError: the eval set or the thresholds file is invalid.
@@ -122,7 +120,7 @@ class EvalSetFile(pytest.File):
 
 
 class AgentFunction(pytest.Collector):
-    """A marked function that is the agent of eval sets; its items are the cases of these eval sets."""
+    """A marked function that is the agent of eval sets. Its items are the cases of these eval sets."""
 
     cases: list[SelectedCase]
 
@@ -133,7 +131,7 @@ class AgentFunction(pytest.Collector):
 
 
 class CaseItem(pytest.Item):
-    """pytest's item for one case: the item passes if the case does."""
+    """pytest's item for one case. The item passes if the case passes."""
 
     case: SelectedCase
 
@@ -146,11 +144,11 @@ class CaseItem(pytest.Item):
         return item
 
     def runtest(self) -> None:
-        """Wait for the result of the case; fail, skip or xfail the item by the rules of `check_outcome`."""
+        """Wait for the result of the case. Pass, fail, skip or xfail the item as `check_outcome` decides."""
         check_outcome(self, self.case, _get_result(self, self.case))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Return the file, the line (0-based; None if unknown) and the heading for pytest's reports."""
+        """Return the file, the line and the heading for pytest's reports. The line is 0-based or None."""
         line = self.case.line - 1 if self.case.line else None
         return self.case.path, line, f"{self.name} ({self.case.path.name})"
 
@@ -160,9 +158,10 @@ OUTCOME = pytest.StashKey[Outcome]()
 
 
 def get_outcome(item: pytest.Item, case: SelectedCase | None) -> Outcome:
-    """Wait for the outcome of a case and return it; it is the value of the fixture `outcome`.
+    """Wait for the outcome of a case and return it. The fixture `outcome` returns the same object.
 
-    Case and outcome are also stored in the item's stash. `case` is None for a test without the marker.
+    The case and its outcome are also stored in the item's stash. `case` is None for a test without the
+    marker.
 
     Raises:
         pytest.fail.Exception: `case` is None, or the evaluation is not possible.
@@ -190,12 +189,11 @@ def _get_result(item: pytest.Item, case: SelectedCase) -> Outcome:
 
 
 def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> None:
-    """Return if the case passed; otherwise fail, skip or xfail the item.
+    """Do nothing if the case passed. Otherwise fail, skip or xfail the item.
 
     Raises:
         pytest.xfail.Exception: the case cannot close the gate, because it is quarantined or observed.
-        pytest.skip.Exception: the case was not evaluated, and none of its runs has one of
-            `NON_AGENT_OUTCOMES`.
+        pytest.skip.Exception: the case was not evaluated, and no run has one of `NON_AGENT_OUTCOMES`.
         pytest.fail.Exception: the case did not pass for another reason.
     """
     if outcome.status == "passed":
@@ -219,7 +217,7 @@ def _fail_item(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> No
 
 
 def list_options(config: pytest.Config) -> list[str]:
-    """Return evalgate's options from pytest's command line, for the command that repeats a case."""
+    """Return evalgate's options on pytest's command line, for the command that repeats a case."""
     found = ["--evalgate"] if config.getoption("--evalgate") else []
     for name in ("agent", "thresholds", "baseline", "runs"):
         value: Any = config.getoption(f"--evalgate-{name}")
@@ -231,9 +229,9 @@ def list_options(config: pytest.Config) -> list[str]:
 
 
 def _describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:
-    """Return the text for a failing case: its faults, the turn, the differences, and commands to repeat it.
+    """Describe a failing case: its faults, the turn, the differences, and commands that repeat it.
 
-    `accept` is the command that makes the agent's behaviour the new expectation; "" for none.
+    `accept` is the command that makes the agent's behaviour the new expectation, or "".
     """
     again = [f"run it again: {command}" for command in commands]
     accepted = [f"if the new behaviour is right: {accept}"] if accept else []

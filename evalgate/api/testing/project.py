@@ -45,7 +45,7 @@ class Project:
         self.report_folder = self.get_option("report")
 
     def get_option(self, name: str) -> str | None:
-        """Return the value of `--evalgate-NAME`, or of the ini key `evalgate_NAME` if the option is absent.
+        """Return the value of `--evalgate-NAME` or, if the option is absent, of the ini key `evalgate_NAME`.
 
         Return None if neither is set.
         """
@@ -98,7 +98,8 @@ class Project:
     def load_files(self, patterns: Sequence[str], format_name: str | None = None) -> tuple[EvalSet, ...]:
         """Load the eval sets of the files that match `patterns`.
 
-        `format_name` None: the format in the thresholds file; without it, the format is detected.
+        If `format_name` is None, the format in the thresholds file applies. If the file names none, the
+        format is detected.
 
         Raises:
             InvalidInputError: a file is invalid; the error lists every problem.
@@ -115,19 +116,19 @@ class Project:
         return resolve_case_policies(self.thresholds, self.thresholds.config.cases, (eval_set,), is_part=True)
 
     def locate_pattern(self, pattern: str, folder: Path) -> str:
-        """Return a pattern as an absolute path if it matches files in `folder`, otherwise unchanged."""
+        """Make a pattern an absolute path if it matches files in `folder`. Otherwise return it unchanged."""
         problems: list[Problem] = []
         find_eval_files([str(folder / pattern)], folder=self.folder, problems=problems)
         return pattern if problems else str(folder / pattern)
 
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
-        """Return the plan of an evaluation with the project's settings.
+        """Build the plan of an evaluation with the project's settings.
 
-        Criteria and checks in `options` replace the same section of the project's thresholds file.
+        Criteria and checks in `options` replace those of the project's thresholds file.
 
         Raises:
             InvalidInputError: the input is invalid; the error lists every problem found. If there is no
-                agent, it names pytest's options.
+                agent, the error names the options of pytest that set one.
         """
         try:
             # Criteria and checks replace the project's. Together with another thresholds file, they are
@@ -140,7 +141,7 @@ class Project:
             raise InvalidInputError(map(_name_option, error.problems)) from None
 
     def _replace_criteria(self, options: EvaluationOptions) -> Thresholds:
-        """Return the thresholds of the project with the criteria or checks of `options` in place of its own.
+        """Return the project's thresholds with the criteria or checks in `options` instead of the file's.
 
         New criteria also remove the criteria in the file's section `cases`.
 
@@ -180,7 +181,7 @@ def _name_option(problem: Problem) -> Problem:
 
 
 class ProjectEvaluator:
-    """Evaluator with the settings of the project; the fixture `evalgate` returns one.
+    """Evaluator with the settings of the project. The fixture `evalgate` returns one.
 
     >>> def test_greeting(evalgate):
     ...     case = {"query": "Hi", "reference": "Hello"}
@@ -219,10 +220,10 @@ class ProjectEvaluator:
     def evaluate(self, eval_sets: object = (), agent: object = None, **options: Any) -> Record:
         """Run eval sets against an agent and return the record, as `evalgate.evaluate` does.
 
-        The agent, the thresholds file, the baseline and the runs of the project apply unless they are given.
+        Arguments that are not given come from the project: agent, thresholds file, baseline and runs.
         `criteria` and `checks` replace only the same section of the project's thresholds file. Files are
-        searched in the folder of the test, then in the folder of the project. `EvalCase` objects get an eval
-        set with the name of the test. If the project has a report folder, reports are written into a
+        searched in the folder of the test, then in the folder of the project. `EvalCase` objects are put into
+        an eval set with the name of the test. If the project has a report folder, reports are written into a
         subfolder for the test.
 
         Args:
@@ -285,7 +286,7 @@ def to_folder_name(node_id: str) -> str:
 
 
 def list_sources(project: Project, given: object, folder: Path) -> list[object]:
-    """Return eval sets as a flat list; patterns that match files in `folder` become absolute paths."""
+    """Return eval sets as a flat list. A pattern that matches files in `folder` becomes an absolute path."""
     found: list[object] = []
     for one in given if isinstance(given, list | tuple) else (given,):
         for each in one if isinstance(one, list | tuple) else (one,):
@@ -312,7 +313,7 @@ OPTIONS = frozenset(
 
 
 def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> EvaluationOptions:
-    """Return the project's options, overridden by the options of a marker or a call.
+    """Return the project's options, replaced by those of a marker or a call where these are given.
 
     Raises:
         InvalidInputError: an option is unknown.

@@ -41,7 +41,7 @@ _INTERRUPTED = "the session ended before every case was run"
 
 
 def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: object) -> None:
-    """Raise an error for a marked method or class that pytest would silently ignore.
+    """Raise an error if the marker is on a method or class that pytest would silently ignore.
 
     Raises:
         CollectError: the marker is on a method that takes neither `outcome` nor `evalgate`, or on a class
@@ -66,9 +66,9 @@ def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: ob
 
 
 def register_session(config: pytest.Config) -> None:
-    """Register the plugin of one session; add the eval sets of the thresholds file to the paths to collect.
+    """Register the plugin of one session. Let pytest also collect the eval sets of the thresholds file.
 
-    If the command line has paths, no eval sets are added, and pytest collects only what the paths name.
+    If the command line has paths, pytest collects only what the paths name.
 
     Raises:
         pytest.UsageError: the thresholds file is invalid.
@@ -88,7 +88,7 @@ def register_session(config: pytest.Config) -> None:
 
 @dataclass
 class Conclusion:
-    """Result of one group: its record, or the reason why it has no record."""
+    """Result of one group: its record, or the reason for having no record."""
 
     group: str
     record: Record | None = None
@@ -125,10 +125,10 @@ class EvalgateSession:
     # --- collection -----------------------------------------------------------------------------------------
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> EvalSetFile | None:
-        """Return a collector for an eval-set file; None for any other file.
+        """Return a collector for an eval-set file, or None for any other file.
 
-        A file is an eval set if it has an ending such as `.evalset.json`, if the thresholds file lists it, or
-        if it is a `.json` file that the command line names.
+        A file is an eval set in three cases: it has an ending such as `.evalset.json`, the thresholds file
+        lists it, or it is a `.json` file that the command line names.
         """
         is_asked_for = file_path.suffix == ".json" and parent.session.isinitpath(file_path)
         if not (file_path.name.endswith(_ENDINGS) or is_asked_for or file_path in self.project.files):
@@ -139,7 +139,7 @@ class EvalgateSession:
         return node
 
     def _get_group(self, name: str, given: Mapping[str, Any]) -> CaseGroup:
-        """Return the group `name`; create it with the options `given` if it does not exist.
+        """Return the group `name`. If it does not exist, create it with the options `given`.
 
         Raises:
             InvalidInputError: an option is unknown.
@@ -155,7 +155,7 @@ class EvalgateSession:
     def pytest_pycollect_makeitem(
         self, collector: pytest.Module, name: str, obj: object
     ) -> AgentFunction | list[pytest.Item] | None:
-        """Collect a marked function of a module as an agent if it takes neither `outcome` nor `evalgate`.
+        """Collect a marked function as an agent, unless it has the argument `outcome` or `evalgate`.
 
         Return [] for an imported function, and None for any other object.
         """
@@ -173,7 +173,7 @@ class EvalgateSession:
         return node
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Repeat each marked test with the argument `outcome` once for each case of its markers.
+        """Call each marked test with the argument `outcome` once for each case of its markers.
 
         Raises:
             CollectError: an eval set, an option or the thresholds file is invalid.
@@ -198,7 +198,7 @@ class EvalgateSession:
     def _list_marked_cases(
         self, node: pytest.Collector | pytest.Item | Any, marks: list[pytest.Mark], given: Mapping[str, Any]
     ) -> list[SelectedCase]:
-        """Return the cases of markers; options and eval sets of a later marker replace earlier ones.
+        """Return the cases of markers. Options and eval sets of a later marker replace earlier ones.
 
         If no marker has eval sets, return the cases of the eval sets in the thresholds file.
 
@@ -240,8 +240,7 @@ class EvalgateSession:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Move cases to the end, group by group, so that no other test runs at the same time as agents.
 
-        If the project has no agent, the cases of an eval-set file are dropped if a marker also has cases of
-        the file: the marked function is their agent.
+        If the project has no agent and a marked function uses an eval-set file, drop the file's own cases.
         """
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():
@@ -259,7 +258,7 @@ class EvalgateSession:
         items.sort(key=lambda item: order[cases[item].group.name] if item in cases else 0)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Add the cases left by `-k`, `-m`, `--lf` and the like to the selected cases of their groups."""
+        """Select the cases that remain after `-k`, `-m`, `--lf` and similar options, in their groups."""
         for case in filter(None, map(find_case, session.items)):
             case.group.selected.add(case.key)
 
@@ -267,7 +266,7 @@ class EvalgateSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Fail a test that takes `outcome` if its assertions passed but its case failed."""
+        """Fail a test that takes `outcome` if its case failed, even though all its assertions hold."""
         result = yield
         if OUTCOME in item.stash:
             check_outcome(item, item.stash[CASE], item.stash[OUTCOME])
@@ -275,9 +274,9 @@ class EvalgateSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Decide the verdicts after the last test, and fail the session unless every gate is open.
+        """Decide the verdicts after the last test. Fail the session if a gate is not open.
 
-        If the session ends early, the agents are stopped, and the unfinished groups get no verdict.
+        If the session ends early, the agents are stopped, and groups that are not finished get no verdict.
         """
         try:
             result = yield
@@ -359,7 +358,7 @@ class EvalgateSession:
     # --- the verdict ----------------------------------------------------------------------------------------
 
     def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
-        """Print the verdict of each evaluation, or the reason why it has none."""
+        """Print the verdict of each evaluation, or the reason for having none."""
         from evalgate.reporting.terminal import TerminalReport
 
         report = TerminalReport(terminalreporter.hasmarkup, has_cases=False)
@@ -376,7 +375,7 @@ class EvalgateSession:
 
 
 def find_case(item: pytest.Item) -> SelectedCase | None:
-    """Return the case of a `CaseItem` or of a test that takes `outcome`; None for any other item."""
+    """Return the case of a `CaseItem` or of a test that takes `outcome`. Return None for any other item."""
     if isinstance(item, CaseItem):
         return item.case
     callspec = getattr(item, "callspec", None)

@@ -1,7 +1,7 @@
 """tRPC-Agent-Go's evaluation in Python, with its own names: `from evalgate.api import trpc`.
 
-The documentation of tRPC-Agent-Go applies to this package, in Python's spelling: `evaluation.New(app, runner,
-WithNumRuns(3))` is `trpc.new(app, runner, num_runs=3)`, and `evalsetlocal.New(WithBaseDir(d))` is
+You can follow the documentation of tRPC-Agent-Go in Python's spelling. `evaluation.New(app, runner,
+WithNumRuns(3))` becomes `trpc.new(app, runner, num_runs=3)`, and `evalsetlocal.New(WithBaseDir(d))` becomes
 `trpc.LocalEvalSetManager(d)`. docs/library.md has a whole example, and docs/conformance.md lists the
 differences.
 """
@@ -182,7 +182,7 @@ _PUBLIC_NAMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name when it is first used; raise AttributeError for any other name."""
+    """Import a public name when it is first used. Raise AttributeError for any other name."""
     if name not in _PUBLIC_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

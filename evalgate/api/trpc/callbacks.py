@@ -120,8 +120,8 @@ class BeforeEvaluateCaseArgs:
 class AfterEvaluateCaseArgs:
     """Arguments of a callback after a case was scored.
 
-    `result.final_eval_status` is the status of the case. `result.error_message` has the reason if it could
-    not be scored.
+    `result.final_eval_status` is the status of the case. If the case could not be scored,
+    `result.error_message` has the reason.
 
     >>> inference, result = InferenceResult("app", "set", "case"), EvalCaseResult(eval_id="case")
     >>> AfterEvaluateCaseArgs(EvaluateRequest("app", "set"), inference, result, None, 0.0).result.eval_id
@@ -139,7 +139,7 @@ class AfterEvaluateCaseArgs:
 
 @dataclass(frozen=True)
 class CallbackResult:
-    """Return value of a callback: the context for later callbacks, in place of the one it got.
+    """Return value of a callback: the context that later callbacks get in place of the previous one.
 
     A context from a callback of the set reaches all later callbacks of the phase. A context from a callback
     of a case reaches only the later callbacks of the same case.
@@ -160,7 +160,7 @@ An exception ends the point: its later callbacks are not called.
 
 @dataclass
 class Callback:
-    """Up to eight functions, one for each point; `Callbacks.register` adds them under one name.
+    """Up to eight functions, one for each point. `Callbacks.register` adds them under one name.
 
     >>> Callback(before_inference_set=lambda context, args: None).after_inference_set is None
     True
@@ -183,7 +183,8 @@ _POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback._
 class Callbacks:
     """The callbacks of an evaluation. At each point, they are called in the order of their registration.
 
-    Each function gets a context and the arguments of its point. Errors show the `name` given at registration.
+    Each function gets a context and the arguments of its point. Errors show the `name` with which it was
+    registered.
 
     >>> callbacks = Callbacks()
     >>> callbacks.register_before_inference_set("log", lambda context, args: print(args.request.eval_set_id))
@@ -272,7 +273,7 @@ async def _call_hook(
 
 
 def _read_statuses(args: object) -> None:
-    """Convert the statuses in `args`, which a callback may have set, to lower case.
+    """Convert the statuses in `args` to lower case. A callback may have set them.
 
     Raises:
         ValueError: a status is unknown.

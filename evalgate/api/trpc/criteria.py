@@ -1,9 +1,9 @@
 """Metrics and criteria of tRPC-Agent-Go as objects.
 
-The field `compare` of a criterion may hold a function. As in tRPC-Agent-Go, it replaces the built-in rules
-unless `ignore` is set, and is not written to files. If it raises an exception, the texts or values do not
-match, and the exception's text is the reason. Unlike in tRPC-Agent-Go, a result that is no bool fails the
-case.
+The field `compare` of a criterion may hold a function. As in tRPC-Agent-Go, the function replaces the
+built-in rules unless `ignore` is set, and is not written to files. If it raises an exception, the comparison
+fails with the exception's text as the reason. Unlike in tRPC-Agent-Go, a case also fails if the function does
+not return a bool.
 """
 
 import math
@@ -55,7 +55,7 @@ class JSONCriterion(WireModel):
 
 
 class ToolTrajectoryStrategy(WireModel):
-    """Rules for comparing two tool calls; a part without a criterion is not compared.
+    """Rules for comparing two tool calls. A part without a criterion is not compared.
 
     >>> ToolTrajectoryStrategy(name=TextCriterion(), result=JSONCriterion(ignore=True)).to_wire()
     {'name': {}, 'result': {'ignore': True}}
@@ -84,7 +84,7 @@ class ToolTrajectoryCriterion(WireModel):
 
 
 class FinalResponseCriterion(WireModel):
-    """Rules for comparing final responses; each given rule must be met.
+    """Rules for comparing final responses. Each given rule must be met.
 
     >>> FinalResponseCriterion(text=TextCriterion(match_strategy="contains")).to_wire()
     {'text': {'matchStrategy': 'contains'}}
@@ -125,8 +125,8 @@ class Rubric(WireModel):
 class JudgeModelOptions(WireModel):
     """The judge model. In its text fields, `${NAME}` is replaced by the environment variable NAME.
 
-    Unlike in tRPC-Agent-Go, `api_key` may only be given as a placeholder `${NAME}`, which stays unexpanded in
-    files.
+    Unlike in tRPC-Agent-Go, `api_key` must be a placeholder `${NAME}`. Files keep the placeholder, not the
+    key.
 
     >>> JudgeModelOptions(provider_name="openai", model_name="gpt-4o", num_samples=3).to_wire()
     {'providerName': 'openai', 'modelName': 'gpt-4o', 'numSamples': 3}
@@ -155,7 +155,7 @@ class LLMCriterion(WireModel):
 
 
 class Criterion(WireModel):
-    """The criteria of a metric; each evaluator reads only the criterion of its kind.
+    """The criteria of a metric. Each evaluator reads only the criterion of its kind.
 
     >>> Criterion(tool_trajectory=ToolTrajectoryCriterion()).to_wire()
     {'toolTrajectory': {}}
@@ -190,7 +190,7 @@ class EvalMetric(WireModel):
 
 
 def require_threshold(metric: EvalMetric) -> None:
-    """Raise InvalidInputError unless `metric` is an `EvalMetric` with a finite number as `threshold`.
+    """Raise InvalidInputError if `metric` is no `EvalMetric`, or its `threshold` is no finite number.
 
     Python code may have changed the threshold after the metric was validated.
     """

@@ -15,7 +15,7 @@ EvalMode: TypeAlias = Literal["", "trace"]
 
 
 class Message(WireModel):
-    """A message of the user or the agent; its keys are in snake_case in files, too.
+    """A message of the user or the agent. Its keys are in snake_case, even in files.
 
     >>> Message(role="user", content="calc add 2 3").to_wire()
     {'role': 'user', 'content': 'calc add 2 3'}
@@ -45,7 +45,7 @@ class Message(WireModel):
 
 
 class Tool(WireModel):
-    """A tool call with its result; `arguments` and `result` are any JSON.
+    """A tool call with its result. `arguments` and `result` may be any JSON.
 
     >>> Tool(id="1", name="calculator", arguments={"a": 2}, result=5).to_wire()
     {'id': '1', 'name': 'calculator', 'arguments': {'a': 2}, 'result': 5}

@@ -1,4 +1,4 @@
-"""Errors of `evalgate.api.trpc`; all are subclasses of `evalgate.core.errors.EvalgateError`."""
+"""Errors of `evalgate.api.trpc`. All are subclasses of `evalgate.core.errors.EvalgateError`."""
 
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 

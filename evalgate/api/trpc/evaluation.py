@@ -1,4 +1,4 @@
-"""The evaluator of agents, which runs an eval set several times and summarizes the runs."""
+"""The evaluator of agents. It runs an eval set several times and summarizes the runs."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from evalgate.core.errors import InvalidInputError
 
 
 class AgentEvaluator:
-    """Evaluator of an agent, created by `new`; it is closed at the end of a `with` block.
+    """Evaluator of an agent, created by `new`. A `with` block closes it at its end.
 
     >>> from evalgate.api import trpc
     >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()
@@ -63,13 +63,13 @@ class AgentEvaluator:
         self.close()
 
     def close(self) -> None:
-        """Close the evaluator: later calls of `evaluate` raise InvalidInputError. Its managers stay open."""
+        """Close the evaluator. Later calls of `evaluate` raise InvalidInputError. Its managers stay open."""
         self._is_closed = True
 
     def evaluate(self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()) -> EvaluationResult:
-        """Evaluate an eval set; the blocking form of `evaluate_async`, with the same arguments.
+        """Evaluate an eval set. This is the blocking form of `evaluate_async`, with the same arguments.
 
-        It can also be called where an event loop already runs, such as in a notebook.
+        It also works where an event loop already runs, such as in a notebook.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evaluate_async`.
@@ -79,7 +79,7 @@ class AgentEvaluator:
     async def evaluate_async(
         self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()
     ) -> EvaluationResult:
-        """Run the cases of an eval set, score them, save the result of all runs, and return it.
+        """Run the cases of an eval set and score them. Save the result of all runs and return it.
 
         Nothing is saved if an error is raised. A case that fails raises no error: its status is `failed`.
 

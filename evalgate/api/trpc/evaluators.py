@@ -46,7 +46,7 @@ _judges: ContextVar[ProvidesJudges | None] = ContextVar("_judges", default=None)
 
 
 class EvaluatorError(EvalgateError):
-    """A run cannot be scored; its case fails, and the text of this error is the reason."""
+    """A run cannot be scored. Its case fails, and the text of this error is the reason."""
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def provide_judges(judges: ProvidesJudges) -> Iterator[None]:
 
 
 class Registry:
-    """Evaluators by name: the ones of tRPC-Agent-Go, and the ones added by `register`.
+    """Evaluators by name: those of tRPC-Agent-Go, and those that `register` adds.
 
     >>> sorted(Registry().list())[:2]
     ['final_response_avg_score', 'llm_final_response']
@@ -70,7 +70,9 @@ class Registry:
         self._evaluators: dict[str, Evaluator] = {name: BuiltInEvaluator(name) for name in EVALUATORS}
 
     def register(self, name: str, evaluator: Evaluator) -> None:
-        """Add an evaluator under `name`, or replace the one with this name; "" means `evaluator.name`.
+        """Add an evaluator under `name`. An evaluator that has this name is replaced.
+
+        If `name` is "", `evaluator.name` is used.
 
         Raises:
             InvalidInputError: `evaluator` has no method `evaluate`, or no name is given.
@@ -140,7 +142,7 @@ class BuiltInEvaluator:
         return _build_result(result, actuals, expecteds, metric.threshold)
 
     def check_metric(self, metric: EvalMetric) -> None:
-        """Check, before an agent is run, that a metric can be evaluated.
+        """Check that a metric can be evaluated. Call this before an agent is run.
 
         Raises:
             InvalidInputError: the criterion is invalid, is of another kind, or names no usable judge model.
@@ -167,9 +169,10 @@ class BuiltInEvaluator:
 
 
 def _find_turn_comparer(name: str, metric: EvalMetric) -> Callable[[Any, Any], object] | None:
-    """Return the user's function `compare` from the criterion of the evaluator `name`; None if there is none.
+    """Return the user's function that compares whole turns, or None if the criterion has none.
 
-    The function compares whole turns, `Invocation` objects.
+    The function is the field `compare` in the criterion of the evaluator `name`. It compares `Invocation`
+    objects.
     """
     criterion = metric.criterion
     if criterion is None:
@@ -253,7 +256,7 @@ def _build_details(turn: TurnScore) -> PerInvocationDetails:
 
 
 def decide_status(score: float | None, threshold: float) -> EvalStatus:
-    """Return "passed" if the score reaches the threshold, "failed" if not, "not_evaluated" if it is None."""
+    """Return "passed" if the score reaches the threshold, or "failed". A score of None is "not_evaluated"."""
     if score is None:
         return "not_evaluated"
     return "passed" if score >= threshold else "failed"
@@ -262,12 +265,12 @@ def decide_status(score: float | None, threshold: float) -> EvalStatus:
 async def run_evaluator(
     evaluator: Evaluator, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
 ) -> EvaluateResult:
-    """Call an evaluator, asynchronous or not, and return its result.
+    """Call an evaluator and return its result. The evaluator may be asynchronous.
 
     An evaluator of the user gets copies of the turns and of the metric.
 
     Raises:
-        EvaluatorError: the evaluator did not return a result for each turn, or returned a score that is no
+        EvaluatorError: the evaluator did not return a result for each turn. Or it returned a score that is no
             finite number, or an unknown status.
         Exception: the evaluator raised it.
     """

@@ -25,7 +25,7 @@ from evalgate.system.workspace import resolve_workspace
 
 
 class InferenceError(Exception):
-    """A case cannot be run, or the agent gave no usable answer; the text becomes the case's error message."""
+    """A case cannot be run, or the agent gave no usable answer. The text becomes the case's error message."""
 
 
 def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> Agent:
@@ -53,7 +53,7 @@ def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> 
 
 
 def build_core_case(case: EvalCase, app_name: str, session_id: str) -> types.EvalCase:
-    """Convert a case to evalgate's own `EvalCase`, with its session.
+    """Convert a case and its session to evalgate's own `EvalCase`.
 
     Raises:
         InferenceError: the case is invalid. Common mistakes have the text of tRPC-Agent-Go.
@@ -81,7 +81,7 @@ def build_core_case(case: EvalCase, app_name: str, session_id: str) -> types.Eva
 
 
 def build_invocations(run: CaseRun) -> list[Invocation]:
-    """Return the turns of a run that the agent answered, with new ids.
+    """Convert the turns of an answered run to turns of tRPC-Agent-Go, with new ids.
 
     Raises:
         InferenceError: a tool result belongs to no call, or a turn has no reply.

@@ -46,7 +46,7 @@ class LocalEvalSetManager(StoredEvalSetManager):
 
 
 class InMemoryEvalSetManager(StoredEvalSetManager):
-    """Eval sets in memory; they are lost when the process ends.
+    """Eval sets in memory. They are lost when the process ends.
 
     >>> manager = InMemoryEvalSetManager()
     >>> manager.create("math-eval-app", "math-basic").eval_set_id
@@ -58,7 +58,7 @@ class InMemoryEvalSetManager(StoredEvalSetManager):
 
 
 class FsspecEvalSetManager(StoredEvalSetManager):
-    """Eval sets below an fsspec URL, such as `s3://bucket/folder`; its driver gets the `options`.
+    """Eval sets below an fsspec URL, such as `s3://bucket/folder`. `options` are passed to fsspec's driver.
 
     The constructor raises InvalidInputError if fsspec or the driver is missing, or the URL is invalid.
 
@@ -75,9 +75,10 @@ class SqlEvalSetManager(StoredEvalSetManager):
 
     The table is evalgate's own; tRPC-Agent-Go's MySQL managers use other tables. The constructor creates the
     table if necessary. It raises InvalidInputError if SQLAlchemy or the driver is missing or the URL is
-    invalid, and StorageError if the database cannot be used.
+    invalid. It raises StorageError if the database cannot be used.
 
-    `database` is a URL or an engine of SQLAlchemy; default: the file `evalgate.db` in the working folder.
+    `database` is a URL or an engine of SQLAlchemy. The default is the file `evalgate.db` in the working
+    folder.
 
     >>> SqlEvalSetManager("sqlite://").create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
@@ -107,7 +108,7 @@ class LocalMetricManager(StoredMetricManager):
 
 
 class InMemoryMetricManager(StoredMetricManager):
-    """Metrics in memory; unlike other managers, it stores the functions in their criteria too.
+    """Metrics in memory. Unlike other managers, this one also stores functions in criteria.
 
     >>> InMemoryMetricManager().list("app", "set")
     []
@@ -133,7 +134,7 @@ class InMemoryMetricManager(StoredMetricManager):
 
 
 class FsspecMetricManager(StoredMetricManager):
-    """Metrics below an fsspec URL; options and errors are the same as for `FsspecEvalSetManager`.
+    """Metrics below an fsspec URL. Options and errors are the same as for `FsspecEvalSetManager`.
 
     >>> FsspecMetricManager("memory://metrics").list("app", "set")
     []
@@ -175,7 +176,7 @@ class LocalEvalResultManager(StoredEvalResultManager):
 
 
 class InMemoryEvalResultManager(StoredEvalResultManager):
-    """Results in memory; they are lost when the process ends.
+    """Results in memory. They are lost when the process ends.
 
     >>> InMemoryEvalResultManager().list("app")
     []
@@ -186,7 +187,7 @@ class InMemoryEvalResultManager(StoredEvalResultManager):
 
 
 class FsspecEvalResultManager(StoredEvalResultManager):
-    """Results below an fsspec URL; options and errors are the same as for `FsspecEvalSetManager`.
+    """Results below an fsspec URL. Options and errors are the same as for `FsspecEvalSetManager`.
 
     >>> FsspecEvalResultManager("memory://results").list("app")
     []

@@ -10,7 +10,7 @@ from evalgate.api.trpc.results import EvalSetResult
 
 
 class EvalSetManager(Protocol):
-    """Storage for eval sets. Methods return copies: a changed copy does not change the stored eval set."""
+    """Storage for eval sets. Methods return copies, so changing a returned object changes nothing stored."""
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
         """Return an eval set.
@@ -78,7 +78,7 @@ class MetricManager(Protocol):
     """Storage for the metrics of eval sets."""
 
     def list(self, app_name: str, eval_set_id: str) -> list[str]:
-        """Return the names of an eval set's metrics, in the order of their addition; [] if it has none."""
+        """Return the names of an eval set's metrics in the order in which they were added."""
         ...
 
     def get(self, app_name: str, eval_set_id: str, metric_name: str) -> EvalMetric:
@@ -118,7 +118,7 @@ class EvalResultManager(Protocol):
     """Storage for the results of evaluations."""
 
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
-        """Store a result and return its id; a missing id, name or time is set first."""
+        """Store a result and return its id. If the id, name or time is missing, set it first."""
         ...
 
     def get(self, app_name: str, eval_set_result_id: str) -> EvalSetResult:
@@ -167,7 +167,7 @@ class EvalResultLocator(Protocol):
 
 
 class Evaluator(Protocol):
-    """Scorer of one run of a case; a metric names the evaluator that scores it."""
+    """Scores one run of a case. A metric names the evaluator that scores it."""
 
     @property
     def name(self) -> str:
@@ -182,21 +182,21 @@ class Evaluator(Protocol):
     def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric, /
     ) -> EvaluateResult | Awaitable[EvaluateResult]:
-        """Score one run, with one result for each actual turn; may be asynchronous.
+        """Score one run, with one result for each actual turn. The method may be asynchronous.
 
-        `actuals` and `expecteds` have the same length. If an exception is raised, the case fails without
-        scores, as in tRPC-Agent-Go, and its error message has the exception's text.
+        `actuals` and `expecteds` have the same length. If the method raises an exception, the case fails
+        without scores, as in tRPC-Agent-Go. Its error message has the exception's text.
         """
         ...
 
 
 class Service(Protocol):
-    """Service for the two phases of an evaluation, inference and scoring, which can be used separately."""
+    """Service for the two phases of an evaluation: inference and scoring. Each can be used separately."""
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
         """Run the agent on the cases of an eval set, in their order."""
         ...
 
     async def evaluate_async(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score the results of an inference; store the scores, and return them."""
+        """Score the results of an inference. Store the scores and return them."""
         ...

@@ -1,4 +1,4 @@
-"""The results of tRPC-Agent-Go as objects: in `.evalset_result.json`, and returned by `AgentEvaluator`."""
+"""The results of tRPC-Agent-Go as objects, from `AgentEvaluator` or in an `.evalset_result.json`."""
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
@@ -14,7 +14,7 @@ EvalStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown", 
 
 
 def parse_status(status: object) -> EvalStatus:
-    """Return the status named `status`, in lower case; "" means that no status is set.
+    """Return a status in lower case. "" means that no status is set.
 
     Raises:
         ValueError: the status is unknown.

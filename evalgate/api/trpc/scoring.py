@@ -21,8 +21,8 @@ async def score_case(
 ) -> EvalCaseResult:
     """Score one run of a case with every metric, and return its result.
 
-    The case fails without scores if its inference or a metric failed, if the number of turns differs from the
-    case's expectation, or if the case has rubrics for a metric that cannot use them.
+    The case fails without scores in three situations: its inference or a metric failed, the number of turns
+    is not the expected one, or the case has rubrics for a metric that cannot use them.
 
     Raises:
         NotFoundError: a metric names an evaluator that is not registered.
@@ -59,12 +59,10 @@ async def score_case(
 
 
 def _build_expected_turns(case: EvalCase) -> list[Invocation]:
-    """Return the expected turns of a case.
-
-    A recorded case may have no expectations; each turn then has only the id and the user's message.
-    """
+    """Return the expected turns of a case."""
     if case.eval_mode != "trace" or (case.conversation and case.actual_conversation):
         return case.conversation
+    # A recorded case without expectations: each turn has only the id and the user's message.
     return [
         Invocation(invocation_id=turn.invocation_id, user_content=turn.user_content)
         for turn in case.conversation or case.actual_conversation
@@ -101,7 +99,7 @@ def _check_rubrics(case: EvalCase, metrics: Sequence[EvalMetric]) -> None:
 
 
 def _add_rubrics(metric: EvalMetric, case: EvalCase) -> EvalMetric:
-    """Return a metric with the case's own rubrics for it; without any, the metric itself.
+    """Return a copy of a metric with the case's rubrics for it, or the metric itself if there are none.
 
     Raises:
         EvaluatorError: the case has rubrics for the metric, but no model judges the metric.
@@ -167,7 +165,7 @@ def _build_metric_result(
 
 
 def _hide_key(criterion: Criterion | None) -> Criterion | None:
-    """Return a criterion without the API key of its judge model, because results must not contain keys."""
+    """Remove the API key of the judge model from a criterion, because results must not contain keys."""
     if criterion is None or criterion.llm_judge is None or criterion.llm_judge.judge_model is None:
         return criterion
     copy = criterion.model_copy(deep=True)

@@ -60,10 +60,10 @@ _Result = TypeVar("_Result")
 
 
 class LocalService:
-    """tRPC-Agent-Go's local service: it runs an agent on eval sets, scores the turns and stores results.
+    """tRPC-Agent-Go's local service. It runs an agent on eval sets, scores the turns and stores results.
 
-    Each inference starts and ends the agent, except within a block of `keep_agent`. Methods may be called
-    concurrently.
+    Each inference starts and ends the agent, except within a block of `keep_agent`. Methods may be called at
+    the same time.
 
     >>> from evalgate.api.trpc.managers import InMemoryEvalSetManager
     >>> sets = InMemoryEvalSetManager()
@@ -88,7 +88,7 @@ class LocalService:
         timeout: float | None = None,
         judge: str | None = None,
     ) -> None:
-        """Store the arguments; nothing is started.
+        """Store the arguments. Nothing is started.
 
         Args:
             runner: An agent, as for `evalgate.evaluate`. None is enough if all cases have recorded replies.
@@ -126,7 +126,7 @@ class LocalService:
 
     @asynccontextmanager
     async def keep_agent(self) -> AsyncIterator[None]:
-        """Keep the agent running between the inferences within the block.
+        """Keep the agent running within the block, from one inference to the next.
 
         Raises:
             EvalgateError: the kind of agent is unknown, or the agent cannot be set up.
@@ -139,7 +139,7 @@ class LocalService:
                 _kept_runner.reset(token)
 
     def inference(self, request: InferenceRequest) -> list[InferenceResult]:
-        """Run the agent on the cases of an eval set; the blocking form of `inference_async`.
+        """Run the agent on the cases of an eval set. This is the blocking form of `inference_async`.
 
         Raises:
             InvalidInputError, EvalgateError: as for `inference_async`.
@@ -147,7 +147,7 @@ class LocalService:
         return run_blocking(lambda: self.inference_async(request))
 
     def evaluate(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score the results of the inference; the blocking form of `evaluate_async`.
+        """Score the results of the inference. This is the blocking form of `evaluate_async`.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evaluate_async`.
@@ -155,9 +155,9 @@ class LocalService:
         return run_blocking(lambda: self.evaluate_async(request))
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
-        """Run the agent on the cases of an eval set and return their results in the order of the set.
+        """Run the agent on the cases of an eval set. Return the results in the order of the set.
 
-        A case that fails has the status `failed` and an error message; the other cases continue.
+        If a case fails, it gets the status `failed` and an error message, and the other cases continue.
 
         Raises:
             NotFoundError: the eval set or a case does not exist.
@@ -199,9 +199,10 @@ class LocalService:
 
     @asynccontextmanager
     async def _open_runner(self) -> AsyncIterator[CaseRunner | None]:
-        """Yield a runner of cases, or None if the service has no agent.
+        """Start the agent and yield a runner of cases. End the agent afterwards.
 
-        Start the agent, and end it afterwards, unless `keep_agent` keeps it running.
+        Use the agent that `keep_agent` keeps running, if there is one. Yield None if the service has no
+        agent.
         """
         kept, at_once = _kept_runner.get(), self._inferences_at_once
         if kept is not None and kept[0] is self:
@@ -246,11 +247,11 @@ class LocalService:
         return result
 
     async def evaluate_async(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score the results of an inference; save and return the scores.
+        """Score the results of an inference. Save the scores and return them.
 
-        Without a manager of results, nothing is saved. A case that cannot be scored has the status `failed`
-        and an error message; the other cases continue. Secrets of this process's environment are hidden in
-        the result.
+        If the service has no manager of results, nothing is saved. If a case cannot be scored, it gets the
+        status `failed` and an error message, and the other cases continue. Secrets of this process's
+        environment are hidden in the result.
 
         Raises:
             NotFoundError: the eval set, a case or the evaluator of a metric does not exist. In tRPC-Agent-Go,
@@ -277,7 +278,7 @@ class LocalService:
         return result
 
     def check_metrics(self, request: EvaluateRequest) -> None:
-        """Check, before an agent is run, that every metric of a request can be evaluated.
+        """Check that every metric of a request can be evaluated. Call this before an agent is run.
 
         Unknown keys of a metric cause a warning.
 
@@ -331,7 +332,7 @@ class LocalService:
 async def _run_case(
     runner: CaseRunner | None, case: EvalCase, app_name: str, session_id: str
 ) -> list[Invocation]:
-    """Return the turns of a case: the recorded ones or, without a recording, the turns of a new conversation.
+    """Return the turns of a case. If they are not recorded, run a new conversation.
 
     Raises:
         InferenceError: the case is invalid, the agent failed, or there is no agent.
@@ -348,7 +349,7 @@ async def _run_case(
 
 
 def _select_cases(eval_set: EvalSet, request: InferenceRequest) -> list[EvalCase]:
-    """Return the requested cases in the order of the eval set; all cases if none is requested.
+    """Return the requested cases in the order of the eval set. If none is requested, return all cases.
 
     Raises:
         NotFoundError: the set lacks a requested case, which tRPC-Agent-Go would ignore.
@@ -370,13 +371,11 @@ def _refuse_repeats(eval_set_id: str, noun: str, names: Iterable[str]) -> None:
 
 
 def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
-    """Warn of unknown keys of a metric, such as a misspelt `threshold`, which would leave the threshold at 0.
-
-    An evaluator of the user may read further keys: for it, warn only of keys that look misspelt.
-    """
+    """Warn of unknown keys of a metric. A misspelt `threshold`, for example, would mean a threshold of 0."""
     known = list(EvalMetric.get_known_keys().values())
     for key in metric.model_extra or ():
         hint = did_you_mean(key, known, cutoff=NEARLY_EQUAL)
+        # An evaluator of the user may read further keys: only those that look misspelt are wrong.
         if hint or isinstance(evaluator, BuiltInEvaluator):
             warnings.warn(
                 f"the metric {metric.metric_name!r} has an unknown key {key!r}.{hint}", stacklevel=2
@@ -386,7 +385,7 @@ def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
 async def _map_in_order(
     function: Callable[[_Item], Awaitable[_Result]], items: Sequence[_Item], at_once: int
 ) -> list[_Result]:
-    """Call `function` on each item, at most `at_once` at a time; return the results in the items' order.
+    """Call `function` on each item and return the results in order. At most `at_once` calls run at a time.
 
     The first error cancels all running calls.
     """
@@ -414,7 +413,7 @@ def _build_llm_context() -> LlmContext:
 
 @dataclass
 class _RedactedCase:
-    """Holder of the decoded JSON of one result; the redactor searches a dataclass faster than a bare dict."""
+    """Holder of the decoded JSON of one result. The redactor searches a dataclass faster than a bare dict."""
 
     value: dict[str, Any]
 

@@ -19,7 +19,7 @@ _LONGEST_NAME = 255  # characters; two of them fit into the longest key of MySQL
 
 
 class SqlStore:
-    """Documents in one database table, which is created if necessary.
+    """Documents in one table of a database. The table is created if necessary.
 
     The columns are `app_name`, `name`, `document` (the text of the file) and `updated_at` (Unix seconds). A
     change locks its row, so several processes can change documents at the same time.
@@ -54,7 +54,7 @@ class SqlStore:
         self._select = sa.select
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return the text of a document in UTF-8; None if it does not exist.
+        """Return the text of a document in UTF-8, or None if the document does not exist.
 
         Raises:
             StorageError: the table cannot be read.
@@ -63,9 +63,9 @@ class SqlStore:
             return self._find(connection, app_name, name)
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document with the text that `update` returns; if it returns None, delete the document.
+        """Replace a document with the text that `update` returns. If it returns None, delete the document.
 
-        `update` gets the current text (None if the document does not exist), and may be called up to five
+        `update` gets the current text, or None if the document does not exist. It may be called up to five
         times.
 
         Raises:
@@ -121,7 +121,7 @@ class SqlStore:
         return f"{self._table.name}: {app_name}/{name}"
 
     def close(self) -> None:
-        """Close the connections, unless the caller passed the engine."""
+        """Close the connections. If the caller passed the engine, leave them open."""
         if self._owns_engine:
             self._engine.dispose()
 

@@ -19,7 +19,7 @@ Metrics: TypeAlias = list[EvalMetric]  # the managers have methods with the name
 
 
 def require_names(**names: str) -> None:
-    """Raise InvalidInputError unless each name can be one part of a path.
+    """Raise InvalidInputError if a name cannot be one part of a path.
 
     tRPC-Agent-Go does not check names, so `../x` would lead to other folders.
     """
@@ -47,10 +47,10 @@ class _StoredManager:
 
 
 class StoredEvalSetManager(_StoredManager):
-    """An `EvalSetManager` over a `DocumentStore`; subclasses choose the store.
+    """An `EvalSetManager` that keeps eval sets in a `DocumentStore`. Subclasses choose the store.
 
-    Every method raises InvalidInputError if a name cannot be one part of a path or a stored file is invalid,
-    and StorageError if the store cannot be used.
+    Every method raises InvalidInputError if a name cannot be one part of a path or a stored file is invalid.
+    It raises StorageError if the store cannot be used.
     """
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
@@ -111,7 +111,7 @@ class StoredEvalSetManager(_StoredManager):
     def add_case(self, app_name: str, eval_set_id: str, eval_case: EvalCase) -> None:
         """Add a copy of a case at the end of an eval set.
 
-        In the copy, the case and the turns of its `conversation` get the current time if they have no
+        The case and the turns of its `conversation` get the current time in the copy if they have no
         timestamp.
 
         Raises:
@@ -190,14 +190,14 @@ def _find_case(eval_set: EvalSet, eval_case_id: str) -> int:
 
 
 class StoredMetricManager(_StoredManager):
-    """A `MetricManager` over a `DocumentStore`; subclasses choose the store.
+    """A `MetricManager` that keeps metrics in a `DocumentStore`. Subclasses choose the store.
 
-    Every method raises InvalidInputError if a name cannot be one part of a path or a stored file is invalid,
-    and StorageError if the store cannot be used.
+    Every method raises InvalidInputError if a name cannot be one part of a path or a stored file is invalid.
+    It raises StorageError if the store cannot be used.
     """
 
     def list(self, app_name: str, eval_set_id: str) -> list[str]:
-        """Return the names of an eval set's metrics, in the order of their addition; [] if it has none."""
+        """Return the names of an eval set's metrics in the order in which they were added."""
         return [metric.metric_name for metric in self._read(app_name, eval_set_id)]
 
     def get(self, app_name: str, eval_set_id: str, metric_name: str) -> EvalMetric:
@@ -293,16 +293,16 @@ def _find_metric(metrics: list[EvalMetric], name: str, where: str) -> int:
 
 
 class StoredEvalResultManager(_StoredManager):
-    """An `EvalResultManager` over a `DocumentStore`; subclasses choose the store.
+    """An `EvalResultManager` that keeps results in a `DocumentStore`. Subclasses choose the store.
 
-    Every method raises InvalidInputError if a name cannot be one part of a path, and StorageError if the
-    store cannot be used.
+    Every method raises InvalidInputError if a name cannot be one part of a path. It raises StorageError if
+    the store cannot be used.
     """
 
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
-        """Store a result and return its id; a result with the same id is replaced.
+        """Store a result and return its id. A stored result with the same id is replaced.
 
-        If the id, name or time is missing, it is set in `eval_set_result` too.
+        If the id, name or time is missing, it is also set in `eval_set_result`.
 
         Raises:
             InvalidInputError: the result is no `EvalSetResult`, or does not name its eval set.

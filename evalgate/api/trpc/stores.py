@@ -1,4 +1,4 @@
-"""Storage for the managers' documents (texts of files): memory, files, and services that fsspec supports."""
+"""Storage for the managers' documents (texts of files) in memory, in files, or in services of fsspec."""
 
 import os
 import threading
@@ -20,10 +20,10 @@ If it returns None, the document is deleted.
 
 
 class DocumentStore(Protocol):
-    """Storage for documents (texts of files), each under the name of its app and its own name."""
+    """Storage for documents (texts of files). A document is found by the name of its app and its own name."""
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return the text of a document in UTF-8; None if it does not exist.
+        """Return the text of a document in UTF-8, or None if the document does not exist.
 
         Raises:
             StorageError: the storage cannot be read.
@@ -31,9 +31,9 @@ class DocumentStore(Protocol):
         ...
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document with the text that `update` returns; if it returns None, delete the document.
+        """Replace a document with the text that `update` returns. If it returns None, delete the document.
 
-        `update` gets the current text (None if the document does not exist), and may be called more than
+        `update` gets the current text, or None if the document does not exist. It may be called more than
         once.
 
         Raises:
@@ -46,7 +46,7 @@ class DocumentStore(Protocol):
         ...
 
     def describe(self, app_name: str, name: str) -> str:
-        """Return a name of the document for errors, such as its path."""
+        """Return a name of the document for error messages, such as its path."""
         ...
 
     def close(self) -> None:
@@ -55,14 +55,14 @@ class DocumentStore(Protocol):
 
 
 class MemoryStore:
-    """Documents in memory; they are lost when the process ends."""
+    """Documents in memory. They are lost when the process ends."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return the text of a document in UTF-8; None if it does not exist."""
+        """Return the text of a document in UTF-8, or None if the document does not exist."""
         text = self._texts.get((app_name, name))
         return None if text is None else text.encode()
 
@@ -102,7 +102,7 @@ class SuffixLocator:
         return os.path.join(base_dir, app_name, f"{name}{self.suffix}")  # noqa: PTH118  locators build texts
 
     def list(self, base_dir: str, app_name: str) -> Sequence[str]:
-        """Return the ids of the app's files with this suffix; [] if the app's folder does not exist."""
+        """Return the ids of the app's files with this suffix, or [] if the app's folder does not exist."""
         folder = Path(base_dir, app_name)
         if not folder.is_dir():
             return []
@@ -115,7 +115,7 @@ class _Builds(Protocol):
 
 
 class FileStore:
-    """Documents in files; a lock keeps processes of one machine from changing a folder at the same time."""
+    """Documents in files. A lock stops other processes of the machine from changing a folder meanwhile."""
 
     def __init__(self, base_dir: str | Path, locator: _Builds) -> None:
         self._base_dir = str(base_dir)
@@ -123,7 +123,7 @@ class FileStore:
         self._lock = threading.Lock()
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return the text of a document in UTF-8; None if it does not exist."""
+        """Return the text of a document in UTF-8, or None if the document does not exist."""
         path = self.describe(app_name, name)
         try:
             return read_input_file(Path(path), path)
@@ -149,7 +149,7 @@ class FileStore:
             raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
 
     def list(self, app_name: str) -> Sequence[str]:
-        """Return the names of an app's documents; [] if the locator has no method `list`."""
+        """Return the names of an app's documents, or [] if the locator has no method `list`."""
         find: Callable[[str, str], Sequence[str]] | None = getattr(self._locator, "list", None)
         return [] if find is None else find(self._base_dir, app_name)
 
@@ -164,8 +164,8 @@ class FileStore:
 class FsspecStore:
     """Documents as objects below an fsspec URL: `<url>/<app_name>/<id><suffix>`.
 
-    If two processes change a document at the same time, the last change wins, because not every service can
-    compare before it writes.
+    If two processes change a document at the same time, the last change wins. Not every service can compare
+    before it writes.
     """
 
     def __init__(self, url: str, suffix: str, options: dict[str, Any]) -> None:
@@ -187,7 +187,7 @@ class FsspecStore:
         self._lock = threading.Lock()
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return the text of a document in UTF-8; None if it does not exist."""
+        """Return the text of a document in UTF-8, or None if the document does not exist."""
         path = self.describe(app_name, name)
         with _translate_errors(path):
             try:
@@ -228,7 +228,7 @@ class FsspecStore:
         return [name.removesuffix(self._suffix) for name in names if name.endswith(self._suffix)]
 
     def describe(self, app_name: str, name: str) -> str:
-        """Return the full path of the document's object."""
+        """Return the full path of the object that stores the document."""
         return f"{self._root}/{app_name}/{name}{self._suffix}"
 
     def close(self) -> None:

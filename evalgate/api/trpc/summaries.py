@@ -1,7 +1,7 @@
-"""Statuses and means over several metrics, cases and runs, by the rules of tRPC-Agent-Go.
+"""Combine statuses and means of several metrics, cases and runs, by the rules of tRPC-Agent-Go.
 
-One rule differs: tRPC-Agent-Go leaves a run that failed before it was scored out of the means, so a case that
-crashed in one of two runs can pass. Here, the case fails.
+One rule differs. tRPC-Agent-Go computes means without runs that failed before they were scored. So a case
+that crashed in one of two runs can pass. Here, the case fails.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from evalgate.core.formatting import compute_sequential_mean
 
 
 def summarize_statuses(statuses: Iterable[EvalStatus]) -> EvalStatus:
-    """Combine statuses into one: "failed" if any is "failed", or "passed" if any is "passed".
+    """Combine statuses into one: "failed" if any is "failed", or else "passed" if any is "passed".
 
     If neither occurs, return "not_evaluated".
     """
@@ -35,7 +35,7 @@ def summarize_statuses(statuses: Iterable[EvalStatus]) -> EvalStatus:
 
 
 def average_metrics(results: Iterable[EvalCaseResult]) -> list[EvalMetricResult]:
-    """Return each metric's mean over the results in which the metric was evaluated, sorted by name.
+    """Return the mean of each metric over the results in which it was evaluated, sorted by name.
 
     A metric that was evaluated in no result has the score 0.0 and the status "not_evaluated".
     """
@@ -151,7 +151,7 @@ def _summarize_metrics(results: Sequence[EvalCaseResult]) -> list[MetricSummary]
 
 
 def _count_statuses(statuses: Iterable[EvalStatus]) -> StatusCounts | None:
-    """Count each status; return None if none of them is "passed", "failed" or "not_evaluated"."""
+    """Count how often each status occurs. Return None if all counts are 0."""
     listed = list(statuses)
     counts = StatusCounts(
         passed=listed.count("passed"),

@@ -27,7 +27,7 @@ FROM_FILE: Mapping[str, object] = {"from_file": True}
 class WireModel(TrpcModel):
     """Mutable model of a struct of tRPC-Agent-Go.
 
-    Unknown keys of a file are kept and written back. Python code can set only known keys, so that a misspelt
+    Unknown keys of a file are kept and written back. Python code can set only known keys. So a misspelt
     `threshold` is an error and does not leave the threshold at 0.
     """
 
@@ -63,21 +63,19 @@ class WireModel(TrpcModel):
 
     @override
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Copy the model deeply, but share its functions.
-
-        The object of a bound method may hold a lock, which cannot be copied.
-        """
+        """Copy the model deeply, but share its functions."""
         memo = {} if memo is None else memo
         for name, field in type(self).model_fields.items():
+            # The object of a bound method may hold a lock, which cannot be copied.
             if field.exclude:
                 memo[id(getattr(self, name))] = getattr(self, name)
         return super().__deepcopy__(memo)
 
     def to_wire(self, *, functions: bool = False) -> dict[str, Any]:
-        """Return this model as decoded JSON, with Go's order of keys and without empty fields.
+        """Convert this model to decoded JSON, with Go's order of keys and without empty fields.
 
-        A field with the default None is omitted only if it is None, like a pointer in Go. Unknown keys come
-        last. Fields in `always_written` are never omitted.
+        A field with the default None is left out only if it is None, like a pointer in Go. Unknown keys come
+        last. Fields in `always_written` are never left out.
 
         Args:
             functions: Whether to include functions, which JSON cannot hold.
@@ -106,7 +104,7 @@ def _to_plain(value: object, *, functions: bool) -> object:
 
 
 def dump_wire(value: object) -> str:
-    """Return a value as JSON text in the form that tRPC-Agent-Go writes, with a newline at its end.
+    """Write a value as JSON text in tRPC-Agent-Go's form, with a newline at its end.
 
     Mappings keep the order of their keys: that of Go's struct, or of the file that was read.
     """
@@ -116,7 +114,7 @@ def dump_wire(value: object) -> str:
 
 
 def _add_pieces(value: object, line: str, pieces: list[str]) -> None:
-    """Append the text of a JSON value to `pieces`; `line` is a line break with the value's indentation."""
+    """Append the text of a JSON value to `pieces`. `line` is a line break with the value's indentation."""
     match value:
         case Mapping() if value:
             start, inner = "{", line + "  "
@@ -156,7 +154,7 @@ _Model = TypeVar("_Model", bound=WireModel)
 
 
 def parse_wire(model: type[_Model], data: bytes, shown_as: str) -> _Model:
-    """Parse a JSON file with one object; `shown_as` names the file in errors.
+    """Parse a JSON file with one object. `shown_as` names the file in errors.
 
     Raises:
         InvalidInputError: the file is invalid; the error lists every problem with its line.
@@ -167,7 +165,7 @@ def parse_wire(model: type[_Model], data: bytes, shown_as: str) -> _Model:
 
 
 def parse_wire_list(model: type[_Model], data: bytes, shown_as: str) -> list[_Model]:
-    """Parse a JSON file with a list of objects; `shown_as` names the file in errors.
+    """Parse a JSON file with a list of objects. `shown_as` names the file in errors.
 
     Raises:
         InvalidInputError: the file is invalid; the error lists every problem with its line.
