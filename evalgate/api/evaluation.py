@@ -129,7 +129,7 @@ async def evaluate_async(
     """Run eval sets against an agent in the caller's event loop; otherwise like `evaluate`.
 
     The arguments are the same as for `evaluate`. If an asynchronous agent of this process blocks the event
-    loop, its time limit has no effect until it returns.
+    loop, the time limit has no effect until the agent returns.
 
     Raises:
         InvalidInputError, EvalgateError: as for `evaluate`.

@@ -108,7 +108,7 @@ def _check_options(options: EvaluationOptions) -> None:
 
 
 def load_sources(sources: object, format_name: str | None, folder: Path) -> tuple[EvalSet, ...]:
-    """Load eval sets from files and objects. Those of files come first.
+    """Load eval sets from files and objects. The eval sets of files come first.
 
     Raises:
         InvalidInputError: an object or a file is invalid. The error lists the problems of the first invalid

@@ -244,7 +244,7 @@ class Outcome(CaseResult):
 
     @property
     def turns(self) -> tuple[TurnResult, ...]:
-        """Return the turns of the first run, each with the user's text and both replies. No runs give ()."""
+        """Return the turns of the first run: the user's texts and both replies. Without runs, return ()."""
         return self.runs[0].turns if self.runs else ()
 
     @property

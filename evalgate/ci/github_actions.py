@@ -178,7 +178,7 @@ class PullRequest:
 
 @frozen
 class HeadCommit:
-    """A commit that an event names without a pull request. A workflow run of a fork, for example, does this.
+    """A commit that an event names without a pull request. An example is a workflow run of a fork.
 
     GitHub's API can tell the pull requests of the commit.
     """

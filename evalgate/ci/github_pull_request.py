@@ -138,8 +138,7 @@ def post_comment(
 ) -> PostResult:
     """Post or update the gate's single comment under a pull request.
 
-    Return the first result that is `failed` or `skipped`, or else the first one. It has the URLs of all
-    comments.
+    Return the first result that is `failed` or `skipped`, or else the first one, with all comments' URLs.
 
     Args:
         account: The token and the repository.
@@ -194,8 +193,8 @@ def _find_pulls(
 ) -> tuple[list[int], PostResult | None]:
     """Return the numbers of the pull requests to post to, and None.
 
-    If there is none, return [] and a result with the reason. A pull request that the event names is not
-    checked. For a commit, GitHub is asked for open pull requests.
+    If there is no pull request, return [] and a result with the reason. A pull request that the event names
+    is not checked. For a commit, GitHub is asked for open pull requests.
     """
     if isinstance(subject, NoPullRequest):
         return [], PostResult("skipped", subject.reason)

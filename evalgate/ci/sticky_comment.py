@@ -224,8 +224,8 @@ class StickyComment:
     def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result of the post if the section `existing` must stay.
 
-        Return None if this job may replace it. If it is the section of another job, a note is added to
-        `section`.
+        Return None if this job may replace `existing`. A note in `section` then says so if another job wrote
+        `existing`.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
@@ -314,7 +314,7 @@ class StickyComment:
         self._author = created.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
-        """Update `comment` if its text changed. Otherwise delete the duplicates in `others`.
+        """Update `comment` if it is not complete. Otherwise delete the duplicates in `others`.
 
         Return `comment` if nothing was written or deleted, or else None.
         """

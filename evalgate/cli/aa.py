@@ -200,7 +200,7 @@ class _TrialResult:
 
 
 class _Trial:
-    """Compare two random samples of stored runs with the gate. A trial can be repeated."""
+    """One trial: the gate compares two random samples of stored runs. A trial can be repeated."""
 
     def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs

@@ -125,7 +125,7 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
 def _build_changes(
     chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
 ) -> list[FileChange]:
-    """Build the changes of eval sets and their notes that make the runs of the chosen cases the expectation.
+    """Build the changes of eval sets and notes that accept the chosen cases.
 
     Raises:
         InvalidInputError: a case cannot be accepted; the error has a sentence for each.

@@ -49,8 +49,8 @@ def run_backtest(
     """Decide every stored result again with the current thresholds file. Return the oldest result first.
 
     Each result is compared with those runs of the baseline that are older than the result. Control runs and
-    `gate.anchor` are ignored. An interrupted run keeps its verdict. A run that gave no verdict still gives
-    none if its cases do not show the reason; for example, the agent could not be reached.
+    `gate.anchor` are ignored. An interrupted run keeps its verdict. A result without a verdict also stays
+    without one if its cases do not show the reason. An example is an agent that could not be reached.
 
     Raises:
         InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.

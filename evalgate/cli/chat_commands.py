@@ -293,7 +293,7 @@ class ChatTerminal:
         return len(self.chat.turns) > self._saved_turns
 
     def _end(self) -> bool:
-        """Save the conversation if the command line names a file. Return False if the person should go on."""
+        """Save the conversation if the command line names a file. Return False if saving failed once."""
         if not self._has_unsaved:
             return True
         if self.options.out is None:

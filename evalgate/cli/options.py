@@ -430,12 +430,12 @@ _COMMENT = click.option(
 
 
 def add_posting_options(command: _Command) -> _Command:
-    """Add the options that post a report to a command, such as `--comment`."""
+    """Add options to a command: those that post a report, such as `--comment`."""
     return _COMMENT(add_post_settings(command))
 
 
 def add_post_settings(command: _Command) -> _Command:
-    """Add the options for posting except `--comment`. The command `comment` always posts a comment."""
+    """Add options to a command: those for posting, except `--comment`."""
     return add_options(command, _POST_SETTINGS)
 
 

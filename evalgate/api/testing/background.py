@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class BackgroundEvaluation(Generic[T]):
-    """Evaluation in its own thread. The agent stays up until `finish` or `cancel`.
+    """Evaluation in its own thread. The agent stays up until `finish` or `cancel`, for repeated cases.
 
-    So cases can run again. Call `get_result`, `repeat_case`, `finish` and `cancel` in one thread, such as
-    pytest's. The thread of the evaluation calls the other methods.
+    Call `get_result`, `repeat_case`, `finish` and `cancel` in one thread, such as pytest's. The thread of the
+    evaluation calls the other methods.
     """
 
     def __init__(self, plan: Plan, conclude: Callable[[PreparedRun], T], *, all_at_once: bool) -> None:

@@ -313,7 +313,7 @@ OPTIONS = frozenset(
 
 
 def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> EvaluationOptions:
-    """Return the project's options, replaced by those of a marker or a call where these are given.
+    """Return the project's options. An option of a marker or a call replaces the project's.
 
     Raises:
         InvalidInputError: an option is unknown.

@@ -115,7 +115,7 @@ class _Builds(Protocol):
 
 
 class FileStore:
-    """Documents in files. A lock stops other processes of the machine from changing a folder meanwhile."""
+    """Documents in files. While a process changes a folder, a lock stops other processes of the machine."""
 
     def __init__(self, base_dir: str | Path, locator: _Builds) -> None:
         self._base_dir = str(base_dir)

@@ -106,5 +106,5 @@ def load_known_prices() -> PriceTable:
 
 
 def merge_own_prices(own: Mapping[str, Price]) -> PriceTable:
-    """Return the known prices with those of the user. A price of the user replaces all of the same model."""
+    """Return the known prices and the user's. A user's price replaces all known prices of its model."""
     return {**load_known_prices(), **{name: (price,) for name, price in own.items()}}

@@ -197,7 +197,7 @@ class Config(ConfigSection):
 
     @property
     def is_replay(self) -> bool:
-        """Return True if the agent is of the kind `replay`: a recording answers in its place."""
+        """Return True if the agent is a recording, of the kind `replay`."""
         return self.agent is not None and self.agent.kind == "replay"
 
     @property
