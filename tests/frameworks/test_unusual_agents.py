@@ -13,7 +13,7 @@ from evalgate.core.types import (
 )
 from tests.agents.play import a_talk
 from tests.frameworks import AGENTS
-from tests.frameworks.frameworks import LANGGRAPH, Framework
+from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, Framework
 from tests.frameworks.playing import play, without_ids
 from tests.frameworks.venvs import python_with
 
@@ -71,9 +71,28 @@ async def test_a_failed_tool_of_a_runnable_has_its_error_as_result() -> None:
 
 
 @pytest.mark.parametrize(
+    ("framework", "name", "text", "result"),
+    [
+        (OPENAI_AGENTS, "agent", "tuples", "{(1, 2): 'x'}"),
+        (OPENAI_AGENTS, "agent", "circle", "[[...]]"),
+    ],
+    ids=["openai_agents-tuples", "openai_agents-circle"],
+)
+async def test_a_result_that_json_cannot_hold_becomes_its_text(
+    framework: Framework, name: str, text: str, result: str
+) -> None:
+    run = await ask(framework, name, text)
+
+    assert run.failure is None
+    (reply,) = run.replies
+    assert reply is not None
+    assert [event.result for event in reply.events if isinstance(event, ToolResult)] == [result]
+
+
+@pytest.mark.parametrize(
     ("framework", "name"),
-    [(LANGGRAPH, "plain"), (LANGGRAPH, "catching")],
-    ids=["graph", "runnable"],
+    [(LANGGRAPH, "plain"), (LANGGRAPH, "catching"), (OPENAI_AGENTS, "agent")],
+    ids=["graph", "runnable", "openai_agents"],
 )
 async def test_a_context_message_of_an_unknown_role_is_no_fault_of_the_agent(
     framework: Framework, name: str
