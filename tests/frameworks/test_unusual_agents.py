@@ -9,11 +9,12 @@ from evalgate.core.types import (
     Reply,
     ToolCall,
     ToolResult,
+    Usage,
     UserMessage,
 )
 from tests.agents.play import a_talk
 from tests.frameworks import AGENTS
-from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, Framework
+from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
 from tests.frameworks.playing import play, without_ids
 from tests.frameworks.venvs import python_with
 
@@ -75,8 +76,9 @@ async def test_a_failed_tool_of_a_runnable_has_its_error_as_result() -> None:
     [
         (OPENAI_AGENTS, "agent", "tuples", "{(1, 2): 'x'}"),
         (OPENAI_AGENTS, "agent", "circle", "[[...]]"),
+        (PYDANTIC_AI, "odd", "hi", "{(1, 2): 'x'}"),
     ],
-    ids=["openai_agents-tuples", "openai_agents-circle"],
+    ids=["openai_agents-tuples", "openai_agents-circle", "pydantic_ai"],
 )
 async def test_a_result_that_json_cannot_hold_becomes_its_text(
     framework: Framework, name: str, text: str, result: str
@@ -104,3 +106,26 @@ async def test_a_context_message_of_an_unknown_role_is_no_fault_of_the_agent(
     assert run.failure is not None
     assert (run.outcome, run.failure.kind) == ("faulted", "unsupported")
     assert run.failure.message.startswith("a context message of role 'robot' with a content of type str")
+
+
+async def test_calls_that_a_processor_of_the_history_drops_are_recorded() -> None:
+    run = await ask(PYDANTIC_AI, "forgetting", "count", "count")
+    counted = [
+        event
+        for number in range(1, 5)
+        for event in (
+            ToolCall("count", {"number": number}, f"call-{number}"),
+            ToolResult("count", number, f"call-{number}"),
+        )
+    ]
+
+    assert run.replies == (Reply("Four calls.", tuple(counted)),) * 2
+    assert run.usage == Usage(10 * 10, 10 * 4, None)
+
+
+async def test_usage_of_an_agent_that_a_tool_of_pydantic_ai_asks_counts() -> None:
+    run = await ask(PYDANTIC_AI, "delegating", "hi")
+
+    call, result = ToolCall("ask", {}, "call-1"), ToolResult("ask", "Four calls.", "call-1")
+    assert run.replies == (Reply("Four calls.", (call, result)),)
+    assert run.usage == Usage(7 * 10, 7 * 4, None)
