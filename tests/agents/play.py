@@ -57,7 +57,7 @@ def tiny(
         env=env or environment(),
         timeout=timeout,
         workers=workers,
-        concurrency=64,
+        threads=64,
         python=python,
         start_timeout=start_timeout,
     )

@@ -18,7 +18,7 @@ def harmful(
     name: str, env: dict[str, str], timeout: float = PATIENT_S, memory: str | None = None
 ) -> WorkerPool:
     return build_python_agent(
-        entry=f"agents:{name}", cwd=HERE, env=env, timeout=timeout, concurrency=4, memory=memory
+        entry=f"agents:{name}", cwd=HERE, env=env, timeout=timeout, threads=4, memory=memory
     )
 
 
@@ -194,7 +194,7 @@ async def test_many_at_once_on_one_asynchronous_worker(tmp_path: Path) -> None:
 
     def crowd(env: dict[str, str]) -> WorkerPool:
         return build_python_agent(
-            entry="crowd.py:answer", cwd=tmp_path, env=env, timeout=PATIENT_S, concurrency=1_000
+            entry="crowd.py:answer", cwd=tmp_path, env=env, timeout=PATIENT_S, threads=1_000
         )
 
     runs = await asyncio.wait_for(outcomes(crowd, cases, concurrency=1_000), 5 * PATIENT_S)

@@ -294,13 +294,30 @@ async def test_attachments_and_earlier_messages_reach_the_model(adk: str) -> Non
     assert runs["case"].replies == (Reply("user:hi | model:ho | user:look,image/png"),)
 
 
-async def test_an_attachment_that_is_none_fails_its_case(adk: str) -> None:
-    case = EvalCase("case", (CaseTurn(UserMessage("look", ({"what": 1},))),))
+@pytest.mark.parametrize(
+    ("case", "sentence"),
+    [
+        (
+            EvalCase("case", (CaseTurn(UserMessage("look", ({"what": 1},))),)),
+            "an attachment is no part that Google ADK knows: `what`: Extra inputs are not permitted",
+        ),
+        (
+            EvalCase(
+                "case", (CaseTurn(UserMessage("hi")),), context_messages=({"role": "tool", "content": "5"},)
+            ),
+            "a context message cannot be told to a Google ADK agent: its role must be user or assistant",
+        ),
+    ],
+    ids=["attachment", "context message"],
+)
+async def test_what_adk_cannot_be_given_is_no_fault_of_the_agent(
+    adk: str, case: EvalCase, sentence: str
+) -> None:
     run = (await play("adk", {"entry": "inspector"}, adk, FOLDER, [case]))["case"]
 
     assert run.failure is not None
-    assert run.failure.kind == "protocol"
-    assert run.failure.message.startswith("an attachment is no part that Google ADK knows: ")
+    assert (run.outcome, run.failure.kind) == ("faulted", "unsupported")
+    assert run.failure.message.startswith(sentence)
 
 
 async def test_the_python_kind_knows_such_agents_too(adk: str) -> None:

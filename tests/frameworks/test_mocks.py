@@ -161,6 +161,24 @@ async def test_no_tool_of_langgraph_is_called_for_real() -> None:
     )
 
 
+async def test_arguments_that_langgraph_adds_are_no_arguments_of_the_model() -> None:
+    """The model's arguments alone are compared with the recorded ones, whatever the tool's schema is made of."""
+    python, folder = python_with(LANGGRAPH.folder), AGENTS / LANGGRAPH.folder
+    names = ("by_schema", "without_properties", "by_model", "by_alias", "by_old_model")
+    cases = {}
+    for name in names:
+        args = {"orderId" if name == "by_alias" else "order_id": "5"}
+        call = RecordedCall(name, args, (RecordedAnswer("lost"),))
+        cases[name] = recording(call, texts=(name,))
+        cases[f"live {name}"] = recording(texts=(name,), live=(name,))
+    found = await play("python", {"entry": "mocked.py:injecting"}, python, folder, rename(cases), 1)
+
+    assert {name: run.failure for name, run in found.items()} == dict.fromkeys(cases)
+    assert {name: results(run) for name, run in found.items()} == {
+        name: ["found" if name.startswith("live") else "lost"] for name in cases
+    }
+
+
 async def test_adk_answers_from_mocks_and_recordings(adk: str) -> None:
     runs = await ask_adk(
         adk,

@@ -260,9 +260,9 @@ class DockerAgentOptions(HttpDialectOptions):
             case options:
                 return ImageBuild(context=folder / options.context, dockerfile=options.dockerfile)
 
-    def _build_command(self, concurrency: int) -> tuple[str, ...] | None:
+    def _build_command(self, threads: int) -> tuple[str, ...] | None:
         if self.entry is not None:
-            host = json.dumps({"entry": self.entry, "threads": concurrency, "capture": self.capture})
+            host = json.dumps({"entry": self.entry, "threads": threads, "capture": self.capture})
             return (self.python, f"{WORKER_FOLDER}/__main__.py", host)
         if self.command is None:
             return None

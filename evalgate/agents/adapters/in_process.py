@@ -48,7 +48,7 @@ class _LoopWorker:
         hosted: HostedAgent,
         thread: AgentThread | None,
         *,
-        concurrency: int,
+        threads: int,
         timeout: float,
         on_change: Callable[[], None],
     ) -> None:
@@ -57,7 +57,7 @@ class _LoopWorker:
         Args:
             hosted: The agent, as the host runs it.
             thread: The agent's thread; None: the agent runs in the caller's loop.
-            concurrency: Largest number of threads for an agent that is not asynchronous.
+            threads: Largest number of threads for an agent that is not asynchronous.
             timeout: Seconds that one turn may take.
             on_change: Function that is called when a session ends, and when a hanging thread is abandoned.
         """
@@ -73,7 +73,7 @@ class _LoopWorker:
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
-        self._pool = DaemonThreadPool(concurrency)
+        self._pool = DaemonThreadPool(threads)
         self._manager = SessionManager(thread.loop if thread else self._loop, hosted, self, self._pool)
         # A synchronous turn runs in a thread of the pool and cannot block the caller's loop: if its end is
         # noticed late, other code is to blame.
@@ -213,7 +213,7 @@ class InProcessOptions:
 
     def build(self, context: AgentContext) -> "InProcessAgent":
         """Build the agent without starting it."""
-        return InProcessAgent(self.agent, timeout=context.timeout, concurrency=context.concurrency)
+        return InProcessAgent(self.agent, timeout=context.timeout, threads=context.concurrency)
 
 
 class InProcessAgent:
@@ -223,17 +223,17 @@ class InProcessAgent:
     they run in the caller's loop.
     """
 
-    def __init__(self, agent: object, *, timeout: float, concurrency: int) -> None:
+    def __init__(self, agent: object, *, timeout: float, threads: int) -> None:
         """Store the options; the agent is inspected when it starts.
 
         Args:
             agent: A function, an object with a known method, or a class or function that creates one.
             timeout: Seconds that one turn may take.
-            concurrency: Largest number of threads for an agent that is not asynchronous.
+            threads: Largest number of threads for an agent that is not asynchronous.
         """
         self._agent = agent
         self._timeout_s = timeout
-        self._concurrency = concurrency
+        self._threads = threads
         self._hosted: HostedAgent | None = None
         self._worker: _LoopWorker | None = None
         self._workers: list[_LoopWorker] = []
@@ -320,7 +320,7 @@ class InProcessAgent:
             self._worker = _LoopWorker(
                 hosted,
                 AgentThread() if is_gate_loop_running() else None,
-                concurrency=self._concurrency,
+                threads=self._threads,
                 timeout=self._timeout_s,
                 on_change=self._changed.set,
             )

@@ -21,7 +21,7 @@ def build_python_launch(
     *,
     cwd: Path,
     env: Mapping[str, str],
-    concurrency: int,
+    threads: int,
     python: str | None = None,
     uid: int | None = None,
     gid: int | None = None,
@@ -33,7 +33,7 @@ def build_python_launch(
         host_options: Options of the host program, such as `entry`; `host.program.main` lists them.
         cwd: Working folder of the process, which is first on its `sys.path`.
         env: Whole environment of the process.
-        concurrency: Largest number of threads in the process for a synchronous agent.
+        threads: Largest number of threads in the process for a synchronous agent.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
@@ -43,7 +43,7 @@ def build_python_launch(
         ValueError: `memory` is not a valid size.
     """
     limit = None if memory is None else parse_memory_size(memory)
-    host = json.dumps({**host_options, "threads": concurrency})
+    host = json.dumps({**host_options, "threads": threads})
     # The host is started by its path: the agent's own interpreter has no evalgate that `-m` could find.
     return LaunchSpec((python or sys.executable, str(_HOST), host), cwd, env, uid, gid, limit)
 
@@ -56,7 +56,7 @@ def build_python_agent(
     timeout: float,
     python: str | None = None,
     workers: int = 1,
-    concurrency: int = 1,
+    threads: int = 1,
     start_timeout: float = 60.0,
     uid: int | None = None,
     gid: int | None = None,
@@ -73,7 +73,7 @@ def build_python_agent(
         timeout: Seconds that one turn may take.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         workers: Largest number of processes, as in `PoolOptions`.
-        concurrency: Largest number of threads in each process for a synchronous agent.
+        threads: Largest number of threads in each process for a synchronous agent.
         start_timeout: Seconds that a process may take to start and to import the agent.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
@@ -85,7 +85,7 @@ def build_python_agent(
         {"entry": entry, "capture": capture, "track": track_files},
         cwd=cwd,
         env=env,
-        concurrency=concurrency,
+        threads=threads,
         python=python,
         uid=uid,
         gid=gid,
@@ -125,7 +125,7 @@ class PythonAgentOptions(BaseModel):
             timeout=context.timeout,
             python=context.python,
             workers=context.workers,
-            concurrency=context.concurrency,
+            threads=context.concurrency,
             uid=context.uid,
             gid=context.gid,
             memory=self.memory,
@@ -162,7 +162,7 @@ class AdkAgentOptions(BaseModel):
             },
             cwd=context.folder,
             env=context.env,
-            concurrency=context.concurrency,
+            threads=context.concurrency,
             python=context.python,
             uid=context.uid,
             gid=context.gid,

@@ -73,6 +73,8 @@ class ActorFailure:
     outcome: Outcome = "crashed"
     usage: Usage | None = None
     retry_after_s: float | None = None
+    alone: bool = True
+    """`alone` of a `SessionLostError`."""
 
     @classmethod
     def from_error(cls, error: AgentError | SessionLostError | AgentUnreachableError) -> "ActorFailure":
@@ -81,20 +83,17 @@ class ActorFailure:
             case AgentError():
                 return cls("failed", error.failure, error.outcome, error.usage, error.retry_after_s)
             case SessionLostError():
-                return cls("lost", error.failure, error.outcome, error.usage)
+                return cls("lost", error.failure, error.outcome, error.usage, alone=error.alone)
             case AgentUnreachableError():
                 return cls("unreachable", error.failure)
 
     def to_error(self) -> AgentError | SessionLostError | AgentUnreachableError:
-        """Return the error that `from_error` converted, for the gate to raise.
-
-        A `SessionLostError` always has the attribute `alone` True.
-        """
+        """Return the error that `from_error` converted, for the gate to raise."""
         match self.how:
             case "failed":
                 return AgentError(self.failure, self.outcome, self.usage, self.retry_after_s)
             case "lost":
-                return SessionLostError(self.failure, self.outcome, self.usage)
+                return SessionLostError(self.failure, self.outcome, self.usage, alone=self.alone)
             case "unreachable":
                 return AgentUnreachableError(self.failure)
 

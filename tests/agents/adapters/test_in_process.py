@@ -14,7 +14,7 @@ import pytest
 
 import evalgate
 from evalgate.agents.adapters.in_process import InProcessAgent
-from evalgate.core.types import EvalCase, SessionInput, UserMessage
+from evalgate.core.types import CaseTurn, EvalCase, Reply, SessionInput, UserMessage
 
 CRITERIA = {"response_match_score": 1.0}
 BOUND_S = 60
@@ -137,6 +137,43 @@ def test_an_exit_of_a_task_ends_its_turn_only() -> None:
     assert [case.runs[0].outcome for case in record.cases] == ["answered", "crashed", "answered"]
 
 
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("is_async", [True, False], ids=["asynchronous", "in threads"])
+def test_concurrency_limits_conversations(concurrency: int, is_async: bool) -> None:
+    """The scheduler limits them, so an asynchronous agent, which needs no threads, is limited as well."""
+    begun: set[str] = set()
+    most = 0
+
+    def note(text: str, session: Any) -> str:
+        nonlocal most
+        begun.add(session.id)
+        most = max(most, len(begun))
+        return text
+
+    def finish(text: str, session: Any) -> str:
+        if text == "last":
+            begun.discard(session.id)
+        return text
+
+    async def answer(text: str, session: Any) -> str:
+        note(text, session)
+        await asyncio.sleep(0.02)
+        return finish(text, session)
+
+    def answer_in_thread(text: str, session: Any) -> str:
+        note(text, session)
+        time.sleep(0.02)
+        return finish(text, session)
+
+    turns = tuple(CaseTurn(UserMessage(text), Reply(text)) for text in ("first", "last"))
+    cases = [EvalCase(str(number), turns) for number in range(8)]
+    agent = answer if is_async else answer_in_thread
+    record = evalgate.evaluate(cases, agent, criteria=CRITERIA, concurrency=concurrency)
+
+    assert {case.runs[0].outcome for case in record.cases} == {"answered"}
+    assert most == concurrency
+
+
 @pytest.mark.parametrize(
     ("given", "is_seen"),
     [
@@ -158,7 +195,7 @@ async def test_open_sessions_have_different_ids(given: tuple[str, str], is_seen:
         async with agent.open_session(case, 1, alone=False) as session:
             return (await session.run_turn(UserMessage(text))).response
 
-    async with InProcessAgent(answer, timeout=BOUND_S, concurrency=2) as agent, asyncio.timeout(5):
+    async with InProcessAgent(answer, timeout=BOUND_S, threads=2) as agent, asyncio.timeout(5):
         assert await asyncio.gather(*map(ask, ids, given)) == ["first", "second"]
 
     assert [seen == own for seen, own in zip(ids.values(), given, strict=True)] == is_seen
@@ -185,7 +222,7 @@ async def test_conversations_with_one_session_id_take_turns_and_see_it() -> None
             await session.run_turn(UserMessage("first"))
             return (await session.run_turn(UserMessage(str(run)))).response
 
-    async with InProcessAgent(answer, timeout=BOUND_S, concurrency=4) as agent, asyncio.timeout(5):
+    async with InProcessAgent(answer, timeout=BOUND_S, threads=4) as agent, asyncio.timeout(5):
         runs = [ask(agent, run, alone=run == 3) for run in range(5)]
         assert await asyncio.gather(*runs) == ["0", "1", "2", "3", "4"]
     assert seen == ["order-7"] * 10

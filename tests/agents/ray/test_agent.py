@@ -95,6 +95,7 @@ async def test_conversations_are_spread_over_the_actors() -> None:
         (AgentError(A_FAILURE, usage=Usage(3, 4)), "crashed", "exception"),
         (AgentError(Failure("timeout", "no answer"), "timed_out"), "timed_out", "timeout"),
         (SessionLostError(Failure("killed", "the process was killed")), "crashed", "killed"),
+        (SessionLostError(Failure("host", "the machine is gone"), "faulted", alone=False), "faulted", "host"),
         (ZeroDivisionError("a bug"), "crashed", "plugin"),
     ],
 )

@@ -12,7 +12,7 @@ import uuid
 from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
-from ..errors import InvalidAnswerError, ModelError, summarize_error
+from ..errors import ModelError, UnsupportedCaseError, summarize_error
 from ..session import FEATURES, Session
 from . import HostedAgent, is_a
 
@@ -88,7 +88,7 @@ class _AdkConversation:
         """Open the session with the case's state, and append the messages that precede the conversation.
 
         Raises:
-            InvalidAnswerError: a message is neither a text of the user nor one of the agent.
+            UnsupportedCaseError: a message is neither a text of the user nor one of the agent.
         """
         session.ids = {"session_id": self._id, "user_id": self._user_id}
         opened = await self._sessions.create_session(
@@ -104,7 +104,7 @@ class _AdkConversation:
     def _convert_context_message(self, message: dict[str, Any]) -> Any:
         role, text = _ROLES.get(str(message.get("role"))), message.get("content")
         if role is None or not isinstance(text, str):
-            raise InvalidAnswerError(
+            raise UnsupportedCaseError(
                 "a context message cannot be told to a Google ADK agent: its role must be user or assistant "
                 f"and its content a text, not {message.get('role')!r} and {type(text).__name__}"
             )
@@ -117,7 +117,7 @@ class _AdkConversation:
 
         Raises:
             ModelError: there is no response, and the model returned an error.
-            InvalidAnswerError: an attachment is not valid for ADK.
+            UnsupportedCaseError: an attachment is not valid for ADK.
             BaseException: any exception that the agent raises.
         """
         events: list[Any] = []
@@ -154,8 +154,12 @@ class _AdkConversation:
             try:
                 parts.append(self._types.Part.model_validate(each))
             except ValueError as error:
-                raise InvalidAnswerError(
-                    f"an attachment is no part that Google ADK knows: {summarize_error(error)}"
+                # The first line of pydantic's message only counts the problems.
+                problems: list[dict[str, Any]] = getattr(error, "errors", list)()
+                found = [f"`{'.'.join(map(str, each['loc']))}`: {each['msg']}" for each in problems]
+                raise UnsupportedCaseError(
+                    "an attachment is no part that Google ADK knows: "
+                    + ("; ".join(found) or summarize_error(error))
                 ) from None
         return self._types.Content(role="user", parts=parts)
 

@@ -8,7 +8,8 @@ import json
 from typing import Any, Callable, List, Optional, Protocol, Tuple
 from weakref import WeakKeyDictionary
 
-from ..errors import UnsupportedCaseError
+from ..channel import encode_line
+from ..errors import MessageTooLargeError, UnsupportedCaseError
 from ..session import Session
 from . import HostedAgent
 
@@ -102,6 +103,27 @@ def parse_tool_output(content: object) -> object:
         return content
 
 
+def make_encodable(value: Any) -> Any:
+    """Return the value if it can be sent to the gate, and its text if JSON cannot hold it.
+
+    JSON cannot hold a dict with tuples as keys, for example, or a list that contains itself.
+    """
+    try:
+        encode_line({"value": value})
+    except MessageTooLargeError:
+        return value
+    except Exception:  # noqa: BLE001  an object of the agent's may raise anything when it is converted
+        return _describe_value(value)
+    return value
+
+
+def _describe_value(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  a value that is nested too deep, or a broken __str__ of the agent's
+        return f"<{type(value).__name__}>"
+
+
 class EventRecorder:
     """Recorder of a turn's events, in order.
 
@@ -129,17 +151,22 @@ class EventRecorder:
         self._flush_text()
         if id_:
             self._names[id_] = name
-        self._report("tool_call", name=name, args=_parse_arguments(args), id=id_, author=author)
+        parsed = _parse_arguments(args)
+        if parsed is not None:
+            parsed = {str(key): make_encodable(value) for key, value in parsed.items()}
+        self._report("tool_call", name=name, args=parsed, id=id_, author=author)
 
     def record_result(
         self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
     ) -> None:
         """Record a tool result. If `name` is None, the name of the call with the same id is recorded.
 
-        The recorded name is "" if no call has this id.
+        The recorded name is "" if no call has this id. A result that JSON cannot hold is recorded as its
+        text: the agent goes on with such a result, because frameworks write it as a text for the model.
         """
         self._flush_text()
         name = name or self._names.get(id_ or "", "")
+        result = make_encodable(result)
         self._report("tool_result", name=name, result=result, id=id_, author=author)
 
     def record_usage(self, input_tokens: object, output_tokens: object) -> None:

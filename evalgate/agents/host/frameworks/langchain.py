@@ -12,12 +12,13 @@ from __future__ import annotations
 import importlib
 import json
 import uuid
+from collections import Counter
 from typing import Any, Optional, get_type_hints
 
-from ..errors import InvalidAnswerError, UnusableEntryError
+from ..errors import InvalidAnswerError, UnsupportedCaseError, UnusableEntryError, summarize_error
 from ..session import FEATURES, Session
 from . import HostedAgent, is_a
-from .event_recorder import EventRecorder, adapt_conversations, as_text
+from .event_recorder import EventRecorder, adapt_conversations, as_text, make_encodable
 
 # Names that chains use for their answer.
 _OUTPUTS = ("output", "response", "answer", "result", "text")
@@ -67,6 +68,25 @@ def _choose_input_key(keys: list[str]) -> str:
     return next((key for key in ("messages", "input") if key in keys), keys[0] if keys else "")
 
 
+def _check_context_messages(session: Session) -> list[dict[str, Any]]:
+    """Return the messages that precede the conversation, as the case has them.
+
+    Raises:
+        UnsupportedCaseError: LangChain knows no such message.
+    """
+    convert = importlib.import_module("langchain_core.messages").convert_to_messages
+    for message in session.context_messages:
+        try:
+            convert([message])
+        except Exception as error:  # noqa: BLE001  LangChain raises errors of many types
+            role, content = message.get("role"), message.get("content")
+            raise UnsupportedCaseError(
+                f"a context message of role {role!r} with a content of type {type(content).__name__} cannot "
+                f"be told to LangChain: {summarize_error(error)}"
+            ) from None
+    return list(session.context_messages)
+
+
 def _prepare_mocks(session: Session) -> None:
     if session.mocks:
         from .langchain_mocks import install_tool_mocks
@@ -83,13 +103,18 @@ class _GraphConversation:
         self._remembers = bool(getattr(graph, "checkpointer", None))
         self._thread = str(uuid.uuid4())
         state = {key: value for key, value in session.state.items() if key in takes and key != "messages"}
-        self._values: dict[str, Any] = {**state, "messages": list(session.context_messages)}
+        self._values: dict[str, Any] = {**state, "messages": _check_context_messages(session)}
         self._last: dict[str, Any] = {}
         self._is_interrupted = False
         """True if the graph waits for the user and continues with the next message."""
         # With `stream_mode="values"`, each step returns all messages of the conversation so far.
         self._seen: set[object] = set()
-        """Ids of the messages that were recorded or sent; the index of a message without an id."""
+        """Keys of the messages that were recorded or sent, as in `_list_messages`."""
+        self._newest: Any = None
+        """Key and last version of the newest message, which is not recorded yet; None if there is none.
+
+        The next node may replace it, as a middleware does that edits a tool call or redacts an answer.
+        """
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         session.ids = {"session_id": self._thread}
@@ -103,28 +128,42 @@ class _GraphConversation:
             "configurable": {"thread_id": self._thread},
             "callbacks": _create_callbacks(recorder, session, tools=False),
         }
-        async for values in self._graph.astream(graph_input, config=config, stream_mode="values"):
-            self._record_messages(values.get("messages") or (), recorder, message if first else None)
-            first, self._last = False, values
+        self._newest = None
+        try:
+            async for values in self._graph.astream(graph_input, config=config, stream_mode="values"):
+                self._record_messages(values.get("messages") or (), recorder, message if first else None)
+                first, self._last = False, values
+        except Exception:
+            self._record_newest(recorder)
+            raise
+        self._record_newest(recorder)
         return self._finish_turn(session, recorder)
 
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
-        """Record the messages that are new since the last call.
+        """Record the messages that are new since the last call, except the newest one.
 
         `sent` is the user's message if `messages` are the input of the turn, and None for all later steps.
         Messages of the input are only marked as seen.
         """
-        convert = importlib.import_module("langchain_core.messages").convert_to_messages
-        for index, message in enumerate(convert(messages)):
-            key = getattr(message, "id", None) or index
+        if sent is not None:
+            self._seen = {key for key, _ in _list_messages(messages)}
+            return
+        for key, message in _list_messages(messages):
             if key not in self._seen:
                 self._seen.add(key)
-                if sent is None:
-                    _record_message(message, recorder)
+                self._record_newest(recorder)
+                self._newest = (key, message)
+            elif self._newest is not None and key == self._newest[0]:
+                self._newest = (key, message)
+
+    def _record_newest(self, recorder: EventRecorder) -> None:
+        if self._newest is not None:
+            _record_message(self._newest[1], recorder)
+        self._newest = None
 
     def _finish_turn(self, session: Session, recorder: EventRecorder) -> Optional[str]:
         values = {key: value for key, value in self._last.items() if not key.startswith("__")}
-        ended = {key: value for key, value in values.items() if key != "messages"}
+        ended = {key: make_encodable(value) for key, value in values.items() if key != "messages"}
         session.state = {**session.state, **ended}
         self._values = {"messages": []} if self._remembers else values
         questions = [as_text(each.value) or "" for each in self._last.get("__interrupt__") or ()]
@@ -133,6 +172,24 @@ class _GraphConversation:
             recorder.record_text("\n".join(questions))
             return recorder.response
         return recorder.choose_response(values.get("structured_response"))
+
+
+def _list_messages(messages: Any) -> list[tuple[object, Any]]:
+    """Return each message with a key: its id, or its content and how many equal messages precede it.
+
+    A list without LangGraph's reducer has messages without ids, and a node may shorten or replace it.
+    """
+    convert = importlib.import_module("langchain_core.messages").convert_to_messages
+    found: list[tuple[object, Any]] = []
+    equal: Counter[str] = Counter()
+    for message in convert(messages):
+        key: object = getattr(message, "id", None)
+        if not key:
+            text = f"{message.type} {message.content} {getattr(message, 'tool_calls', None)}"
+            key = (text, equal[text])
+            equal[text] += 1
+        found.append((key, message))
+    return found
 
 
 def _record_message(message: Any, recorder: EventRecorder) -> None:
@@ -159,7 +216,7 @@ def _parse_result(content: Any) -> Any:
     if isinstance(content, str) and content[:1] in ("{", "["):
         try:
             return json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             return content
     return content
 
@@ -173,7 +230,7 @@ class _RunnableConversation:
         self._key = key
         """Key of the user's text in the input; "" if the input is the text, None if it is all messages."""
         self._id = str(uuid.uuid4())
-        self._messages: list[dict[str, Any]] = list(session.context_messages)
+        self._messages: list[dict[str, Any]] = _check_context_messages(session)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         session.ids = {"session_id": self._id}
@@ -231,10 +288,14 @@ def _create_callback_handler(recorder: EventRecorder, tools: bool) -> Any:
         content = _parse_result(getattr(output, "content", output))
         recorder.record_result(names.pop(run_id, None), content, str(run_id))
 
+    def on_tool_error(_self: Any, error: BaseException, *, run_id: Any, **_: Any) -> None:
+        if not is_a(error, "langgraph", "GraphBubbleUp"):  # not an error: the graph interrupts itself
+            recorder.record_result(names.pop(run_id, None), {"error": str(error)}, str(run_id))
+
     base = importlib.import_module("langchain_core.callbacks").BaseCallbackHandler
     # Inline, since callbacks in other threads would lose the order of events. If not for `raise_error`,
     # LangChain would only log an error of a callback, and events would be missing without notice.
     methods: dict[str, Any] = {"on_llm_end": on_llm_end, "run_inline": True, "raise_error": True}
     if tools:
-        methods.update(on_tool_start=on_tool_start, on_tool_end=on_tool_end)
+        methods.update(on_tool_start=on_tool_start, on_tool_end=on_tool_end, on_tool_error=on_tool_error)
     return type("Watcher", (base,), methods)()

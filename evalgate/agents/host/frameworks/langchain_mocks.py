@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from typing import Any
 
 from ..tools import find_session
@@ -66,8 +67,18 @@ def _select_model_arguments(tool: Any, tool_input: Any) -> Any:
     """
     if not isinstance(tool_input, dict):
         return None
-    schema, whole = tool.tool_call_schema, tool.get_input_schema()
-    if isinstance(schema, dict):
-        return dict(tool_input)
-    added = set(whole.model_fields) - set(schema.model_fields)
+    schema, shown = tool.tool_call_schema, _list_fields(tool.tool_call_schema)
+    if not shown and isinstance(schema, dict):
+        return dict(tool_input)  # the schema names no arguments, so that none can be told apart
+    # LangGraph adds arguments that the tool's schema has, or only the function that the tool calls.
+    whole = shown if isinstance(schema, dict) else _list_fields(tool.get_input_schema())
+    function = next(filter(None, (getattr(tool, name, None) for name in ("func", "coroutine", "_run"))))
+    added = {*whole, *inspect.signature(function).parameters} - shown
     return {key: value for key, value in tool_input.items() if key not in added}
+
+
+def _list_fields(schema: Any) -> set[str]:
+    """Return the names of a tool's arguments in its JSON schema, or in its model of pydantic 1 or 2."""
+    if isinstance(schema, dict):
+        return set(schema.get("properties") or ())
+    return set(schema.model_fields if hasattr(schema, "model_fields") else schema.__fields__)

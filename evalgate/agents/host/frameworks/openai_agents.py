@@ -16,6 +16,8 @@ from ..session import FEATURES, Mocks, Session
 from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text
 
+_ROLES = ("user", "assistant", "system", "developer")
+
 
 def clone_with_mocks(agent: Any, mocks: Mocks) -> Any:
     """Return a clone of the agent in which mocks answer calls of mocked tools.
@@ -97,7 +99,7 @@ def adapt_agent(agent: object) -> Optional[HostedAgent]:
 class _OpenAiConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         self._agent = clone_with_mocks(agent, session.mocks) if session.mocks else agent
-        self._history: list[Any] = list(session.context_messages)
+        self._history: list[Any] = _check_context_messages(session)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         runner = importlib.import_module("agents").Runner
@@ -113,6 +115,23 @@ class _OpenAiConversation:
         _record_run(result, session)
         self._agent, self._history = result.last_agent, result.to_input_list()
         return as_text(result.final_output)
+
+
+def _check_context_messages(session: Session) -> list[Any]:
+    """Return the messages that precede the conversation, as the case has them.
+
+    Raises:
+        UnsupportedCaseError: a message is none of OpenAI's Responses API, which would refuse it.
+    """
+    for message in session.context_messages:
+        role, content = message.get("role"), message.get("content")
+        # Other items of the API, such as the call of a tool, have a type and no role.
+        if "type" not in message and (role not in _ROLES or not isinstance(content, (str, list))):
+            raise UnsupportedCaseError(
+                f"a context message of role {role!r} with a content of type {type(content).__name__} cannot "
+                "be told to an agent of the OpenAI Agents SDK"
+            )
+    return list(session.context_messages)
 
 
 def _create_hooks(session: Session) -> dict[str, Any]:

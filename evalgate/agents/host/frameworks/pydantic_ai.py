@@ -42,20 +42,74 @@ class _PydanticAiConversation:
             options["deps"] = session.state
         if session.trace is not None and getattr(self._agent, "model", None) is not None:
             options["model"] = create_traced_model(self._agent.model, session.trace)
+        usage = options["usage"] = importlib.import_module("pydantic_ai.usage").RunUsage()
+        watch = _HistoryWatch()
+        if _processes_history(getattr(self._agent, "_root_capability", None)):
+            options["capabilities"] = [watch.create_capability()]
         recorder = EventRecorder(session)
         capture = importlib.import_module("pydantic_ai").capture_run_messages
+        messages: list[Any] = []
         with (
             _mock_toolsets(self._agent, session.mocks),
             trace_tools(self._agent, session.trace),
-            capture() as messages,
+            capture() as captured,
         ):
             try:
                 result = await self._agent.run(text, **options)
+                # `captured` is shorter than the history if the agent's `ProcessHistory` drops messages.
+                messages = result.new_messages()
+                if watch.steps:
+                    messages = [*watch.steps, *_find_last_step(messages)]
+            except Exception:
+                messages = captured[len(self._history) :]
+                raise
             finally:  # also after an error: the calls before it belong to the transcript
-                for message in messages[len(self._history) :]:
+                recorder.record_usage(usage.input_tokens, usage.output_tokens)
+                for message in messages:
                     _record_message(message, recorder, self._output_tools)
         self._history = result.all_messages()
         return as_text(result.output)
+
+
+class _HistoryWatch:
+    """Record of one run's messages, for agents that drop messages of the run while it goes on.
+
+    An example is an agent with `ProcessHistory(keep_the_last_five)` that calls tools many times in a turn.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Any] = []
+        """Each response that another request of the run followed, with the results of its tools."""
+        self._began = False
+
+    def create_capability(self) -> Any:
+        """Return a capability for the run that stores the newest messages before each request."""
+
+        async def before_model_request(_self: Any, ctx: Any, request_context: Any) -> Any:
+            step = _find_last_step(ctx.messages) if self._began else []
+            if step and not any(each is step[0] for each in self.steps):
+                self.steps += step
+            self._began = True
+            return request_context
+
+        module = importlib.import_module("pydantic_ai.capabilities")
+        outermost = module.CapabilityOrdering(position="outermost")
+        methods = {"before_model_request": before_model_request, "get_ordering": lambda _: outermost}
+        return type("Watching", (module.AbstractCapability,), methods)()
+
+
+def _processes_history(capability: Any) -> bool:
+    """Return True if a capability of Pydantic AI is a `ProcessHistory`, or contains one."""
+    parts = [*getattr(capability, "capabilities", ()), getattr(capability, "wrapped", None)]
+    return is_a(capability, "pydantic_ai", "ProcessHistory") or any(
+        _processes_history(each) for each in parts if each is not None
+    )
+
+
+def _find_last_step(messages: list[Any]) -> list[Any]:
+    """Return the last response of the model, and the messages that follow it; [] without a response."""
+    last = max((index for index, each in enumerate(messages) if each.kind == "response"), default=None)
+    return [] if last is None else messages[last:]
 
 
 def _list_output_tools(agent: Any) -> set[str]:
@@ -128,16 +182,19 @@ def _convert_context_message(message: dict[str, Any]) -> Any:
 
 
 def _record_message(message: Any, recorder: EventRecorder, output_tools: set[str]) -> None:
-    used = getattr(message, "usage", None)
-    if used is not None:
-        recorder.record_usage(used.input_tokens, used.output_tokens)
+    text = ""
     for part in message.parts:
         kind, name = part.part_kind, getattr(part, "tool_name", None)
         if kind == "text":
-            recorder.record_text(part.content)
+            text += part.content  # an answer with citations has many parts
         elif name is None or name in output_tools or name.startswith(_OUTPUT_TOOL):
             continue  # not a call of one of the agent's own tools
         elif kind.endswith("tool-call"):
+            recorder.record_text(text)
+            text = ""
             recorder.record_call(part.tool_name, {} if part.args is None else part.args, part.tool_call_id)
         elif kind.endswith("tool-return") or kind == "retry-prompt":
+            recorder.record_text(text)
+            text = ""
             recorder.record_result(part.tool_name, part.content, part.tool_call_id)
+    recorder.record_text(text)

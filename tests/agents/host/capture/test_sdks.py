@@ -31,7 +31,7 @@ def agent(name: str, provider: Provider, *, capture: bool = True) -> WorkerPool:
         env=env,
         timeout=PATIENT_S,
         start_timeout=PATIENT_S,
-        concurrency=16,
+        threads=16,
         capture=capture,
     )
 

@@ -20,7 +20,7 @@ def agent(name: str, *, capture: bool = True) -> WorkerPool:
         env=environment(),
         timeout=PATIENT_S,
         start_timeout=PATIENT_S,
-        concurrency=16,
+        threads=16,
         capture=capture,
     )
 

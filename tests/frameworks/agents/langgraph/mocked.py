@@ -3,11 +3,14 @@
 from typing import Annotated, Any
 
 from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.prebuilt import InjectedState
+from pydantic import BaseModel, Field
+from pydantic.v1 import BaseModel as OldModel
 
 CALLED: list[str] = []
 
@@ -46,3 +49,68 @@ async def refund(amount: int) -> tuple[str, int]:
 
 
 agent = create_agent(Scripted(), [find_order, refund])
+
+
+class Named(Scripted):
+    """Calls the tool that the user names."""
+
+    def _generate(self, messages: list[BaseMessage], *values: Any, **named: Any) -> ChatResult:
+        if messages[-1].type == "tool":
+            return super()._generate(messages, *values, **named)
+        name = str(messages[-1].content)
+        args = {"orderId": "5"} if name == "by_alias" else {"order_id": "5"}
+        answer = AIMessage("", tool_calls=[{"name": name, "args": args, "id": name}])
+        return ChatResult(generations=[ChatGeneration(message=answer)])
+
+
+class Order(BaseModel):
+    order_id: str
+
+
+class AliasedOrder(BaseModel):
+    order_id: str = Field(alias="orderId")
+
+
+class OldOrder(OldModel):
+    order_id: str
+
+
+SCHEMA = {"title": "order", "type": "object", "properties": {"order_id": {"type": "string"}}}
+
+
+@tool(args_schema=SCHEMA)
+def by_schema(order_id: str, state: Annotated[dict[str, Any], InjectedState], runtime: ToolRuntime) -> str:
+    """Find an order."""
+    CALLED.append(f"by_schema of {len(state['messages'])} messages, {runtime.tool_call_id}")
+    return "found"
+
+
+@tool(args_schema={"title": "order", "type": "object"})
+def without_properties(order_id: str) -> str:
+    """Find an order."""
+    CALLED.append("without_properties")
+    return "found"
+
+
+@tool(args_schema=Order)
+def by_model(order_id: str, runtime: ToolRuntime) -> str:
+    """Find an order."""
+    CALLED.append(f"by_model {runtime.tool_call_id}")
+    return "found"
+
+
+@tool(args_schema=AliasedOrder)
+def by_alias(order_id: str, runtime: ToolRuntime) -> str:
+    """Find an order."""
+    CALLED.append(f"by_alias {runtime.tool_call_id}")
+    return "found"
+
+
+@tool(args_schema=OldOrder)
+def by_old_model(order_id: str) -> str:
+    """Find an order."""
+    CALLED.append("by_old_model")
+    return "found"
+
+
+injecting = create_agent(Named(), [by_schema, without_properties, by_model, by_alias, by_old_model])
