@@ -91,6 +91,7 @@ class TrpcLlmHallucinations(LlmEvaluator):
         )
 
     async def _split_sentences(self, response: str) -> list[str]:
+        # An empty response is asked about too, as in Go: the judge writes [EMPTY_RESPONSE] and labels that.
         split = load_prompt("trpc_sentences")
         request = build_model_request(split.render_text(response=response))
         (found,) = (await take_samples(self.judge.client, request, 1, _parse_sentences)).require_values()
