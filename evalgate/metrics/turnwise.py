@@ -66,19 +66,19 @@ _WEIGHT_OF_AN_EVENT = 100
 
 
 async def compute_turn_mean(
-    case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
+    case: EvalCase, run: CaseRun, score_turn: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the mean of the scores that the function `judge` gives to the turns of a run.
+    """Return the mean of the scores that the function `score_turn` gives to the turns of a run.
 
-    A turn that is missing, or that the case does not have, scores 0.0. The scores of `judge` must not be
-    None. Return `NotApplicable` for a case without written turns. For large texts `judge` runs in a thread,
-    so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
+    A turn that is missing, or that the case does not have, scores 0.0. The scores of `score_turn` must not
+    be None. Return `NotApplicable` for a case without written turns. For large texts `score_turn` runs in a
+    thread, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
     """
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")
     if _estimate_size(case, run) > _LARGE:
-        return await asyncio.to_thread(_score_turns, case, run, judge)
-    return _score_turns(case, run, judge)
+        return await asyncio.to_thread(_score_turns, case, run, score_turn)
+    return _score_turns(case, run, score_turn)
 
 
 def _estimate_size(case: EvalCase, run: CaseRun) -> int:
@@ -108,14 +108,14 @@ def _score_turns(
 
 
 async def compute_turn_mean_all_pass(
-    case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
+    case: EvalCase, run: CaseRun, score_turn: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
     """Return the result of `compute_turn_mean`, but pass only if every turn passes, at any mean.
 
-    `passed` in the score that `judge` returns tells if a turn passed. A turn that is missing, or that the
-    case does not have, fails.
+    `passed` in the score that `score_turn` returns tells if a turn passed. A turn that is missing, or that
+    the case does not have, fails.
     """
-    result = await compute_turn_mean(case, run, judge)
+    result = await compute_turn_mean(case, run, score_turn)
     if not isinstance(result, MetricScore):
         return result
     turns = tuple(replace(turn, passed=bool(turn.passed)) for turn in result.turns)

@@ -51,11 +51,15 @@ class QuestionPendingError(Exception):
         self.question = question
 
 
-class DoesNotApplyError(Exception):
-    """Error for a condition that does not apply, for example to a missing turn; the text gives the reason."""
+class UndecidedError(Exception):
+    """Error for a condition that neither holds nor fails; the text gives the reason."""
 
 
-class NotKnownError(DoesNotApplyError):
+class DoesNotApplyError(UndecidedError):
+    """Error for a condition that does not apply, for example to a missing turn."""
+
+
+class NotJudgeableError(UndecidedError):
     """Error for a condition that cannot be judged, for example on the files of a recorded run."""
 
 

@@ -131,7 +131,7 @@ class TrajectoryPrecision(_TrajectoryMetric):
 
 
 class TrajectoryRecall(_TrajectoryMetric):
-    """Share of the expected calls that the agent made. 1.0 when none was expected."""
+    """Share of the expected calls that the agent made, averaged over the turns; 1.0 if none was expected."""
 
     allows_extra_calls: ClassVar[bool] = True
 
