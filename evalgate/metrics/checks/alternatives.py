@@ -1,6 +1,7 @@
 """Combine conditions of a check: groups of which all, at least one, or none must hold."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from evalgate.metrics.checks.transcript import NotJudgeableError, Transcript, UndecidedError
@@ -109,6 +110,8 @@ class NoneOfCondition:
             UndecidedError: a group has no verdict. The sentences about the other groups are yielded first.
             QuestionPendingError: a model has to be asked first.
         """
+        # Otherwise a turn without a response would hide the wrong response of another turn.
+        transcript = replace(transcript, skips_silent_turns=True)
         lacking = None
         for number, group in enumerate(self._groups, 1):
             found = f"number {number} of `none_of` holds"

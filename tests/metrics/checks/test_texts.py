@@ -287,3 +287,20 @@ def test_edits_within_a_limit_agree_with_the_distance(one: str, other: str, most
 def test_none_of_the_wrong_ways_may_hold(text: str, reason: str) -> None:
     check = {"none_of": [{"response": {"json_schema": {}}}, {"response": {"starts_with": "# "}}]}
     assert fault(check, Reply(text)) == reason
+
+
+@pytest.mark.parametrize("silent", [Reply(None), Reply(None, calls("rm").events)])
+@pytest.mark.parametrize(
+    "wrong", [{"contains": "secret"}, {"matches": "s.cret"}, {"similar": {"to": "The secret", "at_least": 0.9}}]
+)
+def test_a_turn_without_a_response_does_not_hide_a_wrong_response_of_another_turn(
+    wrong: dict[str, object], silent: Reply
+) -> None:
+    check = {"none_of": [{"response": wrong}]}
+    said = Reply("The secret")
+
+    for replies in ((said, silent), (silent, said)):
+        assert fault(check, *replies) == "number 1 of `none_of` holds"
+    assert fault({"none_of": [{"turn": 2, "response": wrong}]}, said, silent) == ""
+    assert fault(check, silent, silent) == ""
+    assert fault(check, Reply("Nothing."), silent) == ""
