@@ -251,3 +251,29 @@ async def test_cases_with_a_threshold_of_their_own_are_summed_up_apart() -> None
 async def test_a_score_beyond_the_range_by_rounding_is_the_end_of_it(score: float, kept: float) -> None:
     found = await score_run(a_case(), answered(), (bound(MetricScore(score)),))
     assert found.metrics[0].score == kept
+
+
+@dataclass(frozen=True)
+class WayMetric:
+    """Metric that scores 1.0 if the case expects one text, else 0.0."""
+
+    wanted: str
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        return MetricScore(1.0 if case.turns[0].expected.response == self.wanted else 0.0)
+
+
+async def test_metrics_that_only_report_do_not_choose_the_way_that_a_run_is_scored_against() -> None:
+    case = replace(a_case("c", a_turn(expected=a_reply("gate"))), alternatives=((a_reply("report"),),))
+    metrics = [
+        BoundMetric(Criterion(name, 1.0, gates=gates), WayMetric(wanted))
+        for name, gates, wanted in [("m", True, "gate"), ("n", False, "report"), ("o", False, "report")]
+    ]
+
+    for ways in (
+        case,
+        replace(case, turns=(a_turn(expected=a_reply("report")),), alternatives=((a_reply("gate"),),)),
+    ):
+        result = await score_run(ways, answered(), metrics)
+
+        assert [metric.score for metric in result.metrics] == [1.0, 0.0, 0.0]

@@ -291,7 +291,8 @@ def test_none_of_the_wrong_ways_may_hold(text: str, reason: str) -> None:
 
 @pytest.mark.parametrize("silent", [Reply(None), Reply(None, calls("rm").events)])
 @pytest.mark.parametrize(
-    "wrong", [{"contains": "secret"}, {"matches": "s.cret"}, {"similar": {"to": "The secret", "at_least": 0.9}}]
+    "wrong",
+    [{"contains": "secret"}, {"matches": "s.cret"}, {"similar": {"to": "The secret", "at_least": 0.9}}],
 )
 def test_a_turn_without_a_response_does_not_hide_a_wrong_response_of_another_turn(
     wrong: dict[str, object], silent: Reply
