@@ -9,7 +9,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
-from evalgate.core.formatting import compute_weighted_mean, pluralize
+from evalgate.core.formatting import compute_weighted_mean, pluralize, settle_mean
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
@@ -116,7 +116,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
     scores = [metric.score for metric in metrics if metric.score is not None]
     weights = [case.weight for case, metric in members if metric.score is not None]
     threshold = metrics[0].threshold
-    score = compute_weighted_mean(scores, weights) if scores else None
+    score = settle_mean(compute_weighted_mean(scores, weights), scores, threshold) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
     # All members of a group share it: it is part of the group's key.
     min_mean = metrics[0].min_mean

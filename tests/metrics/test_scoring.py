@@ -188,6 +188,35 @@ async def test_the_owner_of_a_metric_may_judge_otherwise() -> None:
     assert score_case("set", a_case(), runs, [bound(MetricScore(0))]).status == "passed"
 
 
+@pytest.mark.parametrize(
+    ("scores", "threshold"), [((0.6, 0.8, 1.0), 0.8), ((0.0, 0.0, 0.3), 0.1), ((0.1, 0.7), 0.4)]
+)
+async def test_rounding_errors_of_a_mean_do_not_miss_a_threshold(
+    scores: tuple[float, ...], threshold: float
+) -> None:
+    """The plain mean of these doubles is the next double below the threshold."""
+    assert math.fsum(scores) / len(scores) < threshold
+    metrics = [bound(MetricScore(score), threshold) for score in scores]
+    runs = [await score_run(a_case(), answered(n), [each]) for n, each in enumerate(metrics, 1)]
+
+    case = score_case("set", a_case(), runs, metrics[:1])
+
+    assert (case.status, case.metrics[0].score) == ("passed", threshold)
+    cases = [score_case("set", a_case(), [run], metrics[:1]) for run in runs]
+    assert [(each.score, each.status) for each in summarize_metrics(cases)] == [(threshold, "passed")]
+
+
+async def test_a_single_score_just_below_the_threshold_misses_it() -> None:
+    score = math.nextafter(0.8, 0)
+
+    case = await case_of([answered()], bound(MetricScore(score)))
+
+    assert (case.status, case.metrics[0].score) == ("failed", score)
+    assert [(each.score, each.status) for each in summarize_metrics([case])] == [(score, "failed")]
+    runs = [await score_run(a_case(), answered(n), [bound(MetricScore(score))]) for n in (1, 2)]
+    assert score_case("set", a_case(), runs, [bound(MetricScore(0))]).status == "failed"
+
+
 async def test_totals_add_up() -> None:
     cases = [
         await case_of([answered()], bound(MetricScore(1.0))),
