@@ -146,6 +146,7 @@ RUBRIC = {"id": "polite", "score": 0.0, "reason": "no greeting"}
         ),
         ("failed_turn", {}, MetricScore(1.0, (TurnScore(1.0, passed=False),), passed=False)),
         ("plain_details", {}, MetricScore(1.0, details={"details": ["a"]})),
+        ("even_turns", {}, MetricScore(0.8, (TurnScore(0.8),) * 6)),
         (
             "array_flags",
             {},

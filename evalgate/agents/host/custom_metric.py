@@ -231,7 +231,9 @@ def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
     scores = [turn["score"] for turn in turns if turn["score"] is not None]
     if not scores:
         return {"not_applicable": turns[0].get("reason") or "the metric evaluated no turn"}
-    return {"score": math.fsum(scores) / len(scores), "turns": turns}
+    # Within the scores: six times 0.8 are 0.8, and no rounding error less.
+    mean = min(max(math.fsum(scores) / len(scores), min(scores)), max(scores))
+    return {"score": mean, "turns": turns}
 
 
 def _convert_explanation(result: Any, status: str) -> dict[str, Any]:

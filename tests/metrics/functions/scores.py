@@ -136,6 +136,10 @@ def array_flags(case: Any, run: Any) -> Any:
     return {"score": 1.0, "passed": ArrayFlag(False), "turns": turns}
 
 
+def even_turns(case: Any, run: Any) -> Any:
+    return {"turns": [{"score": 0.8}] * 6}
+
+
 def text_flag(case: Any, run: Any) -> Any:
     return {"score": 1.0, "passed": "false"}
 
