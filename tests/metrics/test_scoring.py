@@ -23,7 +23,12 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases, summarize_metrics
+from evalgate.metrics.aggregation import (
+    compute_totals,
+    describe_inconsistent_cases,
+    describe_partly_scored_cases,
+    summarize_metrics,
+)
 from evalgate.metrics.scoring import BoundMetric, score_case, score_run
 from tests.builders import a_case, a_reply, a_turn
 
@@ -186,6 +191,26 @@ async def test_the_owner_of_a_metric_may_judge_otherwise() -> None:
         for n, score in enumerate((1.0, 0.5), 1)
     ]
     assert score_case("set", a_case(), runs, [bound(MetricScore(0))]).status == "passed"
+
+
+async def test_runs_without_a_score_next_to_scored_runs_are_named() -> None:
+    half, none = MetricScore(1.0), NotApplicable("no idea")
+    runs = [
+        await score_run(a_case(), answered(n), [bound(result), bound(half, name="other")])
+        for n, result in enumerate((half, none, none), 1)
+    ]
+    metrics = [bound(half), bound(half, name="other")]
+    case = score_case("set", a_case(), runs, metrics)
+
+    assert [*describe_partly_scored_cases([case, replace(case, eval_id="b")])] == [
+        "m has no score in 4 of 6 runs of 2 cases (weather, b): its mean is that of the rest. The first reason: no idea"
+    ]
+    assert [*describe_partly_scored_cases([case])] == [
+        "m has no score in 2 of 3 runs of 1 case (weather): its mean is that of the rest. The first reason: no idea"
+    ]
+    for whole in (score_case("set", a_case(), some, metrics) for some in (runs[:1], runs[1:], [])):
+        assert [*describe_partly_scored_cases([whole])] == []
+    assert [*describe_partly_scored_cases([replace(case, observed=True)])] == []
 
 
 @pytest.mark.parametrize(
