@@ -22,7 +22,7 @@ from evalgate.core.protocols import CreateUser
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, UserMessage
 from evalgate.datasets.foreign_datasets import Dataset, convert_dataset, detect_dataset
 from evalgate.datasets.stories import read_stories
-from evalgate.integrations.recordings import is_recording, read_recording
+from evalgate.integrations.recordings import may_become_eval_set, read_recording
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -147,7 +147,7 @@ def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | N
     if options.recorded is None:
         return None
     path = workspace.folder / options.recorded
-    return None if is_recording(path, options.recorded) else detect_dataset(path, options.recorded)
+    return None if may_become_eval_set(path, options.recorded) else detect_dataset(path, options.recorded)
 
 
 # --- what was recorded --------------------------------------------------------------------------------------

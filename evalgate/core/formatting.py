@@ -18,6 +18,9 @@ _LAST_BITS = 12
 _NOISE = 1e-9
 """Largest rounding error in a difference of two means; a smaller difference decides nothing."""
 
+_MEAN_ERROR = 1e-12
+"""Largest rounding error of a mean: of 1, and relative to the mean if that is larger."""
+
 
 def compute_mean(values: Collection[float]) -> float:
     """Return the arithmetic mean of at least one finite value.
@@ -32,6 +35,17 @@ def compute_mean(values: Collection[float]) -> float:
     except OverflowError:
         average = math.fsum(value / len(values) for value in values)
     return min(max(average, min(values)), max(values))
+
+
+def settle_mean(mean: float, values: Collection[float], limit: float) -> float:
+    """Return `limit` if the mean of `values` differs from it only by rounding errors, else `mean`.
+
+    The mean of 0.6, 0.8 and 1.0 is 0.7999999999999999, and so below 0.8. The mean of equal values has no
+    rounding error.
+    """
+    is_rounded = min(values) < max(values)
+    is_near = math.isclose(mean, limit, rel_tol=_MEAN_ERROR, abs_tol=_MEAN_ERROR)
+    return float(limit) if is_rounded and is_near else mean
 
 
 def compute_sequential_mean(values: Sequence[float]) -> float:

@@ -9,7 +9,13 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
-from evalgate.core.formatting import compute_weighted_mean, pluralize
+from evalgate.core.formatting import (
+    compute_weighted_mean,
+    join_first,
+    pluralize,
+    settle_mean,
+)
+from evalgate.core.sanitize import shorten_text
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
@@ -36,6 +42,8 @@ class MetricKey(NamedTuple):
     gates: bool = True
 
 
+_MOST_NAMED = 5
+_QUOTED = 300  # characters of a reason, as in the verdict
 _EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
@@ -116,7 +124,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
     scores = [metric.score for metric in metrics if metric.score is not None]
     weights = [case.weight for case, metric in members if metric.score is not None]
     threshold = metrics[0].threshold
-    score = compute_weighted_mean(scores, weights) if scores else None
+    score = settle_mean(compute_weighted_mean(scores, weights), scores, threshold) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
     # All members of a group share it: it is part of the group's key.
     min_mean = metrics[0].min_mean
@@ -262,6 +270,30 @@ def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
         return ""
     names = ", ".join(case.eval_id for case in flipping[:5]) + (", …" if len(flipping) > 5 else "")
     return f"{pluralize(len(flipping), 'case')} did not end the same way in every run: {names}."
+
+
+def describe_partly_scored_cases(cases: Sequence[CaseResult]) -> Iterator[str]:
+    """Yield a sentence for each metric that has a score in some runs of a gating case, but not in all.
+
+    Follow-up runs, and runs without an answer, do not count.
+    """
+    found: dict[str, list[tuple[CaseResult, list[RunMetric]]]] = {}
+    for case in cases:
+        runs = [run for run in case.runs if not run.confirms and run.outcome == "answered"]
+        if not case.gates or all(each.score is not None for run in runs for each in run.metrics):
+            continue  # as nearly always
+        for metric in case.metrics:
+            own = [each for run in runs for each in run.metrics if each.name == metric.name]
+            if metric.score is not None and any(each.score is None for each in own):
+                found.setdefault(metric.name, []).append((case, own))
+    for name, members in found.items():
+        results = [each for _, own in members for each in own]
+        unscored = [each for each in results if each.score is None]
+        of = f"of {pluralize(len(results), 'run')} of {pluralize(len(members), 'case')}"
+        ids = join_first([case.eval_id for case, _ in members], _MOST_NAMED)
+        reason = next((each.reason for each in unscored if each.reason), "")
+        first = f" The first reason: {shorten_text(reason, _QUOTED)}" if reason else ""
+        yield f"{name} has no score in {len(unscored):,} {of} ({ids}): its mean is that of the rest.{first}"
 
 
 def _has_inconsistent_runs(case: CaseResult) -> bool:

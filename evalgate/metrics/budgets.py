@@ -65,6 +65,7 @@ Measure: TypeAlias = Callable[[CaseRun, MetricContext], float | str]
 """Function that returns the figure of a run, or a text with the reason why the figure is not known."""
 
 _NO_TOKENS = "the agent reports no tokens"
+_COST_DECIMALS = 12
 
 
 def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
@@ -80,7 +81,8 @@ def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
             get_judge_resolver(context.judges).models.prices, datetime.now(UTC).date()
         )(usage)
     if usage.cost_usd is not None:
-        return usage.cost_usd
+        # Three turns of 0.1 are 0.3, and not the 0.30000000000000004 that a sum of floats gives.
+        return round(usage.cost_usd, _COST_DECIMALS)
     models = " and ".join(usage.models) or "a model that the agent does not name"
     return f"no price for {models}: add it to `prices`"
 

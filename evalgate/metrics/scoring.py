@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
 
-from evalgate.core.formatting import compute_mean
+from evalgate.core.formatting import compute_mean, settle_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
 from evalgate.core.types import (
@@ -137,12 +137,13 @@ async def _score_nearest_way(
     """Score a run against each alternative of its case; return the nearest alternative, and its scores.
 
     An alternative is a copy of the case with other expected replies (`case.alternatives`). The nearest
-    alternative has the most passing metrics, and among equals the highest sum of scores. It is the same for
-    all metrics, because the calls of one alternative and the response of another are not right together.
-    Judges that need no expected reply are asked only once.
+    alternative has the most passing metrics, and among equals the highest sum of scores. Metrics that do not
+    gate decide only between alternatives that are equal by the others. The alternative is the same for all
+    metrics, because the calls of one and the response of another are not right together. Judges that need no
+    expected reply are asked only once.
     """
     found: list[tuple[BoundMetric, MetricResult]] = []
-    nearest, best = case, (-1, 0.0)
+    nearest, best = case, (-1, 0.0, 0, 0.0)
     for way in _iter_ways(case):
         scored: list[tuple[BoundMetric, MetricResult]] = []
         for bound, before in zip_longest(metrics, found):
@@ -151,13 +152,18 @@ async def _score_nearest_way(
             known = before and ignores_reference
             scored += [before] if known else await _score_metrics(way, run, (bound,))
         built = [_build_run_metric(bound, result) for bound, result in scored]
-        passed = sum(metric.status == "passed" for metric in built)
-        worth = passed, sum(metric.score or 0.0 for metric in built)
+        worth = *_rate_metrics(built, gates=True), *_rate_metrics(built, gates=False)
         if worth > best:
             nearest, found, best = way, scored, worth
-        if passed == len(metrics):
+        if all(metric.status == "passed" for metric in built):
             break
     return nearest, found
+
+
+def _rate_metrics(metrics: Sequence[RunMetric], *, gates: bool) -> tuple[int, float]:
+    """Return the number of passing metrics, and the sum of the scores, of those with this `gates`."""
+    rated = [metric for metric in metrics if metric.gates == gates]
+    return sum(metric.status == "passed" for metric in rated), sum(metric.score or 0.0 for metric in rated)
 
 
 def _iter_ways(case: EvalCase) -> Iterator[EvalCase]:
@@ -287,7 +293,7 @@ def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> Cas
                 if metric.score is not None:
                     scored.append(metric)
                     scores.append(metric.score)
-    score = compute_mean(scores) if scores else None
+    score = settle_mean(compute_mean(scores), scores, bound.criterion.threshold) if scores else None
     if bound.criterion.reliability is not None and score is not None:
         from evalgate.metrics.pass_at_k import decide_reliability
 

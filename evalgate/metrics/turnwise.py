@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
+from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     CaseRun,
@@ -66,19 +67,25 @@ _WEIGHT_OF_AN_EVENT = 100
 
 
 async def compute_turn_mean(
-    case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
+    case: EvalCase,
+    run: CaseRun,
+    score_turn: Callable[[CaseTurn, Reply], TurnScore],
+    *,
+    mean: Callable[[Sequence[float]], float] = compute_sequential_mean,
 ) -> MetricResult:
-    """Return the mean of the scores that the function `judge` gives to the turns of a run.
+    """Return the mean of the scores that the function `score_turn` gives to the turns of a run.
 
-    A turn that is missing, or that the case does not have, scores 0.0. The scores of `judge` must not be
-    None. Return `NotApplicable` for a case without written turns. For large texts `judge` runs in a thread,
-    so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
+    A turn that is missing, or that the case does not have, scores 0.0. The scores of `score_turn` must not
+    be None. Return `NotApplicable` for a case without written turns. For large texts `score_turn` runs in a
+    thread, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
+
+    The default of `mean` adds the scores one after the other, as the frameworks do: the last bit may decide.
     """
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")
     if _estimate_size(case, run) > _LARGE:
-        return await asyncio.to_thread(_score_turns, case, run, judge)
-    return _score_turns(case, run, judge)
+        return await asyncio.to_thread(_score_turns, case, run, score_turn, mean)
+    return _score_turns(case, run, score_turn, mean)
 
 
 def _estimate_size(case: EvalCase, run: CaseRun) -> int:
@@ -91,10 +98,12 @@ def _estimate_size(case: EvalCase, run: CaseRun) -> int:
 
 
 def _score_turns(
-    case: EvalCase, run: CaseRun, score_turn: Callable[[CaseTurn, Reply], TurnScore]
+    case: EvalCase,
+    run: CaseRun,
+    score_turn: Callable[[CaseTurn, Reply], TurnScore],
+    mean: Callable[[Sequence[float]], float],
 ) -> MetricScore:
     turns: list[TurnScore] = []
-    total = 0.0
     for turn, reply in zip_longest(case.turns, run.replies):
         if turn is None:
             score = TurnScore(0.0, NOT_ASKED_FOR)
@@ -103,19 +112,18 @@ def _score_turns(
         else:
             score = score_turn(turn, reply)
         turns.append(score)
-        total += score.score or 0.0  # in this order, as the frameworks add: the last bit may decide
-    return MetricScore(total / len(turns), tuple(turns), _find_first_reason(turns))
+    return MetricScore(mean([turn.score or 0.0 for turn in turns]), tuple(turns), _find_first_reason(turns))
 
 
 async def compute_turn_mean_all_pass(
-    case: EvalCase, run: CaseRun, judge: Callable[[CaseTurn, Reply], TurnScore]
+    case: EvalCase, run: CaseRun, score_turn: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
     """Return the result of `compute_turn_mean`, but pass only if every turn passes, at any mean.
 
-    `passed` in the score that `judge` returns tells if a turn passed. A turn that is missing, or that the
-    case does not have, fails.
+    `passed` in the score that `score_turn` returns tells if a turn passed. A turn that is missing, or that
+    the case does not have, fails.
     """
-    result = await compute_turn_mean(case, run, judge)
+    result = await compute_turn_mean(case, run, score_turn)
     if not isinstance(result, MetricScore):
         return result
     turns = tuple(replace(turn, passed=bool(turn.passed)) for turn in result.turns)

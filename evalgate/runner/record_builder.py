@@ -24,7 +24,11 @@ from evalgate.core.types import (
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.budget_guard import describe_budget_shortfall
-from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases
+from evalgate.metrics.aggregation import (
+    compute_totals,
+    describe_inconsistent_cases,
+    describe_partly_scored_cases,
+)
 from evalgate.reporting.findings import count_passed_runs
 from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
@@ -267,6 +271,7 @@ def _list_notices(
     yield from list_environment_notices(plan.environ, plan.agent.settings.env)
     if flipping := describe_inconsistent_cases(evidence.cases):
         yield flipping
+    yield from describe_partly_scored_cases(evidence.cases)
     if any(run.judge is not None for case in evidence.cases for run in case.runs):
         from evalgate.metrics.judge_noise import describe_judge_noise
 

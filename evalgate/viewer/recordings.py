@@ -25,7 +25,7 @@ from evalgate.core.types import (
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import read_json
 from evalgate.integrations.adk.sessions import is_session, read_session_spans
-from evalgate.integrations.recordings import is_recording, read_recording, read_trace_steps
+from evalgate.integrations.recordings import may_become_eval_set, read_recording, read_trace_steps
 from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 
 
@@ -103,7 +103,7 @@ def _drop_statuses(run: RunResult) -> RunResult:
 
 def _can_be_recording(path: Path, shown_as: str) -> bool:
     try:
-        return is_recording(path, shown_as) or path.suffix == ".json"
+        return may_become_eval_set(path, shown_as) or path.suffix == ".json"
     except InvalidInputError:
         return False
 

@@ -65,6 +65,15 @@ def test_figures_of_a_run(name: str, figure: float) -> None:
     assert measure(name, RUN) == MetricScore(figure)
 
 
+def test_a_cost_that_adds_up_to_its_limit_is_no_more() -> None:
+    usage = Usage(1, 1, 0.1) + Usage(1, 1, 0.1) + Usage(1, 1, 0.1)
+    assert usage.cost_usd is not None
+    assert usage.cost_usd > 0.3
+
+    assert measure("cost_usd", replace(RUN, usage=usage)) == MetricScore(0.3)
+    assert measure("cost_usd", replace(RUN, usage=Usage(1, 1, 2.5e-9))) == MetricScore(2.5e-9)
+
+
 SILENT = replace(RUN, usage=None, trace=(), duration_s=0.0)
 UNPRICED = replace(RUN, usage=Usage(1000, 200, None, ("acme-1",)))
 

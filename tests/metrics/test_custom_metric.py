@@ -146,6 +146,12 @@ RUBRIC = {"id": "polite", "score": 0.0, "reason": "no greeting"}
         ),
         ("failed_turn", {}, MetricScore(1.0, (TurnScore(1.0, passed=False),), passed=False)),
         ("plain_details", {}, MetricScore(1.0, details={"details": ["a"]})),
+        ("even_turns", {}, MetricScore(0.8, (TurnScore(0.8),) * 6)),
+        (
+            "array_flags",
+            {},
+            MetricScore(1.0, (TurnScore(1.0, passed=True), TurnScore(1.0, passed=False)), passed=False),
+        ),
         (
             "turns_of_another_type",
             {},
@@ -258,6 +264,9 @@ async def test_no_turn_is_zipped_away() -> None:
         ("raises", "the metric raised KeyError: 'no such key'"),
         ("exits", "the metric called sys.exit(3)"),
         ("nan", "the metric gave nan; expected a finite number or an object with `score`"),
+        ("huge", "the metric gave a number that is too large; expected a finite number"),
+        ("text_flag", "the metric gave `passed` as 'false'; expected true or false"),
+        ("number_flag", "the metric gave `passed` as 0; expected true or false"),
         ("nothing", "the metric gave None; expected a finite number"),
         ("text", "the metric gave 'good'; expected a finite number"),
         ("scoreless", "the metric gave a dict without `score`; expected a finite number"),

@@ -23,7 +23,12 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.metrics.aggregation import compute_totals, describe_inconsistent_cases, summarize_metrics
+from evalgate.metrics.aggregation import (
+    compute_totals,
+    describe_inconsistent_cases,
+    describe_partly_scored_cases,
+    summarize_metrics,
+)
 from evalgate.metrics.scoring import BoundMetric, score_case, score_run
 from tests.builders import a_case, a_reply, a_turn
 
@@ -188,6 +193,55 @@ async def test_the_owner_of_a_metric_may_judge_otherwise() -> None:
     assert score_case("set", a_case(), runs, [bound(MetricScore(0))]).status == "passed"
 
 
+async def test_runs_without_a_score_next_to_scored_runs_are_named() -> None:
+    half, none = MetricScore(1.0), NotApplicable("no idea")
+    runs = [
+        await score_run(a_case(), answered(n), [bound(result), bound(half, name="other")])
+        for n, result in enumerate((half, none, none), 1)
+    ]
+    metrics = [bound(half), bound(half, name="other")]
+    case = score_case("set", a_case(), runs, metrics)
+
+    assert [*describe_partly_scored_cases([case, replace(case, eval_id="b")])] == [
+        "m has no score in 4 of 6 runs of 2 cases (weather, b): its mean is that of the rest. The first reason: no idea"
+    ]
+    assert [*describe_partly_scored_cases([case])] == [
+        "m has no score in 2 of 3 runs of 1 case (weather): its mean is that of the rest. The first reason: no idea"
+    ]
+    for whole in (score_case("set", a_case(), some, metrics) for some in (runs[:1], runs[1:], [])):
+        assert [*describe_partly_scored_cases([whole])] == []
+    assert [*describe_partly_scored_cases([replace(case, observed=True)])] == []
+
+
+@pytest.mark.parametrize(
+    ("scores", "threshold"), [((0.6, 0.8, 1.0), 0.8), ((0.0, 0.0, 0.3), 0.1), ((0.1, 0.7), 0.4)]
+)
+async def test_rounding_errors_of_a_mean_do_not_miss_a_threshold(
+    scores: tuple[float, ...], threshold: float
+) -> None:
+    """The plain mean of these doubles is the next double below the threshold."""
+    assert math.fsum(scores) / len(scores) < threshold
+    metrics = [bound(MetricScore(score), threshold) for score in scores]
+    runs = [await score_run(a_case(), answered(n), [each]) for n, each in enumerate(metrics, 1)]
+
+    case = score_case("set", a_case(), runs, metrics[:1])
+
+    assert (case.status, case.metrics[0].score) == ("passed", threshold)
+    cases = [score_case("set", a_case(), [run], metrics[:1]) for run in runs]
+    assert [(each.score, each.status) for each in summarize_metrics(cases)] == [(threshold, "passed")]
+
+
+async def test_a_single_score_just_below_the_threshold_misses_it() -> None:
+    score = math.nextafter(0.8, 0)
+
+    case = await case_of([answered()], bound(MetricScore(score)))
+
+    assert (case.status, case.metrics[0].score) == ("failed", score)
+    assert [(each.score, each.status) for each in summarize_metrics([case])] == [(score, "failed")]
+    runs = [await score_run(a_case(), answered(n), [bound(MetricScore(score))]) for n in (1, 2)]
+    assert score_case("set", a_case(), runs, [bound(MetricScore(0))]).status == "failed"
+
+
 async def test_totals_add_up() -> None:
     cases = [
         await case_of([answered()], bound(MetricScore(1.0))),
@@ -251,3 +305,29 @@ async def test_cases_with_a_threshold_of_their_own_are_summed_up_apart() -> None
 async def test_a_score_beyond_the_range_by_rounding_is_the_end_of_it(score: float, kept: float) -> None:
     found = await score_run(a_case(), answered(), (bound(MetricScore(score)),))
     assert found.metrics[0].score == kept
+
+
+@dataclass(frozen=True)
+class WayMetric:
+    """Metric that scores 1.0 if the case expects one text, else 0.0."""
+
+    wanted: str
+
+    async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
+        return MetricScore(1.0 if case.turns[0].expected.response == self.wanted else 0.0)
+
+
+async def test_metrics_that_only_report_do_not_choose_the_way_that_a_run_is_scored_against() -> None:
+    case = replace(a_case("c", a_turn(expected=a_reply("gate"))), alternatives=((a_reply("report"),),))
+    metrics = [
+        BoundMetric(Criterion(name, 1.0, gates=gates), WayMetric(wanted))
+        for name, gates, wanted in [("m", True, "gate"), ("n", False, "report"), ("o", False, "report")]
+    ]
+
+    for ways in (
+        case,
+        replace(case, turns=(a_turn(expected=a_reply("report")),), alternatives=((a_reply("gate"),),)),
+    ):
+        result = await score_run(ways, answered(), metrics)
+
+        assert [metric.score for metric in result.metrics] == [1.0, 0.0, 0.0]

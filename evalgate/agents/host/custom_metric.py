@@ -231,7 +231,9 @@ def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
     scores = [turn["score"] for turn in turns if turn["score"] is not None]
     if not scores:
         return {"not_applicable": turns[0].get("reason") or "the metric evaluated no turn"}
-    return {"score": math.fsum(scores) / len(scores), "turns": turns}
+    # Within the scores: six times 0.8 are 0.8, and no rounding error less.
+    mean = min(max(math.fsum(scores) / len(scores), min(scores)), max(scores))
+    return {"score": mean, "turns": turns}
 
 
 def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
@@ -271,11 +273,11 @@ def _get_status(result: Any) -> str:
     """Return "passed", "failed", "not_evaluated" or "error"; "" for no status or the status `unknown`.
 
     Raises:
-        InvalidScoreError: the status is none of the known names and numbers.
+        InvalidScoreError: the status is none of the known names and numbers, or `passed` is no boolean.
     """
     passed = _get_field(result, "passed")
-    if isinstance(passed, bool):
-        return "passed" if passed else "failed"
+    if passed is not None:
+        return "passed" if _require_flag(passed) else "failed"
     status = _get_field(result, "overall_eval_status", "overall_status", "eval_status", "status")
     if status is None:
         return ""
@@ -287,6 +289,15 @@ def _get_status(result: Any) -> str:
             "or `error`"
         )
     return found
+
+
+def _require_flag(value: Any) -> bool:
+    flag = value
+    if not isinstance(value, bool) and callable(getattr(value, "item", None)):
+        flag = value.item()  # comparisons of numpy and torch give objects of their own
+    if not isinstance(flag, bool):
+        raise InvalidScoreError(f"the metric gave `passed` as {repr(value)[:80]}; expected true or false")
+    return flag
 
 
 def _get_reason(result: Any) -> str:
@@ -351,7 +362,9 @@ def _shorten_reason(reason: object) -> str:
 def _require_number(value: Any) -> float:
     try:
         number = float(value) if not isinstance(value, (str, bytes)) else math.nan
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        raise InvalidScoreError(f"the metric gave a number that is too large; {_EXPECTED}") from None
+    except (TypeError, ValueError):
         number = math.nan
     if value is None or not math.isfinite(number):
         shown = (

@@ -291,9 +291,9 @@ class TextRule(ConfigSection):
         return self
 
     def _check_wanted_text(self, key: str, text: str) -> None:
-        folded = text.lower() if self.ignore_case else text
+        folded = text.casefold() if self.ignore_case else text
         for absent in self.not_contains or ():
-            if (absent.lower() if self.ignore_case else absent) in folded:
+            if (absent.casefold() if self.ignore_case else absent) in folded:
                 raise ValueError(
                     f"contradicts itself: `{key}` asks for {absent!r}, and `not_contains` forbids it"
                 )

@@ -42,20 +42,20 @@ class GenaiModel(AdkModel):
         return ()
 
     @classmethod
-    def is_complete(cls, value: Mapping[str, Any]) -> bool:
-        """Return True if `value` has all keys that evalgate needs for a score."""
+    def has_scored_keys(cls, value: Mapping[str, Any]) -> bool:
+        """Return True if `value` has every key that a score depends on."""
         return value.keys() >= cls.model_fields.keys()
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
         """Return True if the unknown `key` is probably a mistake.
 
-        A mistake is a key that resembles a known one, or any unknown key if `is_complete` is False for
+        A mistake is a key that resembles a known one, or any unknown key if `has_scored_keys` is False for
         `value`.
         """
         known = {*cls.model_fields, *cls.kept_keys()}
         near = find_similar(key, [*known, *map(to_camel, known)])
-        return bool(near) or not cls.is_complete(value)
+        return bool(near) or not cls.has_scored_keys(value)
 
 
 class AdkFunctionCall(GenaiModel):
@@ -68,7 +68,7 @@ class AdkFunctionCall(GenaiModel):
 
     @override
     @classmethod
-    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+    def has_scored_keys(cls, value: Mapping[str, Any]) -> bool:
         return {"name", "args"} <= value.keys()
 
     id: str | None = None
@@ -86,7 +86,7 @@ class AdkFunctionResponse(GenaiModel):
 
     @override
     @classmethod
-    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+    def has_scored_keys(cls, value: Mapping[str, Any]) -> bool:
         return {"name", "response"} <= value.keys()
 
     id: str | None = None
@@ -104,7 +104,7 @@ class AdkPart(GenaiModel):
 
     @override
     @classmethod
-    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+    def has_scored_keys(cls, value: Mapping[str, Any]) -> bool:
         contents = {*cls.model_fields, *PART_KEYS} - _ASIDES
         return any(key in value or to_camel(key) in value for key in contents)
 
@@ -127,7 +127,7 @@ class AdkContentBase(GenaiModel):
 
     @override
     @classmethod
-    def is_complete(cls, value: Mapping[str, Any]) -> bool:
+    def has_scored_keys(cls, value: Mapping[str, Any]) -> bool:
         return "parts" in value
 
 

@@ -88,10 +88,11 @@ def _split_words(text: str | None) -> list[str]:
 
 
 class AdkRsToolTrajectory(_AdkRsMetric):
-    """Share of calls that match the expected call at the same position, averaged over the turns.
+    """Share of the tool calls that equal the expected call at the same position; each turn must pass.
 
-    The number of matches is divided by the length of the longer list, expected or actual. The case passes if
-    every turn reaches the threshold. A call matches if its name and its arguments are equal.
+    Calls are equal if their names and arguments are. The number of matches is divided by the length of the
+    longer list, expected or actual. The score is the mean over the turns, but the case passes only if every
+    turn reaches the threshold.
     """
 
     empty_is_match: bool = False

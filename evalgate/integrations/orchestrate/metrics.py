@@ -197,9 +197,9 @@ class JourneySuccess(JourneyMetric):
 
     @override
     def score_outcome(self, outcome: JourneyOutcome) -> MetricResult:
-        if failure := outcome.explain_failure(doubts_count=True):
+        if failure := outcome.explain_failure(accept_undecided=True):
             return MetricScore(0.0, reason=failure, details=outcome.details)
-        if outcome.explain_failure(doubts_count=False):
+        if outcome.explain_failure(accept_undecided=False):
             return NotApplicable(outcome.undecided)
         return MetricScore(1.0, details=outcome.details)
 
@@ -273,7 +273,7 @@ class ToolCallPrecision(JourneyMetric):
 
 
 class ToolCallRecall(JourneyMetric):
-    """Share of the goals of tool calls that were fulfilled, rounded to hundredths."""
+    """Share of the goals for a tool call that a call of the agent fulfilled, rounded to hundredths."""
 
     reads_texts = False
 

@@ -214,8 +214,8 @@ class TextCriterion(GoModel):
         return f"invalid match strategy {self.match_strategy}"
 
     @property
-    def compares_whole_names(self) -> bool:
-        """Return True if two texts meet the criterion only when they are equal, as by default."""
+    def requires_equal_texts(self) -> bool:
+        """Return True if two texts meet the criterion only if they are equal, as by default."""
         return self.match_strategy in {"", "exact"} and not (
             self.ignore or self.case_insensitive or self.length is not None or self.compare is not None
         )
@@ -333,7 +333,7 @@ class JsonCriterion(GoModel):
         return f"{values} do not match: {fault}"
 
     @property
-    def compares_whole_values(self) -> bool:
+    def compares_every_key(self) -> bool:
         """Return True if the criterion compares every key of the values, as by default."""
         return not (
             self.ignore or self.ignore_tree or self.only_tree or self.compare

@@ -1,9 +1,10 @@
 """Combine conditions of a check: groups of which all, at least one, or none must hold."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal, Protocol
 
-from evalgate.metrics.checks.transcript import DoesNotApplyError, NotKnownError, Transcript
+from evalgate.metrics.checks.transcript import NotJudgeableError, Transcript, UndecidedError
 from evalgate.metrics.checks.values import NO_STATE
 
 
@@ -14,21 +15,19 @@ class Condition(Protocol):
         """Yield a sentence for each reason why the condition does not hold.
 
         Raises:
-            DoesNotApplyError: the condition does not apply to the transcript.
+            UndecidedError: the condition neither holds nor fails.
             QuestionPendingError: a model has to be asked first.
         """
         ...
 
 
-def collect_faults(
-    condition: Condition, transcript: Transcript
-) -> tuple[list[str], DoesNotApplyError | None]:
-    """Return the faults of a condition, and the error of a part that does not apply; None without one."""
+def collect_faults(condition: Condition, transcript: Transcript) -> tuple[list[str], UndecidedError | None]:
+    """Return the faults of a condition, and the error of a part without a verdict; None if each has one."""
     faults: list[str] = []
     try:
         for fault in condition.find_faults(transcript):
             faults.append(fault)  # noqa: PERF402  a comprehension would lose those before an error
-    except DoesNotApplyError as error:
+    except UndecidedError as error:
         return faults, error
     return faults, None
 
@@ -43,11 +42,11 @@ class ConditionGroup:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield the faults of all conditions.
 
-        If a condition does not apply, the faults of all other conditions are yielded before the error is
+        If a condition has no verdict, the faults of all other conditions are yielded before the error is
         raised.
 
         Raises:
-            DoesNotApplyError: the turn does not exist, or a condition does not apply.
+            UndecidedError: the turn does not exist, or a condition has no verdict.
             QuestionPendingError: a model has to be asked first.
         """
         chosen = transcript.select_turn(self._turn)
@@ -55,7 +54,7 @@ class ConditionGroup:
         for condition in self._conditions:
             try:
                 yield from condition.find_faults(chosen)
-            except DoesNotApplyError as error:
+            except UndecidedError as error:
                 lacking = error
         if lacking is not None:
             raise lacking
@@ -71,13 +70,12 @@ class AlternativesCondition:
         """Yield one sentence if no alternative holds, about the alternative with the fewest faults.
 
         Raises:
-            DoesNotApplyError: no alternative applies.
-            NotKnownError: no alternative is known to hold, but one has no fault other than conditions that
-                cannot be judged.
+            UndecidedError: no alternative is known to hold, and either every alternative has no fault but
+                lacks a verdict, or one has no fault other than conditions that cannot be judged.
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
-        lacking = list[DoesNotApplyError]()
+        lacking = list[UndecidedError]()
         for number, group in enumerate(self._groups, 1):
             faults, error = collect_faults(group, transcript)
             if error is not None:
@@ -88,7 +86,7 @@ class AlternativesCondition:
                 return
             if nearest is None or len(faults) < nearest[0]:
                 nearest = len(faults), number, faults[0]
-        unknown = [each for each in lacking if isinstance(each, NotKnownError)]
+        unknown = [each for each in lacking if isinstance(each, NotJudgeableError)]
         if unknown or len(lacking) == len(self._groups):
             raise (unknown or lacking)[0]
         if nearest is not None:
@@ -109,9 +107,11 @@ class NoneOfCondition:
         A group also counts as holding if its only fault is an unknown session state.
 
         Raises:
-            DoesNotApplyError: a group does not apply. The sentences about the other groups are yielded first.
+            UndecidedError: a group has no verdict. The sentences about the other groups are yielded first.
             QuestionPendingError: a model has to be asked first.
         """
+        # Otherwise a turn without a response would hide the wrong response of another turn.
+        transcript = replace(transcript, skips_silent_turns=True)
         lacking = None
         for number, group in enumerate(self._groups, 1):
             found = f"number {number} of `none_of` holds"
@@ -120,7 +120,7 @@ class NoneOfCondition:
                     found = fault if fault == NO_STATE else ""
                     if not found:
                         break
-            except DoesNotApplyError as error:
+            except UndecidedError as error:
                 lacking, found = error, ""
             if found:
                 yield found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evalgate.config.schema.checks import FileRule
 from evalgate.metrics.checks.texts import TextCondition
-from evalgate.metrics.checks.transcript import NotKnownError, Transcript
+from evalgate.metrics.checks.transcript import NotJudgeableError, Transcript
 from evalgate.system.files import read_file
 
 _LARGEST = 10 * 1024 * 1024
@@ -47,10 +47,10 @@ class FilesCondition:
         """Yield a sentence for each missing or forbidden file, and for each fault in the content of a file.
 
         Raises:
-            NotKnownError: the run is recorded, and writes no files.
+            NotJudgeableError: the run is recorded, and writes no files.
         """
         if self._is_recording or transcript.case.recorded is not None:
-            raise NotKnownError("a recorded run writes no files")
+            raise NotJudgeableError("a recorded run writes no files")
         for path, rule, condition in self._rules:
             name = path.replace("{case}", glob.escape(transcript.case.eval_id))
             found = self._find_files(name, path != name)

@@ -40,18 +40,18 @@ class ResponseCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold; nothing for a conversation without turns.
 
-        If turns have no final response, yield only one sentence, about the first such turn.
+        If turns have no final response, yield only one sentence, about the first such turn. If the transcript
+        skips silent turns, do so only if no turn has a response.
 
         Raises:
             DoesNotApplyError: a response is compared with the expected one, but the case expects none.
             QuestionPendingError: a model has to be asked first.
         """
-        responses = []
-        for number, reply in transcript.turns:
-            if reply.response is None:
-                yield f"turn {number}: there is no final response"
-                return
-            responses.append((number, reply.response))
+        responses = [(at, reply.response) for at, reply in transcript.turns if reply.response is not None]
+        silent = [at for at, reply in transcript.turns if reply.response is None]
+        if silent and not (responses and transcript.skips_silent_turns):
+            yield f"turn {silent[0]}: there is no final response"
+            return
         if not responses:
             return
         text = self._text

@@ -12,13 +12,14 @@ def compute_rouge_likeness(one: str, other: str) -> float:
 
 
 def compute_edit_likeness(one: str, other: str) -> float:
-    """Return 1 − d / n, from 0 to 1: d is the Levenshtein distance, n the length of the longer text.
+    """Return (n − d) / n, from 0 to 1: d is the Levenshtein distance, n the length of the longer text.
 
     Return 1.0 if both texts are empty. Only the first 2,000 characters of each text count.
     """
     one, other = one[:_LONGEST], other[:_LONGEST]
     longest = max(len(one), len(other))
-    return 1 - compute_edit_distance(one, other) / longest if longest else 1.0
+    # Rounded once: 1 − d / n may be below the number that it is, such as 0.66, which is then not reached.
+    return (longest - compute_edit_distance(one, other)) / longest if longest else 1.0
 
 
 def is_within_edits(one: str, other: str, most: int) -> bool:

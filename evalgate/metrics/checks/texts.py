@@ -42,7 +42,7 @@ class TextCondition:
         self._complain = build_schema_check(rule.json_schema) if rule.json_schema is not None else None
 
     def _normalize(self, text: str) -> str:
-        return text.lower() if self._fold else text
+        return text.casefold() if self._fold else text
 
     def find_faults(self, text: str) -> Iterator[str]:
         """Yield a part of a sentence, such as "should contain …", for each condition that does not hold."""

@@ -1,7 +1,7 @@
 """Prepare a run for the conditions of a check, and keep the answers of models to their questions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -51,11 +51,15 @@ class QuestionPendingError(Exception):
         self.question = question
 
 
-class DoesNotApplyError(Exception):
-    """Error for a condition that does not apply, for example to a missing turn; the text gives the reason."""
+class UndecidedError(Exception):
+    """Error for a condition that neither holds nor fails; the text gives the reason."""
 
 
-class NotKnownError(DoesNotApplyError):
+class DoesNotApplyError(UndecidedError):
+    """Error for a condition that does not apply, for example to a missing turn."""
+
+
+class NotJudgeableError(UndecidedError):
     """Error for a condition that cannot be judged, for example on the files of a recorded run."""
 
 
@@ -89,6 +93,8 @@ class Transcript:
     """Name of the tool of each call, in the order of `calls`."""
     missing: str = ""
     """Sentence about the first turn without a reply; "" if all turns have one, and after `select_turn`."""
+    skips_silent_turns: bool = False
+    """True: a condition on responses is about the turns that have one, if any have; False: all must."""
 
     def ask(self, question: Question) -> Answer:
         """Return the answer to a question from `answers`.
@@ -115,7 +121,7 @@ class Transcript:
         chosen = [(at, reply) for at, reply in self.turns if at == number]
         calls = [made for made in self.calls if made.turn == number]
         names = [made.call.name for made in calls]
-        return Transcript(self.case, self.run, chosen, calls, self.answers, names)
+        return replace(self, turns=chosen, calls=calls, names=names, missing="")
 
 
 def _find_missing_reply(case: EvalCase, run: CaseRun) -> str:

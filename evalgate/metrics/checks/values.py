@@ -93,7 +93,7 @@ def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
             is_equal(a, b, ignore_case=ignore_case) for a, b in zip(one, other, strict=True)
         )
     if ignore_case and isinstance(one, str) and isinstance(other, str):
-        return one.lower() == other.lower()
+        return one.casefold() == other.casefold()
     return one == other
 
 
@@ -104,7 +104,9 @@ def contains_value(whole: object, part: object, *, ignore_case: bool = False) ->
     by the same rule.
     """
     if isinstance(whole, str):
-        return isinstance(part, str) and (part.lower() in whole.lower() if ignore_case else part in whole)
+        return isinstance(part, str) and (
+            part.casefold() in whole.casefold() if ignore_case else part in whole
+        )
     if isinstance(whole, list):
         return any(is_equal(each, part, ignore_case=ignore_case) for each in whole)
     if isinstance(whole, Mapping) and isinstance(part, Mapping):

@@ -109,6 +109,13 @@ async def test_a_score_outside_its_range_is_no_score(answer: str) -> None:
     assert len(model.requests) == 4, "each is asked for once more"
 
 
+async def test_an_answer_without_a_verdict_is_named_after_the_requirements_that_were_asked_for() -> None:
+    model = ScriptedModel(script=lambda _: '{"demands": [{"demand": "It books.", "met": "yes"}]}')
+
+    with pytest.raises(JudgeError, match="it says of no requirement that `met` is true or false"):
+        await scored("multi_turn_task_success_v1", model, *ONE, judge_model_options={"num_samples": 1})
+
+
 async def test_an_outage_of_one_sample_fails_the_metric() -> None:
     model = ScriptedModel.by_sample([[says(score=1)], [failed("outage"), failed("outage")]])
 

@@ -134,6 +134,19 @@ def test_the_single_tool_must_be_named(options: dict[str, object]) -> None:
         TrajectorySingleToolUse.build(Criterion("m", 1.0, options), MetricContext((2, 13)))
 
 
+@pytest.mark.parametrize(("kind", "score"), [(TrajectoryRecall, 0.8), (TrajectoryPrecision, 1.0)])
+async def test_turns_with_the_same_score_have_it_as_their_mean(kind: MetricType, score: float) -> None:
+    """Six times 0.8, added one after the other, are 4.8 less a rounding error."""
+    tools = [a_call(name) for name in "abcde"]
+    case = a_case("c", *[a_turn(expected=Reply(events=tuple(tools)))] * 6)
+    run = CaseRun(1, "answered", (Reply(events=tuple(tools[:4])),) * 6)
+
+    result = await kind.build(Criterion("m", 0.8), MetricContext((2, 13))).score(case, run)
+
+    assert isinstance(result, MetricScore)
+    assert result.score == score
+
+
 async def test_arguments_nested_too_deep_fail_only_the_metric() -> None:
     def deep() -> dict[str, object]:
         args: dict[str, object] = {}

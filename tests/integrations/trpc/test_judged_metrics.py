@@ -32,6 +32,7 @@ from evalgate.integrations.trpc.judging.evaluator import LlmJudgeOptions, Rubric
 from evalgate.integrations.trpc.metrics.judged import (
     TrpcLlmFinalResponse,
     TrpcLlmHallucinations,
+    TrpcLlmJudgeTemplate,
     TrpcLlmRubricKnowledgeRecall,
     TrpcLlmRubricReferenceCritic,
     TrpcLlmRubricResponse,
@@ -191,19 +192,52 @@ async def test_a_turn_without_a_rubric_is_not_judged() -> None:
     assert [turn.score for turn in result.turns] == [1.0, None]
 
 
+async def test_a_metric_without_a_rubric_fails() -> None:
+    result = await scored(TrpcLlmRubricResponse, a_case("a"), a_run("a"))
+
+    assert result == MetricFailure("no rubrics: give them as `llmJudge.rubrics`, or with the case")
+
+
 @pytest.mark.parametrize(
-    ("rubrics", "own", "expected"),
+    ("rubrics", "of_case", "of_turn", "expected"),
     [
-        ([], (), "no rubrics: give them as `llmJudge.rubrics`, or with the case"),
-        ([RUBRIC], (Rubric("1", "b"),), "the case and the metric both have a rubric with the id '1'"),
+        ([RUBRIC], "1", "", "the case and the metric both have a rubric with the id '1'"),
+        ([RUBRIC], "", "1", "turn 2 and the metric both have a rubric with the id '1'"),
+        ([], "1", "1", "turn 2 and the case both have a rubric with the id '1'"),
+        ([RUBRIC], "22", "", "two rubrics of the case have the id '2'"),
+        ([RUBRIC], "2", "33", "two rubrics of turn 2 have the id '3'"),
     ],
 )
-async def test_repeated_rubric_ids_fail_the_metric(
-    rubrics: list[Any], own: tuple[Rubric, ...], expected: str
+async def test_a_repeated_rubric_id_fails_the_metric_and_the_message_says_who_has_it(
+    rubrics: list[Any], of_case: str, of_turn: str, expected: str
 ) -> None:
-    result = await scored(TrpcLlmRubricResponse, a_case("a", rubrics=own), a_run("a"), rubrics=rubrics)
+    first, second = (tuple(Rubric(id_, "b") for id_ in ids) for ids in (of_case, of_turn))
+    turns = (
+        CaseTurn(UserMessage("?"), Reply("a")),
+        CaseTurn(UserMessage("?"), Reply("a"), rubrics=second),
+    )
+    case = EvalCase("c", turns, rubrics=first)
+
+    result = await scored(TrpcLlmRubricResponse, case, a_run("a", "a"), rubrics=rubrics)
 
     assert result == MetricFailure(expected)
+
+
+async def test_repeated_ids_of_a_metric_alone_are_no_fault_next_to_rubrics_for_google_adk() -> None:
+    typed = CaseTurn(UserMessage("?"), Reply("a"), rubrics=(Rubric("2", "b", "TOOL_USE_QUALITY"),))
+    template = a_template({"scope": "actual", "field": "finalResponse"})
+
+    result = await scored(
+        TrpcLlmJudgeTemplate,
+        EvalCase("c", (typed,)),
+        a_run("a"),
+        '{"passed": true, "reason": ""}',
+        template=template,
+        rubrics=[RUBRIC, RUBRIC],
+    )
+
+    assert isinstance(result, MetricScore)
+    assert result.score == 1.0
 
 
 async def test_knowledge_in_another_form_fails_the_metric() -> None:
@@ -243,6 +277,24 @@ async def test_an_answer_with_more_or_fewer_labels_than_sentences_is_unparsable(
     answers = ("<sentence>A.</sentence><sentence>B.</sentence>", *["\n\n".join(blocks)] * 2)
     with pytest.raises(Exception, match=f"it labels {labels} of 2 sentences"):
         await scored(TrpcLlmHallucinations, a_case(None), a_run("A. B."), *answers)
+
+
+@pytest.mark.parametrize("reply", [None, "", Reply(None)])
+async def test_a_reply_without_a_final_response_is_judged_as_by_trpc_agent_go(
+    reply: Reply | str | None,
+) -> None:
+    """tRPC-Agent-Go's prompts have the judge write [EMPTY_RESPONSE], and label it as unsupported."""
+    answers = "<sentence>[EMPTY_RESPONSE]</sentence>", "ID: 1\nReason: r\nLabel: unsupported\nVerdict: no"
+
+    result = await scored(
+        TrpcLlmHallucinations, a_case(None), a_run(reply), *answers if reply is not None else ()
+    )
+
+    assert isinstance(result, MetricScore)
+    assert result.score == 0.0
+    assert result.turns[0].reason == (
+        "the agent gave no reply to this turn" if reply is None else "[unsupported] r"
+    )
 
 
 async def test_a_model_without_probabilities_cannot_grade_pairs() -> None:

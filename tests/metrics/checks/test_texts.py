@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from evalgate.config.schema.checks import FileRule
 from evalgate.core.types import (
@@ -21,7 +22,7 @@ from evalgate.core.types import (
 from evalgate.metrics.checks.files import FilesCondition
 from evalgate.metrics.checks.similarity import compute_edit_distance, compute_edit_likeness, is_within_edits
 from evalgate.metrics.checks.transcript import build_transcript
-from tests.metrics.checks.build import calls, fault, judge
+from tests.metrics.checks.build import call_with, calls, fault, judge
 
 
 @pytest.mark.parametrize(
@@ -287,3 +288,52 @@ def test_edits_within_a_limit_agree_with_the_distance(one: str, other: str, most
 def test_none_of_the_wrong_ways_may_hold(text: str, reason: str) -> None:
     check = {"none_of": [{"response": {"json_schema": {}}}, {"response": {"starts_with": "# "}}]}
     assert fault(check, Reply(text)) == reason
+
+
+@pytest.mark.parametrize(("edits", "length", "at_least"), [(9, 10, 0.1), (4, 5, 0.2), (17, 50, 0.66)])
+def test_a_likeness_at_its_limit_passes(edits: int, length: int, at_least: float) -> None:
+    rule = {"to": "x" * length, "by": "edit_distance", "at_least": at_least}
+
+    assert fault({"response": {"similar": rule}}, Reply("y" * edits + "x" * (length - edits))) == ""
+    more = Reply("y" * (edits + 1) + "x" * (length - edits - 1))
+    assert "edit distance at least" in fault({"response": {"similar": rule}}, more)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("ΣΟΦΙΑΣ", "η σοφιασμενη"),
+        ("οδοσ", "ΟΔΟΣ 5"),
+        ("STRASSE", "Lange Straße 5"),
+        ("ﬁnal", "The FINAL word"),
+    ],
+)
+def test_upper_and_lower_case_are_ignored_in_every_script(wanted: str, said: str) -> None:
+    check = {"contains": wanted, "ignore_case": True}
+
+    assert fault({"response": check}, Reply(said)) == ""
+    assert fault({"args": {"pay": {"to": check}}}, call_with(to=said)) == ""
+    absent = {"not_contains": wanted, "ignore_case": True}
+    assert "should not contain" in fault({"response": absent}, Reply(said))
+    equal = {"equals": wanted, "ignore_case": True}
+    assert fault({"response": equal}, Reply(wanted.swapcase())) == ""
+    with pytest.raises(ValidationError, match="contradicts itself"):
+        judge({"response": {"equals": said, **absent}}, Reply(said))
+
+
+@pytest.mark.parametrize("silent", [Reply(None), Reply(None, calls("rm").events)])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"contains": "secret"}, {"matches": "s.cret"}, {"similar": {"to": "The secret", "at_least": 0.9}}],
+)
+def test_a_turn_without_a_response_does_not_hide_a_wrong_response_of_another_turn(
+    wrong: dict[str, object], silent: Reply
+) -> None:
+    check = {"none_of": [{"response": wrong}]}
+    said = Reply("The secret")
+
+    for replies in ((said, silent), (silent, said)):
+        assert fault(check, *replies) == "number 1 of `none_of` holds"
+    assert fault({"none_of": [{"turn": 2, "response": wrong}]}, said, silent) == ""
+    assert fault(check, silent, silent) == ""
+    assert fault(check, Reply("Nothing."), silent) == ""

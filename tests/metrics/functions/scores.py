@@ -121,6 +121,37 @@ def nan(case: Any, run: Any) -> Any:
     return float("nan")
 
 
+class ArrayFlag:
+    """A boolean as numpy and torch have it: no `bool`, with the plain value in `item()`."""
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+    def item(self) -> bool:
+        return self.value
+
+
+def array_flags(case: Any, run: Any) -> Any:
+    turns = [{"score": 1.0, "passed": ArrayFlag(True)}, {"score": 1.0, "passed": ArrayFlag(False)}]
+    return {"score": 1.0, "passed": ArrayFlag(False), "turns": turns}
+
+
+def even_turns(case: Any, run: Any) -> Any:
+    return {"turns": [{"score": 0.8}] * 6}
+
+
+def text_flag(case: Any, run: Any) -> Any:
+    return {"score": 1.0, "passed": "false"}
+
+
+def number_flag(case: Any, run: Any) -> Any:
+    return {"turns": [{"score": 1.0, "passed": 0}]}
+
+
+def huge(case: Any, run: Any) -> Any:
+    return 10**400
+
+
 def nothing(case: Any, run: Any) -> Any:
     return None
 

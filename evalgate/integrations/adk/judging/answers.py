@@ -255,5 +255,5 @@ def parse_met_share(answer: ModelAnswer) -> JudgeOpinion:
     """
     met = re.findall(r'"met":\s*(true|false)', answer.text)
     if not met:
-        raise UnparsableAnswerError("it has no demand with `met` true or false")
+        raise UnparsableAnswerError("it says of no requirement that `met` is true or false")
     return JudgeOpinion(met.count("true") / len(met), _find_reason(answer.text))

@@ -346,9 +346,9 @@ class MultiTurnTrajectoryQuality(RubricMetric):
 
 
 class UserSimulatorQuality(JudgedMetric):
-    """Share of the user's messages that are valid.
+    """Share of the simulated user's messages that follow the scenario, as a model judges.
 
-    The messages are a simulated user's. The first message must be the scenario's starting prompt. On each
+    This scores the user, not the agent. The first message must be the scenario's starting prompt. On each
     other message, a majority of the judge's samples decides. The judge is also asked if the conversation
     should end after the last message. If at least half of the usable samples deny this, the last message is
     not valid.

@@ -16,6 +16,7 @@ from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from typing_extensions import override
 
+from evalgate.core.formatting import compute_mean
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,
@@ -67,6 +68,7 @@ class _TrajectoryMetric(_TrajectoryOptions):
                 case,
                 run,
                 lambda turn, reply: self.score_calls(turn.expected.tool_calls, reply.tool_calls),
+                mean=compute_mean,
             )
         except RecursionError:
             return MetricFailure(TOO_DEEP)
@@ -131,7 +133,7 @@ class TrajectoryPrecision(_TrajectoryMetric):
 
 
 class TrajectoryRecall(_TrajectoryMetric):
-    """Share of the expected calls that the agent made. 1.0 when none was expected."""
+    """Share of the expected calls that the agent made, averaged over the turns; 1.0 if none was expected."""
 
     allows_extra_calls: ClassVar[bool] = True
 

@@ -325,19 +325,23 @@ class JourneyOutcome:
                 return f"only a judge can tell whether a text says what the goal `{text.goal.name}` expects"
         return "only a judge can tell whether the checks hold" if None in self.checks else ""
 
-    def explain_failure(self, *, doubts_count: bool) -> str:
+    def explain_failure(self, *, accept_undecided: bool) -> str:
         """Explain the journey's failure; return "" if it is a success.
 
-        With `doubts_count`, undecided goals count as reached.
+        With `accept_undecided`, goals and checks that only a judge can decide count as reached.
         """
-        ordering = [*self.calls.reached, *self.widgets, *self._iter_reached_texts(doubts_count=doubts_count)]
+        ordering = [
+            *self.calls.reached,
+            *self.widgets,
+            *self._iter_reached_texts(accept_undecided=accept_undecided),
+        ]
         position = {name: at for at, name in enumerate(ordering)}
         # A journey of checks alone never succeeds in the original either.
         if not ordering:
             return _NO_GOALS_REACHED
-        return next(self._iter_failures(position, doubts_count=doubts_count), "")
+        return next(self._iter_failures(position, accept_undecided=accept_undecided), "")
 
-    def _iter_reached_texts(self, *, doubts_count: bool) -> Iterator[str]:
+    def _iter_reached_texts(self, *, accept_undecided: bool) -> Iterator[str]:
         """Yield the names of reached text goals, each once, in the order of the goals.
 
         If two goals share a name, one reached goal suffices.
@@ -345,11 +349,11 @@ class JourneyOutcome:
         reached = {
             text.goal.name
             for text in self.texts
-            if text.is_reached or (doubts_count and text.is_reached is None)
+            if text.is_reached or (accept_undecided and text.is_reached is None)
         }
         yield from (name for name in dict.fromkeys(text.goal.name for text in self.texts) if name in reached)
 
-    def _iter_failures(self, position: Mapping[str, int], *, doubts_count: bool) -> Iterator[str]:
+    def _iter_failures(self, position: Mapping[str, int], *, accept_undecided: bool) -> Iterator[str]:
         for name, later in self.order.items():
             for each in (name, *later):
                 if each not in position:
@@ -357,7 +361,7 @@ class JourneyOutcome:
             for child in later:
                 if name in position and child in position and position[name] >= position[child]:
                     yield f"the goal `{child}` must come after `{name}`"
-        if not all(check or (doubts_count and check is None) for check in self.checks):
+        if not all(check or (accept_undecided and check is None) for check in self.checks):
             yield "a check does not hold"
 
     def compute_completion(self) -> float | None:

@@ -261,8 +261,8 @@ class LlmEvaluator(ABC):
             return NotApplicable(reason)
         if self.needs_rubrics and not any(rubrics):
             return MetricFailure("no rubrics: give them as `llmJudge.rubrics`, or with the case")
-        if id_ := self._find_repeated_id(case, found, rubrics):
-            return MetricFailure(f"the case and the metric both have a rubric with the id {id_!r}")
+        if repetition := self._describe_repeated_id(case, found):
+            return MetricFailure(repetition)
         try:
             turns = [await self._score_turn(found[: at + 1], own) for at, own in enumerate(rubrics)]
         except TurnNotJudgeableError as error:
@@ -278,17 +278,26 @@ class LlmEvaluator(ABC):
         """Return the metric's rubrics, then the case's rubrics for this metric or any metric."""
         return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
-    def _find_repeated_id(
-        self, case: EvalCase, found: Sequence[Exchange], rubrics: Sequence[Sequence[JudgedRubric]]
-    ) -> str:
-        """Return an id that two rubrics of one turn share.
+    def _describe_repeated_id(self, case: EvalCase, found: Sequence[Exchange]) -> str:
+        """Describe which two rubrics of one turn have the same id.
 
-        Return "" if there is none, or if neither the case nor its turns have rubrics.
+        Return "" if there are none, or if neither the case nor its turns have rubrics for this metric.
         """
-        has_turn_rubrics = any(each.turn and each.turn.rubrics for each in found)
-        if not has_turn_rubrics and not any(iter_case_rubrics(case, self.name)):
+        of_metric = list(iter_visible_rubrics(self.settings.rubrics))
+        of_case = list(iter_case_rubrics(case, self.name))
+        of_turns = [list(iter_turn_rubrics(each)) for each in found]
+        if not of_case and not any(of_turns):
             return ""
-        return next(filter(None, map(find_repeated_id, rubrics)), "")
+        for exchange, of_turn in zip(found, of_turns, strict=True):
+            owners: dict[str, str] = {}
+            sources = {"the metric": of_metric, "the case": of_case, f"turn {exchange.number}": of_turn}
+            for owner, rubrics in sources.items():
+                for id_ in (rubric.id for rubric in rubrics):
+                    if (other := owners.setdefault(id_, owner)) != owner:
+                        return f"{owner} and {other} both have a rubric with the id {id_!r}"
+                if id_ := find_repeated_id(rubrics):
+                    return f"two rubrics of {owner} have the id {id_!r}"
+        return ""
 
     def _explain_not_applicable(self, found: Sequence[Exchange]) -> str:
         if not found:

@@ -45,7 +45,10 @@ from evalgate.metrics.turnwise import Exchange
 
 
 class TrpcLlmFinalResponse(LlmEvaluator):
-    """1.0 for each turn with a valid response, else 0.0, averaged."""
+    """Share of the final responses that say the same as the expected ones, as a model judges.
+
+    Turns that expect no response have no score.
+    """
 
     needs_reference = True
     prompt_name = "trpc_final_response"
@@ -67,9 +70,11 @@ _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
 
 
 class TrpcLlmHallucinations(LlmEvaluator):
-    """Share of each final response's sentences that the evidence of the conversation supports, averaged.
+    """Share of a final response's sentences that the conversation supports, averaged over the turns.
 
-    The judge is asked once to split a response, then `numSamples` times to label its sentences.
+    Sentences are supported by what the user said and the tools returned so far, or if they claim nothing. The
+    agent's own messages support nothing. The judge is asked once to split a response, then `numSamples` times
+    to label its sentences.
     """
 
     prompt_name = "trpc_hallucinations"
@@ -91,6 +96,7 @@ class TrpcLlmHallucinations(LlmEvaluator):
         )
 
     async def _split_sentences(self, response: str) -> list[str]:
+        # An empty response is asked about too, as in Go: the judge writes [EMPTY_RESPONSE] and labels that.
         split = load_prompt("trpc_sentences")
         request = build_model_request(split.render_text(response=response))
         (found,) = (await take_samples(self.judge.client, request, 1, _parse_sentences)).require_values()
@@ -169,9 +175,9 @@ class _TemplateCriterion(LlmCriterion):
 
 @dataclass(frozen=True)
 class TrpcLlmJudgeTemplate(LlmEvaluator):
-    """The judge's score of each turn, averaged.
+    """Score that a model gives for your own prompt (`llmJudge.template`), averaged over the turns.
 
-    The user's own prompt asks for the score, and tells the form of the answer.
+    The template also says how the answer is read.
     """
 
     template: JudgeTemplate = field(kw_only=True)
@@ -305,9 +311,9 @@ class TrpcLlmRubricCritic(RubricEvaluator):
 
 
 class TrpcLlmRubricReferenceCritic(RubricEvaluator):
-    """Share of the rubrics that each final response meets, judged by comparison with the expected one.
+    """Share of the rubrics that a final response meets as well as the expected one, averaged over the turns.
 
-    The share is averaged over the turns. Turns that expect no response have no score.
+    Turns that expect no response have no score.
     """
 
     needs_reference = True
@@ -315,7 +321,7 @@ class TrpcLlmRubricReferenceCritic(RubricEvaluator):
 
 
 class TrpcLlmVerifierPairwise(LlmEvaluator):
-    """0.5 for a response as good as the expected one, more for a better and less for a worse one, averaged.
+    """Quality compared with the expected response, averaged over the turns: 0.5 if equal, more if better.
 
     The score of a turn is from 0 to 1. It is computed from the probabilities of the judge's letter grades,
     which the model must return.

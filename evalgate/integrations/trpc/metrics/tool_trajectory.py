@@ -316,9 +316,9 @@ def _is_indexable(strategy: ToolStrategy) -> bool:
     name, arguments = strategy.name, strategy.arguments
     return (
         name is not None
-        and name.compares_whole_names
+        and name.requires_equal_texts
         and arguments is not None
-        and arguments.compares_whole_values
+        and arguments.compares_every_key
     )
 
 

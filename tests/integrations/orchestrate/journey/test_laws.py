@@ -52,8 +52,8 @@ async def test_no_conversation_breaks_a_journey(
 
     scores = (outcome.compute_completion(), outcome.calls.precision, outcome.calls.recall)
     assert all(score is None or 0.0 <= score <= 1.0 for score in scores)
-    if not outcome.explain_failure(doubts_count=False):
-        assert not outcome.explain_failure(doubts_count=True)
+    if not outcome.explain_failure(accept_undecided=False):
+        assert not outcome.explain_failure(accept_undecided=True)
 
 
 @given(GOALS, CALLS, st.builds(ToolCall, NAMES, ARGS))
