@@ -249,3 +249,19 @@ def test_every_mean_of_a_metric_is_the_same_or_explained(tmp_path: Path, seed: i
         return kind if is_lost else draw(case, number)
 
     check_means(run_suite(plan, store_runs(plan, suite.stored), draw_or_lose))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_larger_allowance_never_closes_what_a_smaller_one_opens(tmp_path: Path, seed: int) -> None:
+    """With fixed runs, because with `runs: auto` the allowance decides how many runs are made."""
+    suite = draw_suite(random.Random(seed))
+    runs = 2 if suite.runs == "auto" else suite.runs
+    draw = draw_runs(suite, seed, outages=0.03)
+    is_open = False
+    for allowance in (0.05, 0.5, 0.999, 1.0):
+        rules = suite.rules | {"gate": suite.rules["gate"] | {"max_regression": allowance}}
+        plan = plan_suite(tmp_path / str(allowance), suite.cases, rules, runs)
+        record = run_suite(plan, store_runs(plan, suite.stored), draw)
+        check_record(record, plan.gate)
+        was_open, is_open = is_open, record.verdict.status in ("pass", "inconclusive")
+        assert is_open or not was_open, (allowance, record.verdict)
