@@ -172,7 +172,7 @@ def find_suspects(
             continue
         # Half of the limit, because a gate that closes at the first broken case has not made all runs of its
         # averages.
-        if mode == "all" or change.drop >= limit / 2:
+        if mode == "all" or change.drop >= limit / 2 - EPSILON:
             keep, rounds = statistics.parameters.baseline_keep, found.rounds
             pairs = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds).pairs
             averages[name] = {

@@ -21,7 +21,7 @@ from evalgate.core.types import (
 )
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.control import apply_control, build_control_comparison
-from evalgate.gating.control_suspects import ControlSuspects, FreshRuns
+from evalgate.gating.control_suspects import ControlSuspects, FreshRuns, find_suspects
 from evalgate.gating.failure_reruns import classify_failures
 from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.gating.significance import decide_metrics
@@ -188,3 +188,19 @@ def test_runs_that_failed_in_another_way_are_not_counted_as_passed() -> None:
     assert both.sentence.endswith(
         "(control 4 of 5, head 0 of 5 passed; 1 of the control and 1 of the head failed in another way)."
     )
+
+
+def test_a_drop_of_exactly_half_of_the_limit_is_a_suspect() -> None:
+    """0.3 - 0.275 is less than 0.025 for a computer."""
+    stored = BaselineCase(
+        "travel", "case", "passed", "f00d", {"m": "m"}, (BaselineRun(0, "answered", {"m": 0.3}, 1.0),)
+    )
+    baseline = Baseline((stored,), (BaselineSource("2026-11-20T00:00:00Z"),))
+    metric = CaseMetric("m", 0.275, 0.0, "passed", fingerprint="m")
+    run = a_run_result(metrics=(RunMetric("m", 0.275, "passed"),))
+    cases = (a_case_result("case", metrics=(metric,), runs=(run,)),)
+    policy = StatisticalPolicy(Parameters(runs=1), max_drop=0.05, case_runs=10)
+    scored = ScoredRuns(cases, 1, policy, decide_metrics(cases, baseline, policy))
+    suspects = find_suspects(scored, cases, baseline, "suspects")
+    assert suspects is not None
+    assert [*suspects.averages] == ["m\0m"]
