@@ -87,7 +87,12 @@ def flag_regressions(
 
 
 def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> bool:
-    """Return True if the mean dropped by the limit or more; False without a mean to compare with."""
+    """Return True if the mean dropped by the limit or more; False without a mean to compare with.
+
+    A `max_regression` of the gate of 1 allows any drop.
+    """
+    if gate.max_regression >= 1:
+        return False
     limit = compute_drop_limit(metric, gate, criteria)
     return metric.delta is not None and -metric.delta >= max(limit - _EPSILON, _EPSILON)
 

@@ -114,39 +114,52 @@ def _build_case(
     runs.sort(key=lambda run: run.run)
     if found is None:
         return ControlCase(case.eval_set_id, case.eval_id, tuple(runs))
-    return ControlCase(
+    control = ControlCase(
         case.eval_set_id,
         case.eval_id,
         tuple(runs),
         found.answer if found.is_measured else None,
         found.head_runs,
         found.head_failed,
+        outcomes.count_other_failures(fresh.head),
         found.control_runs,
         found.control_failed,
+        outcomes.count_other_failures(fresh.control),
         found.p,
         found.level,
-        _describe_case(found, outcomes, *words),
     )
+    return replace(control, sentence=_describe_case(control, found.answer, outcomes, *words))
 
 
 def _describe_case(
-    found: CaseControl, outcomes: SuspectOutcomes, name: str, base_name: str, cause: str
+    case: ControlCase, answer: ControlAnswer, outcomes: SuspectOutcomes, name: str, base_name: str, cause: str
 ) -> str:
-    stored = outcomes.stored
-    control = f"{found.control_runs - found.control_failed} of {found.control_runs}"
-    head = f"{found.head_runs - found.head_failed} of {found.head_runs}"
-    sides = f"control {control}, head {head}"
-    if not found.is_measured:
-        return f"{name}: too few control runs have a result ({sides}), so the baseline decides."
-    if found.answer == "broke":
-        return f"{name} broke: {sides} passed today."
-    if found.answer == "drifted":
-        then = f"{stored.runs - stored.failed} of {stored.runs} in the baseline"
+    sides = (
+        f"control {case.control_passed} of {case.control_runs}, head {case.head_passed} of {case.head_runs}"
+    )
+    others = {"of the control": case.control_otherwise, "of the head": case.head_otherwise}
+    remark = _describe_other_failures(others)
+    if case.answer is None:
+        return (
+            f"{name}: too few control runs have a result ({sides} passed{remark}), so the baseline decides."
+        )
+    if answer == "broke":
+        return f"{name} broke: {sides} passed today{remark}."
+    if answer == "drifted":
+        passed, runs = outcomes.count_stored_passes()
+        others["in the baseline"] = runs - passed - outcomes.stored.failed
+        then = f"{passed} of {runs} in the baseline{_describe_other_failures(others)}"
         return f"{name} fails on {base_name} today as well ({sides} passed; {then}): {cause}"
-    if found.answer == "recovered":
-        return f"{name} fails no longer ({sides} passed): luck, or an outage that is over."
-    runs = pluralize(found.head_runs, "further run")
-    return f"{name}: {runs} cannot tell whether the change broke it ({sides} passed)."
+    if answer == "recovered":
+        return f"{name} fails no longer ({sides} passed{remark}): luck, or an outage that is over."
+    further = pluralize(case.head_runs, "further run")
+    return f"{name}: {further} cannot tell whether the change broke it ({sides} passed{remark})."
+
+
+def _describe_other_failures(counts: Mapping[str, int]) -> str:
+    """Return `; 1 of the control and 5 in the baseline failed in another way`, or "" without such runs."""
+    named = [f"{count} {where}" for where, count in counts.items() if count > 0]
+    return f"; {' and '.join(named)} failed in another way" if named else ""
 
 
 def _iter_metrics(

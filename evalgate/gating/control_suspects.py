@@ -178,7 +178,7 @@ def find_suspects(
             continue
         # Half of the limit, because a gate that closes at the first broken case has not made all runs of its
         # averages.
-        if mode == "all" or change.drop >= limit / 2:
+        if mode == "all" or change.drop >= limit / 2 - EPSILON:
             keep, rounds = statistics.parameters.baseline_keep, found.rounds
             pairs = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds).pairs
             averages[name] = {
@@ -225,6 +225,24 @@ class SuspectOutcomes:
         """Return the number of stored runs, and the number that failed in one of the case's ways."""
         runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
+
+    def count_stored_passes(self) -> tuple[int, int]:
+        """Return how many stored runs passed, and of how many, as the verdict's sentences count them."""
+        found = self._case.follow_up
+        if found is None:  # the case is suspected by its score alone
+            return self.stored.runs - self.stored.failed, self.stored.runs
+        return found.baseline_runs - found.baseline_failed - found.baseline_otherwise, found.baseline_runs
+
+    def count_other_failures(self, fresh: CaseResult) -> int:
+        """Return how many runs failed, but in none of these ways."""
+        return sum(
+            self.is_failure(fresh, run) is False
+            and (
+                run.outcome in AGENT_FAULT_OUTCOMES
+                or any(each.gating_status == "failed" for each in run.metrics)
+            )
+            for run in fresh.runs
+        )
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
         """Return for each run: True if it failed in one of the case's ways, False if not, None if unknown."""

@@ -25,6 +25,7 @@ from evalgate.config.schema.gate import GateConfig
 from evalgate.core.formatting import build_case_quote
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
+    MEASURED_STATUSES,
     NON_AGENT_OUTCOMES,
     Baseline,
     CaseMetric,
@@ -342,16 +343,20 @@ def _add_metric_comparison(
         regressed=_has_regressed(metric_decision),
         judgement=_build_metric_comparison(metric_decision, context, score_range),
     )
-    if metric_decision.rule.max_drop is None:  # not compared by statistics: the plain difference stays
-        return annotated
     has_rule = metric_decision.rule.min_score is not None or metric_decision.rule.reliability is not None
-    # With too many missing scores there is no verdict: the plain threshold does not decide instead.
+    # With too many missing scores there is no verdict: the plain threshold does not decide instead. Without
+    # `max_drop` the plain difference is shown, and with `max_regression: 1` no drop is too large.
     is_compared = change is not None or metric_decision.reason == "missing_runs"
-    if is_compared and not has_minimum and not has_rule:
+    allows_any_drop = metric_decision.rule.max_drop is None and any(
+        case.status in MEASURED_STATUSES for case in metric_decision.cases.values()
+    )
+    if (is_compared or allows_any_drop) and not has_minimum and not has_rule:
         # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
         # would close the gate on every fourth harmless change.
         status = "not_evaluated" if summary.score is None else "passed"
         annotated = replace(annotated, status=status, mean_judged_by="baseline", flip=None)
+    if metric_decision.rule.max_drop is None:
+        return annotated
     return replace(
         annotated,
         baseline=score_range.to_score(change.baseline) if change else None,
@@ -424,6 +429,8 @@ def _add_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> C
         return metric
     found = decision.metrics.get(build_pool_name(metric.name, metric.fingerprint))
     outcome = found.cases.get(build_row_name(case)) if found else None
-    if found is None or outcome is None or not found.rule.judges_cases:
+    if found is None or outcome is None or found.rule.is_figure:
+        return metric
+    if found.rule.max_drop is None and outcome.status not in MEASURED_STATUSES:
         return metric
     return replace(metric, standing=outcome.to_scores(metric.range))

@@ -13,7 +13,7 @@ from evalgate.gating.score_tables import is_line_table
 from evalgate.statistics.gate_decision import Decision, MetricDecision
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck
-from evalgate.statistics.parameters import Parameters
+from evalgate.statistics.parameters import EPSILON, Parameters
 
 REGRESSION = "Regression: "
 """Opening of the sentence about an average that fell, by which `gating.control` finds it."""
@@ -390,7 +390,8 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
     """Return True if the exact test can call a case broken, or no case's stored mean reaches `case_drop`."""
-    high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= parameters.case_drop]
+    least = parameters.case_drop - EPSILON
+    high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= least]
     return not high or any(case.need is not None for case in high)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseChange, CaseResult, Change, Comparison, Record
-from evalgate.reporting.findings import NamedCases, format_case_name
+from evalgate.reporting.findings import NamedCases, explain_left_out_cases, format_case_name
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
@@ -154,6 +154,7 @@ def explain_delta(record: Record) -> Iterator[str]:
     if any(metric.errors and metric.compared_score != metric.score for metric in scores):
         which = "" if len(scores) == len(record.metrics) else " of scores"
         yield f"The baseline and Δ{which} count a run without an answer as 0; the score is over the answers."
+    yield from explain_left_out_cases(record)
 
 
 def describe_run_costs(comparison: Comparison) -> str:

@@ -14,6 +14,7 @@ from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
     CaseMetric,
     CaseResult,
+    MetricSummary,
     Outcome,
     Record,
     Reply,
@@ -24,6 +25,10 @@ from evalgate.core.types import (
 
 _MOST_REASONS = 10
 """Number of reasons of a verdict that reports show, from the first on, if there is space."""
+
+_MINIMA = "Minima that are judged with their noise"
+_ROUNDING = 0.00051
+"""Largest difference of two means, as a share of the range, of which one is over rounded scores."""
 
 
 @frozen
@@ -260,14 +265,54 @@ def format_run_counts(record: Record) -> str:
 
 
 def describe_missing_baseline(record: Record) -> str:
-    """Return the sentence that reports show instead of a comparison with a baseline."""
+    """Return the sentences that reports show instead of a comparison with a baseline."""
     if record.shard is not None:
         return "One shard alone is compared with no baseline: that is done when all are merged."
+    sentences = ["No baseline: absolute thresholds only."]
     unchecked = [each.metric for each in record.criteria if each.options.get("max_increase") is not None]
     if unchecked:
-        names = ", ".join(dict.fromkeys(unchecked))
-        return f"No baseline: absolute thresholds only. Not checked: `max_increase` of {names}."
-    return "No baseline: absolute thresholds only."
+        sentences.append(f"Not checked: `max_increase` of {', '.join(dict.fromkeys(unchecked))}.")
+    return " ".join((*sentences, *explain_left_out_cases(record)))
+
+
+def explain_left_out_cases(record: Record) -> Iterator[str]:
+    """Yield a sentence for each reason why a score leaves out cases that other means of the metric count.
+
+    That the baseline and Δ count crashes is said elsewhere.
+    """
+    cases = [case for case in record.cases if case.gates]
+    scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]
+    compared = [metric for metric in scores if _differs(metric, metric.compared_score)]
+    judged = [
+        metric
+        for metric in scores
+        if metric.judgement and metric.judgement.minimum and _differs(metric, metric.judgement.minimum.value)
+    ]
+    for subject, metrics in (("The baseline and Δ", compared), (_MINIMA, judged)):
+        if any(_has_lost_run(metric, case) for metric in metrics for case in cases):
+            yield (
+                f"{subject} leave out a run without a score that is no fault of the agent; the score leaves "
+                "its case out."
+            )
+    if judged and any(case.agent_failed for case in cases):
+        yield f"{_MINIMA} count a crash or timeout as the worst score; the score leaves its case out."
+
+
+def _differs(metric: MetricSummary, mean: float | None) -> bool:
+    """Return True if the mean differs from the metric's score by more than the statistics round scores."""
+    if mean is None:
+        return False
+    return metric.score is None or abs(mean - metric.score) > _ROUNDING * metric.range.width
+
+
+def _has_lost_run(metric: MetricSummary, case: CaseResult) -> bool:
+    """Return True if the agent did not fail, and runs of the case have a score, but not the case."""
+    return not case.agent_failed and any(
+        own.name == metric.name
+        and own.score is None
+        and any(each.name == own.name and each.score is not None for run in case.runs for each in run.metrics)
+        for own in case.metrics
+    )
 
 
 def format_case_counts(totals: Totals) -> str:

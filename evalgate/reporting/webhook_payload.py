@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from evalgate.core.formatting import format_score, join_first
+from evalgate.core.formatting import format_delta, format_score, join_first
 from evalgate.core.sanitize import shorten_text, strip_invisible
 from evalgate.core.types import JsonObject, Record
 from evalgate.reporting.summary_lines import describe_verdict
@@ -79,7 +79,10 @@ def _iter_lines(record: Record, commit: str, branch: str) -> Iterator[str]:
     """
     lines = [*record.verdict.reasons]
     for metric in record.metrics:
-        then = f" (baseline {format_score(metric.baseline)})" if metric.baseline is not None else ""
+        then = ""
+        if metric.baseline is not None:
+            # With Δ, because the score may be over other cases than the baseline.
+            then = f" (baseline {format_score(metric.baseline)}, Δ {format_delta(metric.delta)})"
         lines.append(f"{metric.label}: {format_score(metric.score)}{then}")
     if failing := _list_newly_failing(record):
         lines.append(f"Newly failing: {join_first(failing, 5)}")

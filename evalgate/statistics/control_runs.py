@@ -417,7 +417,7 @@ def _answer_average(
     elif not is_low and (look.rounds == last or _is_futile(change, look, limit, last, parameters)):
         if before is not None and before.drop > 0 and is_within_level(before.p, DRIFT_LEVEL):
             answer = "drifted"
-        elif drop < limit / 2:
+        elif drop < limit / 2 - EPSILON:
             answer = "recovered"
     return AverageControl(
         answer,

@@ -83,7 +83,9 @@ def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
     step = math.gcd(*(score - pooled[0] for score in pooled)) or 1
     if runs * (pooled[-1] - pooled[0]) // step > _WIDE:
         choices = math.comb(len(pooled), runs)
-        return math.floor(threshold * choices) / choices
+        # In whole numbers, because the number of choices of 515 of 1,030 runs is too large for a float.
+        numerator, denominator = threshold.as_integer_ratio()
+        return (numerator * choices // denominator) / choices
     support = _list_attainable_p(pooled, runs)
     found = bisect_right(support, threshold)
     return support[found - 1] if found else 0.0

@@ -355,7 +355,8 @@ def _build_case_outcome(
         and compute_score_mean(baseline) - compute_score_mean(candidate) >= parameters.case_drop - EPSILON
     )
     return CaseComparison(
-        status=unpaired or _resolve_status(statuses.get(cell), fell=fell, exact=assessment.exact),
+        status=unpaired
+        or _resolve_status(statuses.get(cell), fell=fell, exact=assessment.exact and rule.judges_cases),
         baseline_runs=len(baseline),
         baseline_passed=count_passed(baseline, parameters.pass_score),
         baseline_mean=compute_score_mean(baseline) if baseline else None,

@@ -15,7 +15,7 @@ from evalgate.statistics.auto_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
 from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means
-from evalgate.statistics.parameters import MetricRule, Parameters
+from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.score_pairs import (
     UNIT,
     CaseScores,
@@ -106,7 +106,8 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
     plan = build_confirmation_plan(
         cells, case_alpha=parameters.case_alpha, case_drop=parameters.case_drop, confirm_runs=most
     )
-    low = [cell for cell, scores in cells.items() if compute_score_mean(scores) >= parameters.case_drop]
+    least = parameters.case_drop - EPSILON
+    low = [cell for cell, scores in cells.items() if compute_score_mean(scores) >= least]
     full = round(parameters.pass_score * UNIT)
     return {
         cell: _find_runs_needed(cells[cell], len(low), parameters, most)

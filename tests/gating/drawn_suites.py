@@ -32,7 +32,9 @@ JUDGE_FAILED = None
 """In the place of a score."""
 
 Outcome: TypeAlias = Mapping[str, float | None] | None
-"""Score of each metric as a share of its range; None: the agent crashed."""
+"""Score of each metric as a share of its range; None: the agent crashed; empty: `SERVICE_DOWN`."""
+SERVICE_DOWN: Outcome = {}
+"""The run ended without an answer, through no fault of the agent."""
 Draw: TypeAlias = Callable[[str, int], Outcome]
 """Outcome by case and number of the run."""
 Rules: TypeAlias = dict[str, dict[str, object]]
@@ -170,6 +172,8 @@ def _build_record(
 def _build_run(number: int, outcome: Outcome, metrics: Sequence[BoundMetric]) -> RunResult:
     if outcome is None:
         return RunResult(number, "crashed", 1.0, (), (), failure=Failure("exception", "drawn"))
+    if not outcome:
+        return RunResult(number, "faulted", 1.0, (), (), failure=Failure("busy", "drawn"))
     turns = (TurnResult("Ask", a_reply(), a_reply()),)
     return RunResult(number, "answered", 1.0, turns, tuple(_build_metric(each, outcome) for each in metrics))
 

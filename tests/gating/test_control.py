@@ -1,5 +1,7 @@
 """Verdicts after control runs of the base commit."""
 
+from dataclasses import replace
+
 from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.score_ranges import get_score_range
@@ -15,13 +17,15 @@ from evalgate.core.types import (
     ControlMetric,
     Criterion,
     RunMetric,
+    RunResult,
 )
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.control import apply_control, build_control_comparison
-from evalgate.gating.control_suspects import ControlSuspects
+from evalgate.gating.control_suspects import ControlSuspects, FreshRuns, find_suspects
+from evalgate.gating.failure_reruns import classify_failures
 from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.gating.significance import decide_metrics
-from evalgate.statistics.control_runs import AverageControl, ControlDecision
+from evalgate.statistics.control_runs import AverageControl, ControlDecision, decide_control_runs
 from evalgate.statistics.parameters import Parameters
 from tests.builders import a_case_result, a_run_result
 
@@ -132,3 +136,71 @@ def test_control_runs_do_not_clear_a_budget() -> None:
         assert budget.judgement is not None
         assert budget.judgement.verdict == "fail"
         assert apply_control(before, scored, drifted) == before
+
+
+def a_scored_run(number: int, **scores: float) -> RunResult:
+    metrics = tuple(
+        RunMetric(name, score, "passed" if score >= 0.5 else "failed") for name, score in scores.items()
+    )
+    return a_run_result(run=number, metrics=metrics)
+
+
+def test_runs_that_failed_in_another_way_are_not_counted_as_passed() -> None:
+    """`a` failed in 5 of 20 stored runs, and in one of the control; `b` never failed before."""
+    stored = tuple(BaselineRun(0, "answered", {"a": float(at >= 5), "b": 1.0}, 1.0) for at in range(RUNS))
+    old = BaselineCase("travel", "case", "failed", "f00d", {"a": "a", "b": "b"}, stored)
+    baseline = Baseline((old,), (BaselineSource("2026-11-20T00:00:00Z"),))
+    policy = StatisticalPolicy(Parameters(runs=1, follow_up=True), case_runs=10)
+    metrics = tuple(
+        CaseMetric(name, score, 0.5, status, fingerprint=name)
+        for name, score, status in (("a", 1.0, "passed"), ("b", 0.0, "failed"))
+    )
+    first = tuple(a_scored_run(number, a=1, b=0) for number in range(1, 11))
+    (case,) = classify_failures(
+        (a_case_result("case", "failed", metrics=metrics, runs=first),), baseline, policy
+    )
+    assert case.follow_up
+    assert (case.follow_up.outcome, case.follow_up.baseline_otherwise) == ("broke", 5)
+    suspects = ControlSuspects((case,), frozenset({case.key}), {}, baseline, policy)
+
+    def compare(head: list[dict[str, float]], control: list[dict[str, float]]) -> ControlCase:
+        sides = [
+            replace(case, runs=tuple(a_scored_run(number, **each) for number, each in enumerate(side, 1)))
+            for side in (head, control)
+        ]
+        fresh = {case.key: FreshRuns(*sides)}
+        decision = decide_control_runs(*suspects.build_inputs(fresh), policy.parameters)
+        (found,) = build_control_comparison(suspects, fresh, decision, commit="c0ffee").cases
+        return found
+
+    misses_a, misses_b, passes = ({"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 0.0}, {"a": 1.0, "b": 1.0})
+    drifted = compare([misses_b] * 4, [misses_b] * 4)
+    assert drifted.sentence.startswith(
+        "case fails on main today as well (control 0 of 4, head 0 of 4 passed; 15 of 20 in the baseline; "
+        "5 in the baseline failed in another way): "
+    )
+    broke = compare([misses_b] * 5, [misses_a, *[passes] * 4])
+    assert broke.sentence == (
+        "case broke: control 4 of 5, head 0 of 5 passed today; 1 of the control failed in another way."
+    )
+    assert (broke.control_failed, broke.control_otherwise, broke.head_otherwise) == (0, 1, 0)
+    both = compare([misses_a, *[misses_b] * 4], [misses_a, *[passes] * 4])
+    assert both.sentence.endswith(
+        "(control 4 of 5, head 0 of 5 passed; 1 of the control and 1 of the head failed in another way)."
+    )
+
+
+def test_a_drop_of_exactly_half_of_the_limit_is_a_suspect() -> None:
+    """0.3 - 0.275 is less than 0.025 for a computer."""
+    stored = BaselineCase(
+        "travel", "case", "passed", "f00d", {"m": "m"}, (BaselineRun(0, "answered", {"m": 0.3}, 1.0),)
+    )
+    baseline = Baseline((stored,), (BaselineSource("2026-11-20T00:00:00Z"),))
+    metric = CaseMetric("m", 0.275, 0.0, "passed", fingerprint="m")
+    run = a_run_result(metrics=(RunMetric("m", 0.275, "passed"),))
+    cases = (a_case_result("case", metrics=(metric,), runs=(run,)),)
+    policy = StatisticalPolicy(Parameters(runs=1), max_drop=0.05, case_runs=10)
+    scored = ScoredRuns(cases, 1, policy, decide_metrics(cases, baseline, policy))
+    suspects = find_suspects(scored, cases, baseline, "suspects")
+    assert suspects is not None
+    assert [*suspects.averages] == ["m\0m"]

@@ -2,16 +2,21 @@
 
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.types import Record
+from evalgate.core.types import MetricSummary, Record
 from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.gating.verdict import find_inconsistencies
+from evalgate.reporting.summary_lines import build_metric_line
+from evalgate.reporting.terminal import TerminalReport
 from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.gating.drawn_suites import (
+    RANGES,
+    SERVICE_DOWN,
     Draw,
     DrawnSuite,
     Outcome,
@@ -188,3 +193,75 @@ def test_an_outage_of_the_judge_is_no_regression(tmp_path: Path, seed: int) -> N
     check_record(record, plan.gate)
     assert find_blamed(record) == []
     assert record.verdict.status != "fail", record.verdict.reasons
+
+
+MEANS = re.compile(r"(?P<now>[\d.]+) vs (?P<then>[\d.]+) on |\((?P<before>[\d.]+) → (?P<after>[\d.]+)\)")
+MINIMUM = re.compile(r"^([\d.]+) (?:is below|meets)")
+
+
+def list_printed_means(metric: MetricSummary) -> Iterator[tuple[str, str]]:
+    """Yield (baseline or "", this run's mean) as texts, for each sentence about this line's mean."""
+    for sentence in metric.judgement.sentences if metric.judgement else ():
+        for found in MEANS.finditer(sentence):
+            yield found["then"] or found["before"], found["now"] or found["after"]
+        for now in MINIMUM.findall(sentence):
+            yield "", now
+
+
+def is_same_number(one: str, other: str) -> bool:
+    """Return True if two texts can be the same number, rounded to the digits that they have."""
+    digits = min(len(text.partition(".")[2]) for text in (one, other))
+    return abs(float(one) - float(other)) <= 0.51 * 10**-digits
+
+
+def check_means(record: Record) -> None:
+    """Fail if a sentence and the table of metrics show different means of a metric without an explanation."""
+    text = TerminalReport().render(record)
+    is_explained = "; the score " in text
+    is_partial = " that can be compared." in text
+    for metric in record.metrics:
+        row = build_metric_line(metric)
+        for then, now in list_printed_means(metric):
+            assert not then or is_same_number(then, row.baseline), (row, metric.judgement)
+            if row.score == "–" or not is_same_number(now, row.score):
+                assert is_explained or (is_partial and then), (row, metric.judgement)
+        if metric.compared_score != metric.score:
+            assert is_explained or is_partial, row
+        if row.status == "failed" and not metric.regressed and metric.minimum is not None:
+            assert metric.score is not None
+            assert is_explained or not metric.range.is_met(metric.score, metric.minimum), row
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_every_mean_of_a_metric_is_the_same_or_explained(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    suite = draw_suite(dice)
+    for name, criterion in suite.rules["criteria"].items():
+        assert isinstance(criterion, dict)
+        if dice.random() < 0.4:
+            criterion |= {"min_mean": RANGES[name].to_score(0.5), "threshold_rule": "statistical"}
+    plan = plan_suite(tmp_path / "p", suite.cases, suite.rules, suite.runs)
+    draw = draw_runs(suite, seed, outages=dice.choice((0, 0.03)))
+    kind, share = dice.choice((None, SERVICE_DOWN)), dice.choice((0, 0.1, 0.1))
+
+    def draw_or_lose(case: str, number: int) -> Outcome:
+        is_lost = random.Random(f"{seed}/{case}/{number}/lost").random() < share
+        return kind if is_lost else draw(case, number)
+
+    check_means(run_suite(plan, store_runs(plan, suite.stored), draw_or_lose))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_larger_allowance_never_closes_what_a_smaller_one_opens(tmp_path: Path, seed: int) -> None:
+    """With fixed runs, because with `runs: auto` the allowance decides how many runs are made."""
+    suite = draw_suite(random.Random(seed))
+    runs = 2 if suite.runs == "auto" else suite.runs
+    draw = draw_runs(suite, seed, outages=0.03)
+    is_open = False
+    for allowance in (0.05, 0.5, 0.999, 1.0):
+        rules = suite.rules | {"gate": suite.rules["gate"] | {"max_regression": allowance}}
+        plan = plan_suite(tmp_path / str(allowance), suite.cases, rules, runs)
+        record = run_suite(plan, store_runs(plan, suite.stored), draw)
+        check_record(record, plan.gate)
+        was_open, is_open = is_open, record.verdict.status in ("pass", "inconclusive")
+        assert is_open or not was_open, (allowance, record.verdict)

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from evalgate.core.types import Comparison, PlanId, Shard, Verdict
+from evalgate.core.types import Comparison, MetricComparison, PlanId, Shard, ThresholdEstimate, Verdict
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.terminal import TerminalReport
-from tests.builders import a_case_result, a_record, a_summary
+from tests.builders import a_case_result, a_record, a_run_result, a_summary
 from tests.situations import GOLDEN, huge
 
 
@@ -83,6 +83,19 @@ def test_a_delta_that_counts_crashes_is_explained() -> None:
         "Compared with baseline.json: 0 unchanged\n  The baseline and Δ count a run without an answer as 0; the score is over the answers.\n"
         in text
     )
+
+
+def test_a_minimum_that_counts_crashes_is_explained_without_a_baseline() -> None:
+    estimate = ThresholdEstimate(0.5, 0.8, 0.3, 0.7, "fail")
+    judgement = MetricComparison("fail", "below_minimum", (), None, minimum=estimate)
+    metric = replace(a_summary(score=1.0, status="failed", n=2, errors=1), judgement=judgement)
+    crashed = a_run_result(outcome="crashed")
+    cases = (a_case_result("good"), a_case_result("bad", "errored", runs=(crashed,)))
+    text = TerminalReport().render(a_record(*cases, metrics=(metric,)))
+    assert (
+        "No baseline: absolute thresholds only. Minima that are judged with their noise count a crash or "
+        "timeout as the worst score; the score leaves its case out.\n"
+    ) in text
 
 
 def test_a_shard_explains_why_it_has_no_comparison() -> None:

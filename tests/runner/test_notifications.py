@@ -16,7 +16,7 @@ from evalgate.core.types import PlanId, RunMetric, Shard, Verdict
 from evalgate.reporting.evaluation_events import iter_requests
 from evalgate.reporting.webhook_payload import build_payload
 from evalgate.runner.notifications import resolve_destinations, send_record
-from tests.builders import a_case_result, a_record, a_run_result
+from tests.builders import a_case_result, a_record, a_run_result, a_summary
 from tests.ports import free_port
 from tests.receiver import Posted, receiving
 
@@ -264,6 +264,12 @@ def test_a_long_message_is_not_cut_inside_an_escape(filler: int) -> None:
     text = message["blocks"][1]["text"]["text"]
     assert text.endswith("&lt;…")
     assert len(text) <= 2_800
+
+
+def test_a_mean_over_other_cases_than_the_baseline_comes_with_its_change() -> None:
+    crashed = a_summary("m", 1.0, n=4, errors=1, baseline=0.5, delta=-0.25, compared=4)
+    message: Any = build_payload(a_record(metrics=(crashed,)), "slack", commit="", branch="", url="")
+    assert "m: 1.00 (baseline 0.50, Δ −0.25)" in message["blocks"][1]["text"]["text"]
 
 
 def test_a_message_mentions_no_channel(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -74,3 +75,10 @@ def test_the_largest_p_within_a_threshold_is_never_too_small(
 
     found = find_largest_p(ordered, size, threshold)
     assert max((p for p in attainable if p <= threshold), default=0.0) <= found <= max(threshold, 0)
+
+
+def test_the_bound_of_p_has_no_largest_number_of_runs() -> None:
+    """515 of 1,030 runs can be chosen in more ways than a float can count."""
+    pooled = tuple(sorted(random.Random(1).choices(range(1001), k=1030)))
+    for threshold in (0.05, 1e-9, 1e-300):
+        assert find_largest_p(pooled, 515, threshold) == pytest.approx(threshold, rel=1e-6)

@@ -3,6 +3,7 @@
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.power import (
     StoredRun,
+    estimate_detectable_drops,
     measure_gate_sensitivity,
     simulate_procedure,
     simulate_trials,
@@ -80,3 +81,11 @@ def test_cases_without_stored_runs_are_left_out() -> None:
     found = measure_gate_sensitivity(history(5, "1" * 10) | {"new": []}, RULES, Parameters(), repeats=5)
 
     assert found.unchanged.runs_per_case == 1
+
+
+def test_a_mean_that_equals_the_case_drop_but_for_its_last_digits_is_not_left_out() -> None:
+    """The gate takes a mean of two thirds for 0.6666666667, so a case with this mean can break."""
+    for case_drop in (0.6666666666, 0.6666666667):
+        parameters = Parameters(case_drop=case_drop)
+        found = estimate_detectable_drops({"m": {"case": [1.0, 1.0, 0.0]}}, parameters)
+        assert found["m"].unconfirmable == {"case": 4}

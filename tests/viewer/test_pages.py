@@ -226,14 +226,15 @@ def test_what_is_not_there_is_a_page(client: TestClient, path: str) -> None:
 
 def test_control_runs_are_a_table(tmp_path: Path) -> None:
     many = [
-        ControlCase("desk", f"order_{n}", (), "open", 4, 2, 4, 1, sentence="Too close.") for n in range(51)
+        ControlCase("desk", f"order_{n}", (), "open", 4, 2, 0, 5, 1, 1, sentence="Too close.")
+        for n in range(51)
     ]
     fell = ControlMetric("safety", "f", "open", head=0.5, sentence="Cannot tell.")
     control = ControlComparison("0123456789ab" + 28 * "0", "open", tuple(many), (fell,), runs=408)
     write_record(tmp_path / "evalgate-report/results.json", replace(a_record_to_view(), control=control))
     page = read(open_client(create_viewer(tmp_path)), RECORD)
     assert "408 runs of today compared the change with the base commit 0123456789ab." in page
-    assert "order_49open3 of 42 of 4Too close." in page
+    assert "order_49open3 of 52 of 4Too close." in page
     assert "safetyopen–0.50Cannot tell." in page
     assert "order_50" not in page
     assert "… and 1 more case: see results.json." in page

@@ -278,9 +278,13 @@ class ControlCase:
     head_runs: int = 0
     """Runs of the change that have a result."""
     head_failed: int = 0
+    """Number of the `head_runs` that failed in the way that made the case a suspect."""
+    head_otherwise: int = 0
+    """Number of the `head_runs` that failed in other ways only."""
     control_runs: int = 0
     """Runs of the control that have a result."""
     control_failed: int = 0
+    control_otherwise: int = 0
     p: float | None = None
     """Chance that two agents that are equal differ as much."""
     level: float | None = None
@@ -292,6 +296,16 @@ class ControlCase:
     def key(self) -> CaseKey:
         """Return the ids of eval set and case, which identify a case among all sets."""
         return self.eval_set_id, self.eval_id
+
+    @property
+    def head_passed(self) -> int:
+        """Return the number of the `head_runs` that passed."""
+        return self.head_runs - self.head_failed - self.head_otherwise
+
+    @property
+    def control_passed(self) -> int:
+        """Return the number of the `control_runs` that passed."""
+        return self.control_runs - self.control_failed - self.control_otherwise
 
 
 @frozen

@@ -81,7 +81,7 @@ def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
         return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"
     if gate.max_failed_cases:
         return "`max_failed_cases`"
-    return "the baseline" if gate.baseline and gate.max_regression < 1 else ""
+    return "the baseline" if gate.baseline else ""
 
 
 def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:
