@@ -93,38 +93,15 @@ def _report_out_of_memory() -> int:
 
 
 def _explain_error(error: BaseException) -> int:
-    if _is_out_of_memory(error):
+    if is_out_of_memory(error):
         return _report_out_of_memory()
-    import click
+    from evalgate.cli.error_output import print_error
 
-    from evalgate.core.errors import EvalgateError, InvalidInputError
-    from evalgate.system.workspace import has_working_folder
-
-    if isinstance(error, click.ClickException):
-        error.show()
-        return ExitCode.INVALID_INPUT
-    if isinstance(error, EvalgateError):
-        text = str(error)
-        located = isinstance(error, InvalidInputError) and bool(error.problems and error.problems[0].file)
-        _print_message(text if located or "\n" in text else f"evalgate: {text}")
-        return error.exit_code
-    if isinstance(error, OSError) and not has_working_folder():
-        _print_message(
-            "evalgate: the folder that this command works in was deleted: change into an existing folder"
-        )
-        return ExitCode.INVALID_INPUT
-    import traceback
-
-    _print_message("".join(traceback.format_exception(error)))
-    _print_message(
-        "evalgate: this is a bug in evalgate, not a verdict about your agent. "
-        "Please report it with the lines above."
-    )
-    return ExitCode.BUG
+    return print_error(error)
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Return True if the error means that memory for data, a module or a new thread is lacking."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return True if the error says that there is no memory left for data, a module or a new thread."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
@@ -132,15 +109,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
         isinstance(error, (ImportError, RuntimeError))
         and any(phrase in str(error).lower() for phrase in unmapped)
     )
-
-
-def _print_message(text: str) -> None:
-    # The text may quote files and the output of the setup command, so secrets in it are hidden.
-    from evalgate.core.sanitize import disable_commands, strip_invisible
-    from evalgate.redaction.redactor import Redactor
-
-    redacted = Redactor.from_environment(os.environ).redact_text(strip_invisible(text))
-    print(disable_commands(redacted), file=sys.stderr)  # noqa: T201
 
 
 def entry_point() -> None:
@@ -157,7 +125,7 @@ def entry_point() -> None:
         code = main(interrupts=interrupts)
         interrupts.ignores_signals = True
     except BaseException as error:
-        if not (interrupts.has_interrupted or _is_out_of_memory(error)):
+        if not (interrupts.has_interrupted or is_out_of_memory(error)):
             raise
         code = _report_interruption() if interrupts.has_interrupted else _report_out_of_memory()
     # Ignored by the system from here on, because Python removes its own handlers before the process ends.

@@ -33,7 +33,7 @@ from evalgate.api.adk_documents import (
 )
 from evalgate.api.adk_results import get_adk_type
 from evalgate.core.errors import InvalidInputError
-from evalgate.system.files import lock_folder
+from evalgate.system.files import lock_folder, make_folder
 
 _EVAL_SET_ENDING = ".evalset.json"
 _VALID_ID = re.compile(r"[a-zA-Z0-9_]+")
@@ -69,10 +69,11 @@ class EvalSetsManager(ABC):
         """Store the JSON object of an eval set."""
 
     @abstractmethod
-    def _lock(self, app_name: str) -> AbstractContextManager[object]:
-        """Return a context manager. Within its block, no other thread can change the app's eval sets.
+    def _lock(self, app_name: str, *, creates: bool = False) -> AbstractContextManager[object]:
+        """Return a context manager; within its block no other thread changes the app's eval sets.
 
-        Other processes can still change eval sets in a bucket, because buckets have no locks.
+        `creates` is True if the block may store the first eval set of a new app. Another process can change
+        eval sets in a bucket all the same, as a bucket has no locks.
         """
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
@@ -99,7 +100,7 @@ class EvalSetsManager(ABC):
         eval_set = get_adk_type("EvalSet")(
             eval_set_id=eval_set_id, name=eval_set_id, eval_cases=[], creation_timestamp=time.time()
         )
-        with self._lock(app_name):
+        with self._lock(app_name, creates=True):
             if self._read_content(app_name, eval_set_id) is not None:
                 raise ValueError(f"EvalSet {eval_set_id} already exists for app {app_name}.")
             self._write_content(app_name, eval_set_id, dump_model(eval_set))
@@ -212,7 +213,7 @@ class InMemoryEvalSetsManager(EvalSetsManager):
         return list(self._contents.get(app_name, {}))
 
     @override
-    def _lock(self, app_name: str) -> AbstractContextManager[object]:
+    def _lock(self, app_name: str, *, creates: bool = False) -> AbstractContextManager[object]:
         return self._changes
 
     def _read_content(self, app_name: str, eval_set_id: str) -> dict[str, Any] | None:
@@ -252,12 +253,17 @@ class LocalEvalSetsManager(EvalSetsManager):
         return found
 
     @contextmanager
-    def _lock(self, app_name: str) -> Iterator[None]:
+    def _lock(self, app_name: str, *, creates: bool = False) -> Iterator[None]:
         folder = self._agents_dir / check_name(app_name)
-        if folder.is_dir():
-            with lock_folder(folder):
-                yield
-        else:  # only `create_eval_set` creates a folder, and it replaces no file
+        if creates:
+            try:
+                make_folder(folder)
+            except OSError as error:
+                raise InvalidInputError(f"{folder}: cannot be created: {error.strerror}") from None
+        elif not folder.is_dir():  # there is no eval set to change
+            yield
+            return
+        with lock_folder(folder):
             yield
 
     def list_eval_sets(self, app_name: str) -> list[str]:
@@ -300,7 +306,7 @@ class GcsEvalSetsManager(EvalSetsManager):
         self._changes = threading.Lock()
 
     @override
-    def _lock(self, app_name: str) -> AbstractContextManager[object]:
+    def _lock(self, app_name: str, *, creates: bool = False) -> AbstractContextManager[object]:
         return self._changes  # if two processes change a set, the later change wins: buckets have no locks
 
     def _read_content(self, app_name: str, eval_set_id: str) -> dict[str, Any] | None:

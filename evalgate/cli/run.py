@@ -4,7 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -323,11 +323,12 @@ def suggest_resume(publisher: "Publisher", reports: Path) -> None:
 
 @contextmanager
 def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
-    """If the block raises an error, post "no verdict" to the pull request. The error is raised again.
+    """Print an error that the block raises, post to the pull request that there is no verdict, and raise it.
 
-    After an interruption nothing is posted, because a newer run usually follows.
+    Nothing is printed or posted here if `posting` is None, or after an interruption: a newer run usually
+    follows.
     """
-    from evalgate.core.errors import InvalidInputError, RunInterruptedError
+    from evalgate.core.errors import RunInterruptedError
 
     try:
         yield
@@ -335,21 +336,9 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
         raise
     except Exception as error:
         if posting is not None:
-            from evalgate.runner.publish import post_error
+            from evalgate.cli.error_output import print_and_post_error
 
-            if isinstance(error, click.ClickException):
-                shown: Exception = InvalidInputError(error.format_message())
-            else:
-                shown = error
-            with suppress(Exception):  # the first error is to be reported, not that of posting
-                post_error(
-                    shown,
-                    posting,
-                    redactor.redact_text,
-                    environ=os.environ,
-                    stdout=sys.stdout,
-                    stderr=sys.stderr,
-                )
+            print_and_post_error(error, posting, redactor.redact_text)
         raise
 
 

@@ -35,6 +35,7 @@ _APPLICATION_ID = 0x45564A31
 """SQLite's application id of evalgate's caches, "EVJ1"."""
 _DIGEST = 32  # hexadecimal digits of the digest before each stored answer
 _LOCK_TIMEOUT = 10.0  # seconds to wait for a file that another process has locked
+_LATER_LOCK_TIMEOUT_MS = 100  # the same once the wait was in vain
 _SCHEMA = """
     PRAGMA auto_vacuum = FULL;
     BEGIN IMMEDIATE;
@@ -57,22 +58,29 @@ _REMOVE_LONGEST_UNUSED = """
 class ResponseCache:
     """A map in a SQLite file, from keys of requests to texts of answers.
 
-    Problems with the file raise no error: they are added to `notices`, and a text that cannot be read
-    counts as not stored. The map is safe for threads, and for any number of processes with the same file.
+    Problems with the file raise no error: they are added to `notices`, and a text that cannot be read counts
+    as not stored. The map is safe for threads, and for any number of processes with the same file.
+
+    An agent may be able to write to the file. So `get` returns only texts that `put` stored, and texts that
+    were in the file when `trust_stored_answers` was called, or else when the file was opened.
     """
 
     def __init__(self, path: Path, *, writes: bool, wall: Callable[[], float]) -> None:
-        self._path = path
+        self.path = path
         self._writes = writes
         self._wall = wall
         self._lock = threading.Lock()
         self._used_keys: set[str] = set()
+        self._trusted: set[str] | None = None
+        """Digests of the texts that `get` may return; None until they are read. A digest covers the key."""
         self._notices: dict[str, None] = {}
         self._file: sqlite3.Connection | None = None
 
     def __enter__(self) -> Self:
         with self._lock:
             self._file = self._open_file()
+        if self._trusted is None:
+            self._trusted = self._read_digests()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -83,8 +91,27 @@ class ResponseCache:
         """Return sentences for the report about problems with the file, each once."""
         return tuple(self._notices)
 
+    def trust_stored_answers(self) -> None:
+        """Let `get` return the texts that are in the file now, and no others that it did not store itself.
+
+        Later calls, and those after `distrust_stored_answers`, do nothing. A file that does not exist is not
+        created.
+        """
+        if self._trusted is None and self.path.exists():
+            with self:
+                return
+        self.distrust_stored_answers()
+
+    def distrust_stored_answers(self) -> None:
+        """Let `get` return only texts that `put` stores; do nothing if `trust_stored_answers` was called."""
+        if self._trusted is None:
+            self._trusted = set()
+
     def get(self, key: str) -> str | None:
-        """Return the stored text of a key; None if no text is stored, or it is damaged or cannot be read."""
+        """Return the stored text of a key.
+
+        Return None if no text is stored, or it is damaged, not trusted or cannot be read.
+        """
 
         def select_answer(file: sqlite3.Connection) -> str | None:
             row = file.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
@@ -93,6 +120,12 @@ class ResponseCache:
             text = row[0][_DIGEST:]
             if _add_digest(key, text) != row[0]:
                 self._add_notice("holds damaged answers, which are requested again")
+                return None
+            if row[0][:_DIGEST] not in (self._trusted or ()):
+                self._add_notice(
+                    "holds answers of unknown origin, which another run or the agent may have stored: they "
+                    "were not used, but requested again"
+                )
                 return None
             self._used_keys.add(key)
             return text
@@ -103,8 +136,11 @@ class ResponseCache:
         """Store a text under a key; do nothing if the cache is read-only."""
 
         def insert_answer(file: sqlite3.Connection) -> None:
-            row = (key, _add_digest(key, text), int(self._wall()))
+            answer = _add_digest(key, text)
+            row = (key, answer, int(self._wall()))
             file.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
+            if self._trusted is not None:
+                self._trusted.add(answer[:_DIGEST])
 
         if self._writes:
             self._run_query(insert_answer)
@@ -136,6 +172,15 @@ class ResponseCache:
                 self._file.close()
                 self._file = None
 
+    def _read_digests(self) -> set[str]:
+        """Return the digests of all stored texts; `get` checks that the texts have them."""
+
+        def select_digests(file: sqlite3.Connection) -> set[str]:
+            rows = file.execute("SELECT SUBSTR(answer, 1, ?) FROM answers", (_DIGEST,))
+            return {digest for (digest,) in rows if isinstance(digest, str)}
+
+        return self._run_query(select_digests) or set()
+
     def _update_last_used(self) -> None:
         used = [(int(self._wall()), key) for key in sorted(self._used_keys)]
         if not (self._writes and used):
@@ -159,17 +204,20 @@ class ResponseCache:
             except sqlite3.Error as error:
                 with contextlib.suppress(sqlite3.Error):
                     self._file.rollback()
+                    # A process that keeps the file locked must not delay every question.
+                    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                        self._file.execute(f"PRAGMA busy_timeout = {_LATER_LOCK_TIMEOUT_MS}")
                 self._add_notice(f"could not be used at times ({error})")
                 return None
 
     def _open_file(self) -> sqlite3.Connection | None:
         try:
-            if self._path.exists():
-                check_is_regular(self._path)
+            if self.path.exists():
+                check_is_regular(self.path)
             if not self._writes:
-                return self._connect_and_check() if self._path.is_file() else None
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with _lock_folder(self._path.parent):
+                return self._connect_and_check() if self.path.is_file() else None
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _lock_folder(self.path.parent):
                 return self._open_or_recreate()
         except (sqlite3.Error, OSError) as error:
             self._add_notice(f"is not used: {getattr(error, 'strerror', None) or error}")
@@ -181,10 +229,10 @@ class ResponseCache:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise  # locked, no permission, disk full: the content may be intact
-            aside = _find_free_path(self._path)
-            self._path.rename(aside)
+            aside = _find_free_path(self.path)
+            self.path.rename(aside)
             # The journal belongs to the renamed file. SQLite would roll the new file back with it.
-            Path(f"{self._path}-journal").unlink(missing_ok=True)
+            Path(f"{self.path}-journal").unlink(missing_ok=True)
             self._add_notice(
                 f"was not a cache of answers ({error}): renamed to {aside.name}, and a new one was created"
             )
@@ -193,7 +241,7 @@ class ResponseCache:
     def _connect_and_check(self) -> sqlite3.Connection:
         mode = "rwc" if self._writes else "ro"
         file = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode={mode}",
+            f"{self.path.absolute().as_uri()}?mode={mode}",
             uri=True,
             timeout=_LOCK_TIMEOUT,
             isolation_level=None,
@@ -207,7 +255,7 @@ class ResponseCache:
         return file
 
     def _add_notice(self, predicate: str) -> None:
-        self._notices.setdefault(f"the judge's cache {self._path.name} {predicate}.")
+        self._notices.setdefault(f"the judge's cache {self.path.name} {predicate}.")
 
 
 def _add_digest(key: str, text: str) -> str:
@@ -222,11 +270,13 @@ def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
         sqlite3.DatabaseError: the file belongs to another program, is damaged or has other columns.
     """
     (application,) = file.execute("PRAGMA application_id").fetchone()
-    (objects,) = file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    objects = file.execute("SELECT type, name FROM sqlite_master").fetchall()
     if writes and not application and not objects:
         file.executescript(_SCHEMA.format(_APPLICATION_ID))
     elif application != _APPLICATION_ID:
         raise sqlite3.DatabaseError("another program's file")
+    elif objects != [("table", "answers")]:  # a view or a trigger could make a query endless
+        raise sqlite3.DatabaseError(f"{len(objects)} tables, views and triggers")
     # Now, because SQLite reports a damaged page only when a query meets it, in the middle of a run.
     (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from pydantic import SecretStr
 
-from evalgate.config.schema.judge import CacheConfig, CacheMode, JudgeConfig
+from evalgate.config.schema.judge import CacheMode, JudgeConfig
 from evalgate.config.schema.prices import Price, PriceTable, compute_cost_usd, merge_own_prices
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
@@ -68,6 +68,7 @@ class ModelPool:
         self._reserved: dict[str, JudgeConfig] = {}
         self._limiters: dict[tuple[str, SecretStr | None], EndpointLimiter] = {}
         self._caches: dict[tuple[Path, bool], ResponseCache] = {}
+        self._open_caches: list[ResponseCache] = []
         self._metered: list[tuple[Purpose, MeteredModel]] = []
         self._caching: list[tuple[Purpose, CachingModel]] = []
         self._under_way: dict[Purpose, int] = {"judge": 0, "user": 0}
@@ -108,6 +109,21 @@ class ModelPool:
                 problems += error.problems
         if problems:
             raise InvalidInputError(dict.fromkeys(problems))
+
+    @property
+    def reserved_caches(self) -> tuple["ResponseCache", ...]:
+        """Return the caches of reserved models, which may not be open."""
+        found = (self._find_cache(config) for config in self._reserved.values())
+        return tuple(dict.fromkeys(cache for cache in found if cache is not None))
+
+    def trust_stored_answers(self) -> None:
+        """Let the caches of reserved models return the answers that they hold now, and none stored later.
+
+        Answers that this pool stores itself are returned, too. Call it before the first process of an agent
+        starts, because the agent may be able to write to the files.
+        """
+        for cache in self.reserved_caches:
+            cache.trust_stored_answers()
 
     def compute_cost(self, config: JudgeConfig, answer: "ModelAnswer") -> float | None:
         """Return the cost of an answer in US dollars: 0.0 from the cache, None if it is unknown."""
@@ -224,14 +240,18 @@ class ModelPool:
     def _wrap_in_cache(
         self, inner: "MeteredModel", config: JudgeConfig, endpoint: "ModelEndpoint", purpose: Purpose
     ) -> "ModelClient":
-        mode = self._context.cache_mode or config.cache.mode
-        if mode == "off":
+        file = self._find_cache(config)
+        if file is None:
             return inner
         from evalgate.llm.caching import CachingModel
 
+        if file not in self._open_caches:
+            self._open_caches.append(self._open.enter_context(file))
+            size = int(config.cache.max_megabytes * 1_000_000)
+            self._open.callback(file.prune, max_age_days=config.cache.max_age_days, max_bytes=size)
         model = CachingModel(
             inner,
-            self._get_cache(config.cache.model_copy(update={"mode": mode})),
+            file,
             base_url=endpoint.base_url,
             model=endpoint.model,
             parameters=config.build_parameters(),
@@ -241,16 +261,16 @@ class ModelPool:
         self._caching.append((purpose, model))
         return model
 
-    def _get_cache(self, cache: CacheConfig) -> "ResponseCache":
+    def _find_cache(self, config: JudgeConfig) -> "ResponseCache | None":
+        """Return the cache of a configuration, which may not be open; None if it has none."""
+        mode = self._context.cache_mode or config.cache.mode
+        if mode == "off":
+            return None
         from evalgate.llm.caching import ResponseCache
 
-        path, writes = self._context.folder / cache.path, cache.mode == "read-write"
+        path, writes = self._context.folder / config.cache.path, mode == "read-write"
         if (path, writes) not in self._caches:
-            file = ResponseCache(path, writes=writes, wall=self._context.clock.wall)
-            self._caches[path, writes] = self._open.enter_context(file)
-            self._open.callback(
-                file.prune, max_age_days=cache.max_age_days, max_bytes=int(cache.max_megabytes * 1_000_000)
-            )
+            self._caches[path, writes] = ResponseCache(path, writes=writes, wall=self._context.clock.wall)
         return self._caches[path, writes]
 
 

@@ -112,7 +112,7 @@ def is_bare_key_name(words: str) -> bool:
 NAMING_WORDS = "key|auth|pass|pwd|pat|dsn|jwt|cookie|bearer|salt|otp"
 """Words that name a secret if they are a whole word of a name, perhaps with an `s` or a number."""
 NAMING_PARTS = (
-    r"token(?!iz)|secret|passw(?:or)?d|passphrase|credential|authorization"
+    r"token(?!iz)|secret(?!ar[iy])|passw(?:or)?d(?!less)|passphrase|credential|authorization"
     r"|(?:api|access|private|account|signing|encryption|master)[_-]?key|webhook"
 )
 """Texts that name a secret anywhere in a name."""
@@ -120,7 +120,10 @@ _SECRET_WORD = compile_lazily(rf"(?:^|[_.\- ])(?:{NAMING_WORDS})s?\d*(?=$|[_.\- 
 _NO_SECRET = compile_lazily(
     r"(?:^|[_-])(?:public|cache|max|num|min)(?:$|[_-])"
     r"|[_-](?:file|path|dir|sock|home|name|type|mode|method|provider|enabled|count|limit|length|size|ttl|expiry"
-    r"|region|algorithm|version|host|port|user|username|id|email|scheme|scope|scopes|issuer|audience)$"
+    r"|region|algorithm|version|host|port|user|username|id|email|scheme|scope|scopes|issuer|audience"
+    r"|status|strength|policy|attempts|usage|budget|lifetime|format|prefix|last4|amount|reason"
+    r"|(?:expires|expired|expiration|issued|created|updated|changed|rotated)(?:_(?:at|in|on))?)$"
+    r"|(?:^|[_-])(?:(?:next|prev|previous)_page|continuation|pagination)_token$"
 )
 _KEYS_NAME = compile_lazily(r"private[_-]?key[_-]?id$")
 """The name of a secret although it ends in `id`: half of the credentials of a Google service account."""
@@ -141,7 +144,7 @@ USER_TOKEN = compile_lazily(
     r"(?i:https?)://(?=(?:[^\s\d/?#:@]{0,255}\d){3})(?P<value>[\w.~+%\-]{20,255})(?::[^\s/?#@\"'<>]{0,255})?@"
 )
 """A token as user name in a URL, perhaps with a password such as `x-oauth-basic`: a name has fewer digits."""
-_PLACE = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[./~$%]|arn:")
+_PLACE = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[a-z]:\\|[./~$%]|arn:")
 _USUAL = {ord(character): None for character in "-_./:"}
 
 _ASSIGNMENT = compile_lazily(

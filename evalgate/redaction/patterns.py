@@ -202,6 +202,28 @@ _SEPARATORS = ("=", ":", "--", ">", "%3", "u003")
 _NAME_BEFORE = compile_lazily(r"[A-Za-z0-9_.\-]{0,40}\Z")
 _LONGEST_NAME = 40
 _CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
+_TIME = compile_lazily(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:?\d\d(?::?\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|P(?:\d{1,6}[YMWD]){0,4}(?:T(?:\d{1,6}[HMS]){1,3})?"
+    r"|\d{1,6}(?:ms|sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?|months?|years?)"
+)
+"""Time or duration, as after `password_changed_at` and `token_valid_for`."""
+_MECHANISMS = (
+    "2fa 3ds 3ds2 3dsecure 3dsecure2 aes aes128 aes256 argon2 argon2id aws4 bcrypt cbc ecdsa ed25519 es256 "
+    "es384 es512 fido2 gcm hmac hs256 hs384 hs512 jwe jws jwt kerberos5 md5 mfa mtls mtls1 ntlmv2 oauth "
+    "oauth1 oauth2 oidc pbkdf2 pkce ps256 rs256 rs384 rs512 rsa rsa2048 rsa4096 s256 saml saml2 scram sha "
+    "sha1 sha256 sha384 sha512 sigv4 sms tls tls1 totp webauthn webauthn2 x509 "
+    "0 1 2 3 128 256 384 512 1024 2048 3072 4096"
+)
+"""Parts of the names of ways to authenticate or to sign, as after `auth` and `private_key`."""
+_MECHANISM_PARTS = frozenset(_MECHANISMS.split())
+_REFERENCE = compile_lazily(r"[A-Z]{1,6}(?:[-_/]\d{1,8}){1,3}")
+_REFERRING_NAME = compile_lazily(r"(?:authorizations?|account[_\-.]?keys?)$")
+"""Names that may also be those of a case number, such as `prior_authorization`."""
+_FILE_NAME = compile_lazily(
+    r"(?i).*\.(?:csv|docx?|gif|gz|html?|jpe?g|jsonl?|log|md|mp[34]|parquet|pdf|png|pptx?|py|svg|tar|tsx?|txt|wav|webp"
+    r"|xlsx?|xml|ya?ml|zip)"
+)
 _HEX = compile_lazily(r"[0-9a-fA-F\-]+")
 _MIN_LABELED_LENGTH = 9
 """Fewest characters of a text with a label, a separator and a value, or with a user and password in a URL."""
@@ -282,10 +304,17 @@ def _find_after_sign(sign: str, text: str, lower: str) -> Iterator[TextSpan]:
 
 
 def _is_named_secret(name: str, value: str) -> bool:
-    if not is_secret_name(name):
+    if not is_secret_name(name) or _TIME.fullmatch(value) or _is_mechanism(value):
         return False
-    strong = _STRONG.search(_CAMEL.sub("_", name).lower())
-    return is_mixed(value) if strong else _is_random(value)
+    words = _CAMEL.sub("_", name).lower()
+    if not _STRONG.search(words):
+        return _is_random(value)
+    return is_mixed(value) and not (_REFERRING_NAME.search(words) and _REFERENCE.fullmatch(value))
+
+
+def _is_mechanism(value: str) -> bool:
+    """Return True for a way to authenticate or to sign, such as `OAuth2.0` and `AWS4-HMAC-SHA256`."""
+    return len(value) < _SHORT and _MECHANISM_PARTS.issuperset(re.split(r"[-_./+ ]", value.lower()))
 
 
 def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
@@ -295,9 +324,9 @@ def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
 def _is_random(value: str) -> bool:
     """Return True for 16 or more characters that look random: both cases, digits, and few repetitions.
 
-    Return False for a digest, a UUID or a path.
+    Return False for a digest, a UUID, a path or the name of a file.
     """
-    if len(value) < 16 or not is_mixed(value) or _HEX.fullmatch(value):
+    if len(value) < 16 or not is_mixed(value) or _HEX.fullmatch(value) or _FILE_NAME.fullmatch(value):
         return False
     kinds = (str.islower, str.isupper, str.isdigit)
     if not all(any(map(kind, value)) for kind in kinds):

@@ -280,17 +280,18 @@ class RuleFiles:
         notice.
         """
         named = sorted({path for path in paths if path})
-        if not self.base_commit or not named:
-            return
-        top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
-        changed = git.run_git(
-            self.folder, "--literal-pathspecs", "diff", "--name-only", "-z", self.base_commit, "--", *named
-        )
-        if edited := [self.format_relative_path(top / name) for name in changed.split("\0") if name]:
+        if self.base_commit and named and (edited := self.list_changed_files(*named)):
             self._add_notice(
                 f"The change brought its own: {_format_paths(edited)}. What eval sets ask and expect, with "
                 "the tool mocks and final states in them, is as the change has it, not as the base branch."
             )
+
+    def list_changed_files(self, *paths: str) -> list[str]:
+        """Return those of the paths that git tracks and the change edits, if git knows the base commit."""
+        top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
+        words = ("--literal-pathspecs", "diff", "--name-only", "-z", self.base_commit, "--", *paths)
+        changed = git.run_git(self.folder, *words)
+        return [self.format_relative_path(top / name) for name in changed.split("\0") if name]
 
     def note_local_plugins(self) -> None:
         """Add a notice for each plugin package that is installed from a folder with edits of the change."""

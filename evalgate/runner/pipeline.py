@@ -187,7 +187,7 @@ def prepare_run(
         share = frozenset(shard.cases) if shard is not None else None
         run_scope = RunScope(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
         evaluation = Evaluation(plan, progress, run_scope)
-        agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
+        agent = build_plan_agent(plan)
         for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
             hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
         yield PreparedRun(
@@ -204,6 +204,16 @@ def prepare_run(
             created_at=created_at,
             _clock=clock,
         )
+
+
+def build_plan_agent(plan: Plan) -> Agent:
+    """Build the agent of a plan, without starting it.
+
+    Raises:
+        EvalgateError: the setup fails, or an option names something that cannot be used.
+    """
+    plan.judge_resolver.models.trust_stored_answers()  # now, because the setup runs code of the repository
+    return build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
 
 
 def run_gate(

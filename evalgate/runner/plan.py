@@ -35,6 +35,7 @@ from evalgate.runner.plan_problems import (
     add_agent_and_criteria_problems,
     check_judges,
     describe_default_criteria,
+    distrust_committed_caches,
     iter_plan_notices,
     iter_warnings,
     load_plan_thresholds,
@@ -175,6 +176,8 @@ def build_plan(
         thresholds = objects.thresholds or load_plan_thresholds(thresholds_file, rule_files, overrides)
         with add_agent_and_criteria_problems(thresholds, overrides):
             plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
+        cache_notices = distrust_committed_caches(plan.judge_resolver, rule_files)
+        plan = replace(plan, notices=(*plan.notices, *cache_notices))
     if not overrides.selection_options.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases

@@ -20,6 +20,7 @@ from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.metric_binding import describe_ignored_options, find_criterion_problems
 from evalgate.runner.suites import Suite
+from evalgate.system import git
 
 if TYPE_CHECKING:
     from evalgate.runner.control.base_commit import ControlSource
@@ -113,6 +114,27 @@ def check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None:
         where = thresholds.find_position(("judge",)) if thresholds.config.judge else (0, 0)
         file = thresholds.file if thresholds.config.judge else ""
         raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
+
+
+def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFiles) -> Iterator[str]:
+    """Let judges ask again what a cache answers that the change brings; yield a notice about each cache.
+
+    The change may have written the answers itself. A cache that git does not track, as CI restores it, is
+    used.
+    """
+    for cache in judge_resolver.models.reserved_caches if rule_files.applies_base_rules else ():
+        for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads
+            names = [f"{path}{ending}" for ending in ("", "-journal", "-wal")]  # SQLite reads them all
+            if rule_files.base_commit:
+                edited = rule_files.list_changed_files(*names)
+            else:
+                edited = git.run_git(rule_files.folder, "ls-files", "--", *names).splitlines()
+            if edited:
+                cache.distrust_stored_answers()
+                yield (
+                    f"The change brings its own {edited[0]}, so no answer in it was used: the judge is asked "
+                    "again. Remove it from git; CI can keep it between runs."
+                )
 
 
 def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from evalgate.agents.factory import build_agent
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted, pluralize, to_sentence
 from evalgate.core.frozen import frozen
@@ -18,7 +17,7 @@ from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.metric_binding import close_metrics
-from evalgate.runner.pipeline import NO_OPTIONS, RunOptions
+from evalgate.runner.pipeline import NO_OPTIONS, RunOptions, build_plan_agent
 from evalgate.runner.record_builder import RunTiming, build_record
 from evalgate.runner.run_strategy import FixedRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
@@ -257,10 +256,7 @@ def measure_variants(
             checkpoint = Checkpoint(each.plan, folder, resume=resume, redactor=redactor)
             checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
         scopes = _build_scopes(checkpoints)
-        agents = [
-            build_agent(each.plan.agent, each.plan.workspace, each.plan.environ, each.plan.executor)
-            for each in variants
-        ]
+        agents = [build_plan_agent(each.plan) for each in variants]
         stage = _Stage(variants, agents, progress, scopes)
 
         async def make_runs() -> _Stage | None:

@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -427,6 +429,40 @@ class TestManagers:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(add, range(4)))
         assert len(manager.get_eval_set("app", "suite").eval_cases) == 40
+
+    def test_of_concurrent_creations_one_succeeds(
+        self, manager: adk.EvalSetsManager, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        together, read = threading.Barrier(4), manager._read_content
+
+        def read_slowly(app_name: str, eval_set_id: str) -> Any:
+            content = read(app_name, eval_set_id)
+            time.sleep(0.02)
+            return content
+
+        monkeypatch.setattr(manager, "_read_content", read_slowly)
+
+        def create(_: int) -> bool:
+            together.wait()
+            try:
+                manager.create_eval_set("new_app", "suite")
+            except ValueError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(create, range(4))) == 1
+
+    def test_a_folder_that_cannot_be_created(self, folder: Path) -> None:
+        (folder / "agents").touch()
+        manager = adk.LocalEvalSetsManager("agents")
+        with pytest.raises(InvalidInputError, match="agents/app: cannot be created: Not a directory"):
+            manager.create_eval_set("app", "suite")
+        with pytest.raises(adk.NotFoundError):
+            adk.LocalEvalSetsManager("others").add_eval_case(
+                "app", "suite", build_set(say(*RIGHT)).eval_cases[0]
+            )
+        assert not (folder / "others").exists()
 
     def test_a_change_keeps_the_rest_of_the_file(self, folder: Path) -> None:
         file = folder / "agents/app/suite.evalset.json"

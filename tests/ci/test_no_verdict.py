@@ -42,7 +42,9 @@ def test_wrong_input_replaces_the_verdict_of_another_commit(github: FakeGitHub, 
     environ["GITHUB_RUN_ID"] = "18"
     second = evalgate("run", "--comment", "--check", cwd=project, **environ)
     assert second.code == 2
-    assert second.err.startswith("The comment is updated: ")
+    assert second.err.startswith("evalgate.json:1:124: `respons_match_score` is not a metric")
+    assert second.err.count("respons_match_score") == 1
+    assert "\nThe comment is updated: " in second.err
     text = posted(github)
     assert text.startswith("### ⚠️ No verdict: evalgate.json:1:")
     assert "many" in text

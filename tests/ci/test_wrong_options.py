@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.__main__ import main
+from evalgate.core.errors import InvalidInputError
 from tests.ci.test_github_pull_request import environ_of
 from tests.github.server import FakeGitHub
 
@@ -40,6 +41,29 @@ def test_every_wrong_option_is_posted(pull_request: FakeGitHub, arguments: list[
     (body,) = pull_request.world.comment_bodies()
     assert said in body
     assert "a bug" not in body
+
+
+@pytest.mark.parametrize("error", [InvalidInputError("it is wrong"), RuntimeError("it is wrong")])
+def test_an_error_is_printed_before_it_is_posted(
+    pull_request: FakeGitHub,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+) -> None:
+    """GitHub may not be reachable, and to find that out takes a minute."""
+    printed = []
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("evalgate.runner.plan.build_plan", fail)
+    monkeypatch.setattr(
+        "evalgate.runner.publish.post_error", lambda *_, **__: printed.append(capsys.readouterr().err)
+    )
+
+    assert main(["run", "--comment"]) == (2 if isinstance(error, InvalidInputError) else 70)
+    assert [text.count("it is wrong\n") for text in printed] == [1]
+    assert "it is wrong" not in capsys.readouterr().err
 
 
 def test_masks_are_hidden_in_the_errors_of_other_options(

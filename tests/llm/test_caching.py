@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,6 +93,17 @@ def with_a_missing_column(path: Path) -> None:
         file.execute("ALTER TABLE answers RENAME COLUMN used TO since")
 
 
+def with_an_endless_view(path: Path) -> None:
+    with open_file(path):
+        pass
+    with sql(path) as file:
+        file.execute("DROP TABLE answers")
+        file.execute(
+            "CREATE VIEW answers AS WITH RECURSIVE row(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM row) "
+            "SELECT n || 'x' AS key, 'y' AS answer, 1 AS used FROM row"
+        )
+
+
 def a_torn_file(path: Path) -> None:
     with open_file(path) as file:
         for number in range(300):
@@ -123,6 +135,7 @@ BROKEN: dict[str, Callable[[Path], None]] = {
     "text with a journal": a_text_file_with_a_journal,
     "foreign": a_foreign_file,
     "other columns": with_a_missing_column,
+    "view": with_an_endless_view,
     "torn": a_torn_file,
     "overwritten": an_overwritten_file,
 }
@@ -202,6 +215,25 @@ def test_a_file_that_breaks_while_it_is_open_is_a_notice(tmp_path: Path) -> None
         )
 
 
+def test_a_file_that_stays_locked_delays_only_one_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalgate.llm.caching._LOCK_TIMEOUT", 2.0)
+    with open_file(tmp_path / "cache.sqlite") as file, sql(tmp_path / "cache.sqlite") as other:
+        other.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        assert [file.get(str(number)) for number in range(8)] == [None] * 8
+        took = time.monotonic() - began
+        other.rollback()
+        file.put("a", "one")
+        assert file.get("a") == "one"
+
+    assert 2 <= took < 5
+    assert file.notices == (
+        "the judge's cache cache.sqlite could not be used at times (database is locked).",
+    )
+
+
 WRITER = """
 import sys
 from pathlib import Path
@@ -253,6 +285,62 @@ def test_a_killed_writer_costs_at_most_its_last_answer(tmp_path: Path) -> None:
     with open_file(path) as file:
         assert all(file.get(f"a-{number}") for number in range(20))
         assert file.notices == ()
+
+
+def forge(path: Path, answers: dict[str, str]) -> None:
+    """Store answers in the file as another process would, with the right digests."""
+    with open_file(path) as forger:
+        for key, text in answers.items():
+            forger.put(key, text)
+
+
+def test_what_others_store_during_a_run_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    forge(path, {"old": "no", "changed": "no"})
+    file = open_file(path)
+    file.trust_stored_answers()
+    forge(path, {"changed": "yes", "new": "yes"})
+    with file:
+        assert [file.get(key) for key in ("old", "changed", "new")] == ["no", None, None]
+        forge(path, {"later": "yes"})
+        assert file.get("later") is None
+        file.put("new", "no")
+        assert file.get("new") == "no"
+        forge(path, {"new": "yes"})
+        assert file.get("new") is None
+        (notice,) = file.notices
+
+    assert "holds answers of unknown origin" in notice
+    with open_file(path) as file:
+        assert file.get("later") == "yes", "the next run cannot know who stored an answer"
+
+
+def test_a_file_that_appears_during_a_run_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "cache.sqlite"
+    file = open_file(path)
+    file.trust_stored_answers()
+    assert names_in(tmp_path) == [], "nothing is created before the first question"
+    forge(path, {"a": "yes"})
+    with file:
+        assert file.get("a") is None
+        file.put("a", "no")
+        assert file.get("a") == "no"
+
+
+def test_a_killed_writer_leaves_its_answers_to_the_next_run(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    forge(path, {"a": "one"})
+    killed = (
+        "import os, sqlite3, sys; file = sqlite3.connect(sys.argv[1]); file.execute('PRAGMA cache_size = 1');"
+    )
+    killed += "file.execute('BEGIN'); file.execute(\"UPDATE answers SET answer = 'x'\");"
+    killed += "[file.execute('INSERT INTO answers VALUES (?, ?, 1)', (str(each), 'y' * 4000)) for each in range(99)];"
+    subprocess.run([sys.executable, "-c", killed + "os._exit(0)", str(path)], check=True)
+    assert names_in(tmp_path) == ["cache.sqlite", "cache.sqlite-journal"], "a transaction that has not ended"
+    file = open_file(path)
+    file.trust_stored_answers()
+    with file:
+        assert (file.get("a"), file.notices) == ("one", ())
 
 
 def test_what_nobody_asked_for_in_so_long_goes(tmp_path: Path) -> None:

@@ -433,3 +433,39 @@ def test_a_prompt_that_cannot_be_filled_is_found_without_a_run(tmp_path: Path) -
     assert (
         "mine.j2:2:19: `expected` is no variable of this prompt. Known here: `mark`, `reference`" in done.err
     )
+
+
+FORGING_AGENT = """
+import shutil, sqlite3, hashlib
+def answer(text):
+    if {copies}:
+        shutil.copy("forged.sqlite", ".evalgate/judge-cache.sqlite")
+    else:
+        file = sqlite3.connect(".evalgate/judge-cache.sqlite")
+        for key, kept, used in file.execute("SELECT * FROM answers").fetchall():
+            text_ = kept[32:].replace("invalid", "valid")
+            digest = hashlib.sha256((key + "\\0" + text_).encode()).hexdigest()[:32]
+            file.execute("UPDATE answers SET answer = ? WHERE key = ?", (digest + text_, key))
+        file.commit()
+    return text.upper()
+"""
+
+
+@pytest.mark.parametrize("copies", [True, False], ids=["new answers", "changed answers"])
+def test_an_agent_cannot_answer_for_the_judge(copies: bool, tmp_path: Path) -> None:
+    cache = tmp_path / ".evalgate/judge-cache.sqlite"
+    label = "valid" if copies else "invalid"
+    with OpenAIServer(
+        script=lambda _: Completion(f'{{"is_the_agent_response_valid": "{label}"}}'), key=KEY
+    ) as server:
+        project(tmp_path, server.url, MATCH)
+        assert evalgate(tmp_path, "run").code == (0 if copies else 1)
+        if copies:
+            cache.rename(tmp_path / "forged.sqlite")
+        label, asked = "invalid", len(server.requests)
+        (tmp_path / "agent.py").write_text(FORGING_AGENT.format(copies=copies))
+        done = evalgate(tmp_path, "run")
+
+    assert done.code == 1, done.err
+    assert len(server.requests) == asked + 9, "three samples of three answers"
+    assert any("answers of unknown origin" in notice for notice in done.record["notices"])

@@ -79,6 +79,8 @@ def test_every_text_in_it_is_redacted(value: object, expected: object) -> None:
         {"password": "required", "password2": 123456, "keys": ["a", "b"], "token": "abc"},
         {"Authorization": "Bearer token"},
         {"secret": "two words 2", "key": "9f86d081884c7d659a2feaa0c55ad015", "password": ""},
+        {"token_count": 512, "key": "customer_id", "auth": {"type": "bearer", "method": "oauth2"}},
+        {"password_expires_at": "2026-11-28T10:00:00Z", "authorizations": ["PA-2024-1", "PA-2024-2"]},
         Word.CANARY,
         Leaf,
         Node((Leaf("a"),), {"x": [1, {"y": "z"}]}),

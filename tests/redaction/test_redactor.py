@@ -138,6 +138,12 @@ def test_a_private_key_is_hidden(text: str, expected: str) -> None:
         ("https://x.blob/c?sv=1&sig=" + ALNUM + "%3D&se=2", "https://x.blob/c?sv=1&sig=***&se=2"),
         ("curl -u me:hunter2 https://x", "curl -u me:*** https://x"),
         ("curl --user 'me:hunter2'", "curl --user 'me:***'"),
+        ("authorization: pa-2024-x17", "authorization: ***"),
+        ("password: PA-2024-00117", "password: ***"),
+        ("password: oauth2-x9", "password: ***"),
+        ("password: 2026-11-28Tx", "password: ***"),
+        ("secret_key: a1B2c3D4e5F6g7H8.pdfx", "secret_key: ***"),
+        ("page_token: a1B2c3D4e5F6g7H8i9J0k1L2", "page_token: ***"),
     ],
 )
 def test_a_random_string_beside_a_word_that_tells_is_hidden(text: str, expected: str) -> None:
@@ -180,6 +186,16 @@ SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
         "https://example.com/0123456789abcdef0123456789abcdef01234567@main",
         "::error file=a.json,line=3::score 0.5 < 0.8",
         "arn:aws:secretsmanager:us-east-1:123456789012:name",
+        "password_changed_at: 2026-11-28T10:00:00.000Z and api_key_expires=2026-11-28",
+        "access_token: PT3600S, bearer token: 3600seconds",
+        "auth: OAuth2.0, auth=saml2 auth: AWS4-HMAC-SHA256",
+        "private_key: rsa-4096, signing_key: RS256",
+        "prior authorization: PA-2024-00117",
+        "object_key: Invoices2024/NovemberFinalA17.pdf",
+        "pwd: C:\\Users\\me2",
+        "password_strength: level3 password_policy: min12chars password_attempts: 3of5ab",
+        "nextPageToken: a1B2c3D4e5F6g7H8i9J0k1L2",
+        "secretary=alice.smith2 passwordless=webauthn-2b",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:

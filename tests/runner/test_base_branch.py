@@ -12,6 +12,7 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import LlmJudged
 from evalgate.core.types import BaselineSource
+from evalgate.llm.caching import ResponseCache
 from evalgate.llm.prompt_templates import Prompt
 from evalgate.runner.base_branch import Policy, RuleFiles
 from evalgate.runner.plan import Plan, build_plan
@@ -314,6 +315,31 @@ def test_every_file_that_the_rules_name_is_the_base_s(judged: Path) -> None:
         "This change edits personas.json",
         "This change edits anchors.json",
     ]
+
+
+@pytest.mark.parametrize("how", ["file", "link", "journal", "no base", "untracked", "policy head"])
+def test_a_cache_of_answers_that_the_change_brings_is_not_used(how: str, judged: Path) -> None:
+    kept = judged / ("elsewhere" if how == "link" else ".evalgate") / "judge-cache.sqlite"
+    with ResponseCache(kept, writes=True, wall=lambda: 0) as forged:
+        forged.put("a", "yes")
+    if how == "link":
+        (judged / ".evalgate").symlink_to("elsewhere")
+    elif how == "journal":
+        (kept.parent / "judge-cache.sqlite-journal").touch()
+        git(judged, "add", ".evalgate/judge-cache.sqlite-journal")
+    if how in {"file", "link", "no base", "policy head"}:
+        git(judged, "add", ".")
+    (judged.parent / "user.j2").touch()  # which the change removed
+    if how == "no base":
+        git(judged, "update-ref", "-d", "refs/remotes/origin/main")
+    plan = plan_in(judged, "head" if how == "policy head" else None, PULL_REQUEST | {"OPENAI_API_KEY": "k"})
+    (cache,) = plan.judge_resolver.models.reserved_caches
+    plan.judge_resolver.models.trust_stored_answers()
+
+    is_used = how in {"untracked", "policy head"}
+    with cache:
+        assert cache.get("a") == ("yes" if is_used else None)
+    assert any("so no answer in it was used" in notice for notice in plan.notices) is not is_used
 
 
 def test_a_prompt_that_is_new_is_said(judged: Path) -> None:

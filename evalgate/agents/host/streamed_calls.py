@@ -3,6 +3,8 @@
 OpenAI, Azure and Anthropic number the calls and send the id and the name of each with its first piece. Others
 send each call as a whole, all with the index 0, or without an index (Gemini, Ollama), and perhaps with an
 empty id. Some repeat id and name with each piece, or send another id with each piece.
+
+Gemini adds `extra_content` with a signature, and refuses a later request that repeats the call without it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 
 _Json = dict[str, Any]
 _KINDS = (("function", "arguments"), ("custom", "input"))
+_JOINED = frozenset({"index", "id", "type", "function", "custom"})
 
 
 class StreamedCalls:
@@ -37,6 +40,7 @@ class StreamedCalls:
             self._whole[key] = _is_whole(piece)
         if not call["id"] and isinstance(id_, str) and id_:
             call["id"] = id_
+        call.update({key: each for key, each in piece.items() if key not in _JOINED and each is not None})
         for kind, text in _KINDS:
             if isinstance(piece.get(kind), dict):
                 append_texts(call.setdefault(kind, {"name": "", text: ""}), piece[kind], text)

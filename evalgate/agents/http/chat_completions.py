@@ -289,7 +289,12 @@ class CompletionAssembler:
         if calls := self._calls.calls:
             unnamed = {"name": "", "arguments": ""}
             message["tool_calls"] = [
-                {"id": call["id"] or "", "type": "function", "function": call.get("function", unnamed)}
+                {
+                    **call,
+                    "id": call["id"] or "",
+                    "type": "function",
+                    "function": call.get("function", unnamed),
+                }
                 for call in calls
             ]
         return Completion(message, self._usage)

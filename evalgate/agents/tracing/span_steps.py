@@ -6,7 +6,6 @@ SDK, Pydantic AI and Google ADK.
 """
 
 import json
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -259,15 +258,22 @@ def _read_usage(span: Span, model: str) -> Usage | None:
     given, made = (_read_count(span.get_attribute(*names)) for names in (_INPUT_TOKENS, _OUTPUT_TOKENS))
     if given is None and made is None:
         return None
-    cost = span.get_attribute(*_COSTS)
-    usd = cost if isinstance(cost, float) and math.isfinite(cost) and cost >= 0 else None
+    usd = _read_cost(span.get_attribute(*_COSTS))
     return Usage.from_tokens(given or 0, made or 0, usd, models=(model,) if model else ())
 
 
-def _read_count(found: object) -> int | None:
-    if isinstance(found, bool) or not isinstance(found, int):
+def _read_cost(found: object) -> float | None:
+    """Return a cost of 0 or more, also if it is written without decimals, as JavaScript writes 0 and 2."""
+    if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return found if 0 <= found <= _MOST_TOKENS else None
+    return float(found) if 0 <= found <= _MOST_TOKENS else None
+
+
+def _read_count(found: object) -> int | None:
+    """Return a number of tokens; it may be written as a float, as by a program that knows no integers."""
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _MOST_TOKENS:
+        return None
+    return int(found) if found == int(found) else None
 
 
 def _find_error(span: Span) -> str:

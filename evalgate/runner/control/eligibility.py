@@ -37,6 +37,9 @@ _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PW
 _PATH = re.compile(r"""/[^\s\0'"`;:,&|<>()=]+""")
 _HOME = re.compile(r"""(?<![^\s'"=:])~(?=/|$)""")
 
+_LONGEST_PATH = 4096  # no system opens a longer one; a text in base64 looks like one
+_MOST_PATHS = 20_000  # different ones; looking at them takes less than a second
+
 _NOT_THE_AGENT = frozenset({"conftest", "docs", "examples", "setup", "test", "tests"})
 """Names of a repository's modules that modules of other packages often have, too."""
 
@@ -201,9 +204,21 @@ def _check_links(checkout: CommitCheckout, top: Path) -> None:
 
 
 def _names_file(text: str, top: Path) -> bool:
-    """Return True if `text` contains the path of `top`, of a file in it, or of a link to one of them."""
+    """Return True if a text contains the path of a folder or of a file in it, or of a link to one of them.
+
+    Raises:
+        ControlUnavailableError: the text contains too many paths.
+    """
     own_path = re.compile(re.escape(str(top)) + r"(?![\w-]|\.\w)")
-    return bool(own_path.search(text)) or any(_is_inside(path, top) for path in _PATH.findall(text))
+    if own_path.search(text):
+        return True
+    paths = {path for path in _PATH.findall(text) if len(path) <= _LONGEST_PATH}
+    if len(paths) > _MOST_PATHS:
+        raise ControlUnavailableError(
+            f"the agent's command, a script or a variable names {len(paths):,} paths, too many to look "
+            "whether one leads to the folder of the change"
+        )
+    return any(_is_inside(path, top) for path in paths)
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from evalgate.core.frozen import frozen
+from evalgate.runner.control.base_commit import ControlUnavailableError
 from evalgate.system.files import is_virtual_environment
 
 _SHELLS = frozenset({"ash", "bash", "dash", "env", "ksh", "sh", "zsh"})
-_LONGEST_SCRIPT = 16 * 1024 * 1024
+_LONGEST_SCRIPT = 4_000_000  # bytes; searching them for paths takes a second at most
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _CODE_OPTION = re.compile(r"-[bBdEhiOqRsSuvVx]*[cm]")
 _SAFE_PATH_OPTION = re.compile(r"-[bBdEhiOqRsSuvVx]*[IP]")
@@ -94,7 +95,10 @@ def read_interpreter(script: Path) -> tuple[str, ...]:
 def iter_shell_texts(words: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the path and the text, without the line `#!`, of each shell script that a command names.
 
-    Files of more than 16 MiB, and files that cannot be read, are left out.
+    Binary files, and files that cannot be read, are left out.
+
+    Raises:
+        ControlUnavailableError: a file is too long to be searched.
     """
     names = {words[0]: find_program(words[0], env) or words[0]} if words else {}
     if words and _is_shell(words[0]):
@@ -102,10 +106,16 @@ def iter_shell_texts(words: Sequence[str], env: Mapping[str, str], folder: Path)
     for name in names.values():
         script = folder / name
         with suppress(OSError, ValueError):
-            if not script.is_file() or script.stat().st_size > _LONGEST_SCRIPT:
+            if not script.is_file():
                 continue
-            interpreter, content = read_interpreter(script), script.read_bytes()
+            with script.open("rb") as file:
+                interpreter, content = read_interpreter(script), file.read(_LONGEST_SCRIPT + 1)
             if b"\0" not in content and _is_shell((*interpreter, words[0])[0]):
+                if len(content) > _LONGEST_SCRIPT:
+                    raise ControlUnavailableError(
+                        f"{name} has more than {_LONGEST_SCRIPT // 1_000_000} MB: a script of this length is "
+                        "not searched for files of the change"
+                    )
                 yield name, re.sub(r"\A#!.*", "", content.decode("utf-8", "replace"))
 
 

@@ -286,6 +286,37 @@ async def test_streamed_calls_with_one_index_are_separated_by_id(index: dict[str
     assert answered == ["x", "y"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_signature_of_a_call_is_sent_back(stream: bool) -> None:
+    """Gemini answers 400, "Function call is missing a thought_signature", to a request without it."""
+    function = {"name": "forecast", "arguments": '{"city":"Paris"}'}
+    call = {
+        "id": "x",
+        "type": "function",
+        "function": function,
+        "extra_content": {"google": {"thought_signature": "EocDCoQD"}},
+    }
+    said = {"content": "No."}
+    if stream:
+        pieces = [
+            {**call, "function": {**function, "arguments": ""}},
+            {"function": {"arguments": function["arguments"]}},
+        ]
+        deltas = [{"choices": [{"delta": {"tool_calls": [piece]}}]} for piece in pieces]
+        answers = scripted(
+            sse(*deltas, "[DONE]"), sse({"choices": [{"delta": said, "finish_reason": "stop"}]})
+        )
+    else:
+        answers = scripted(
+            *({"choices": [{"message": message}]} for message in ({"tool_calls": [call]}, said))
+        )
+    async with serving(answers) as server:
+        run = await run_case({**CHAT, "url": server.url, "stream": stream}, a_recorded_case(*FORECAST))
+        (sent,) = [message for message in server.posts[1]["messages"] if message["role"] == "assistant"]
+    assert run.failure is None
+    assert sent["tool_calls"] == [call]
+
+
 CHUNK: dict[str, Any] = {"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": None}]}
 
 

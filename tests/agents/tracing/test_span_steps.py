@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.agents.tracing.span_steps import convert_spans
-from evalgate.agents.tracing.trace_formats import Span, SpanEvent
+from evalgate.agents.tracing.trace_formats import Span, SpanEvent, read_otlp_json
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import TraceSpan, Usage
 from evalgate.integrations.recordings import read_trace_steps
@@ -152,6 +152,33 @@ def test_a_tool_call_of_each_convention_has_arguments_and_result(attributes: dic
         {"at": "Rome"},
         {"sun": True},
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "cost"),
+    [
+        ({"doubleValue": 0.25}, 0.25),
+        ({"doubleValue": 0}, 0.0),
+        ({"intValue": "2"}, 2.0),
+        ({"intValue": 0}, 0.0),
+        ({"doubleValue": -1}, None),
+        ({"doubleValue": "NaN"}, None),
+        ({"boolValue": True}, None),
+        ({"stringValue": "0.25"}, None),
+        ({"intValue": "9" * 400}, None),
+    ],
+)
+def test_a_cost_is_known_in_each_way_to_write_a_number(written: object, cost: float | None) -> None:
+    tokens = [
+        {"key": "gen_ai.usage.input_tokens", "value": {"doubleValue": 3.0}},
+        {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "1"}},
+    ]
+    model = {"key": "gen_ai.request.model", "value": {"stringValue": "m"}}
+    attributes = [model, *tokens, {"key": "gen_ai.usage.cost", "value": written}]
+    span = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "chat m", "attributes": attributes}
+    request = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    (step,) = convert_spans(read_otlp_json(request), 0)
+    assert step.usage == Usage(3, 1, cost, models=("m",))
 
 
 def test_agents_errors_and_other_spans_are_told_apart() -> None:

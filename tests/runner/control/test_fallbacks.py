@@ -360,6 +360,30 @@ def test_a_script_elsewhere_is_checked_as_one_of_the_base_commit(folder: Path, t
         assert "names the folder of the change" in explain(folder, {**PULL_REQUEST, "HOME": str(tmp_path)})
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("cat /usr/bin/env\n" * 200_000, ""),
+        ("/A+b9" * 700_000, ""),
+        ("cat /usr/bin/env\n" * 300_000, "serve has more than 4 MB: a script of this length is not searched"),
+        (
+            "".join(f"/{number}\n" for number in range(200_000)),
+            "names 200,000 paths, too many to look",
+        ),
+    ],
+    ids=["repeated path", "base64", "too long", "too many paths"],
+)
+def test_a_long_script_is_checked_quickly_or_refused(
+    folder: Path, tmp_path: Path, content: str, reason: str
+) -> None:
+    (tmp_path / "serve").write_text(f"#!/bin/sh\nexec python3 agent.py\n{content}")
+    set_agent(folder, {"kind": "command", "command": ["sh", str(tmp_path / "serve")]})
+    began = time.process_time()
+    explained = explain(folder)
+    assert reason in explained if reason else explained == ""
+    assert time.process_time() - began < 5
+
+
 def test_a_script_of_the_change_in_path_is_no_control(folder: Path, tmp_path: Path) -> None:
     (folder / "bin").mkdir()
     (folder / "bin" / "serve").write_text("#!/usr/bin/env python3\n")

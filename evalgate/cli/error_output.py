@@ -1,0 +1,83 @@
+"""Print the error with which a command ended, once, and post it to the pull request."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.exit_codes import ExitCode
+from evalgate.system.workspace import has_working_folder
+
+if TYPE_CHECKING:
+    from evalgate.ci.posting import PostOptions
+
+_last_printed: list[BaseException] = []
+
+
+def print_error(error: BaseException) -> int:
+    """Print an error on stderr, unless this function has printed it already, and return its exit code.
+
+    An error that memory caused is not printed: `evalgate.__main__` does that, which needs less of it.
+    """
+    from evalgate.__main__ import is_out_of_memory
+
+    if is_out_of_memory(error):
+        return ExitCode.NO_VERDICT
+    code, text = _explain_error(error)
+    if _last_printed == [error]:
+        return code
+    _last_printed[:] = [error]
+    if isinstance(error, click.ClickException):
+        error.show()
+    else:
+        _print_message(text)
+    return code
+
+
+def print_and_post_error(error: Exception, posting: "PostOptions", redact: Callable[[str], str]) -> None:
+    """Print an error, then post it to the pull request, which may take minutes; raise no other error.
+
+    `redact` removes secrets from the post.
+    """
+    from evalgate.runner.publish import post_error
+
+    shown = InvalidInputError(error.format_message()) if isinstance(error, click.ClickException) else error
+    with suppress(Exception):
+        print_error(error)
+    with suppress(Exception):
+        post_error(shown, posting, redact, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+
+
+def _explain_error(error: BaseException) -> tuple[int, str]:
+    """Return the exit code and the message of an error."""
+    if isinstance(error, click.ClickException):
+        return ExitCode.INVALID_INPUT, error.format_message()
+    if isinstance(error, EvalgateError):
+        text = str(error)
+        located = isinstance(error, InvalidInputError) and bool(error.problems and error.problems[0].file)
+        return error.exit_code, text if located or "\n" in text else f"evalgate: {text}"
+    if isinstance(error, OSError) and not has_working_folder():
+        return (
+            ExitCode.INVALID_INPUT,
+            "evalgate: the folder that this command works in was deleted: change into an existing folder",
+        )
+    import traceback
+
+    return ExitCode.BUG, (
+        f"{''.join(traceback.format_exception(error))}\n"
+        "evalgate: this is a bug in evalgate, not a verdict about your agent. "
+        "Please report it with the lines above."
+    )
+
+
+def _print_message(text: str) -> None:
+    # The text may quote files and the output of the setup command, so secrets in it are hidden.
+    from evalgate.core.sanitize import disable_commands, strip_invisible
+    from evalgate.redaction.redactor import Redactor
+
+    redacted = Redactor.from_environment(os.environ).redact_text(strip_invisible(text))
+    print(disable_commands(redacted), file=sys.stderr, flush=True)  # noqa: T201
