@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from evalgate.core.formatting import format_score, join_first
+from evalgate.core.formatting import join_first
 from evalgate.core.sanitize import shorten_text, strip_invisible
 from evalgate.core.types import JsonObject, Record
-from evalgate.reporting.summary_lines import describe_verdict
+from evalgate.reporting.summary_lines import describe_verdict, format_baseline, format_mean
 
 WebhookFormat: TypeAlias = Literal["json", "slack", "teams"]
 VERSION = 1
@@ -79,8 +79,8 @@ def _iter_lines(record: Record, commit: str, branch: str) -> Iterator[str]:
     """
     lines = [*record.verdict.reasons]
     for metric in record.metrics:
-        then = f" (baseline {format_score(metric.baseline)})" if metric.baseline is not None else ""
-        lines.append(f"{metric.label}: {format_score(metric.score)}{then}")
+        then = f" (baseline {format_baseline(metric)})" if metric.baseline is not None else ""
+        lines.append(f"{metric.label}: {format_mean(metric)}{then}")
     if failing := _list_newly_failing(record):
         lines.append(f"Newly failing: {join_first(failing, 5)}")
     where = " of ".join(filter(None, (commit[:12], branch)))
