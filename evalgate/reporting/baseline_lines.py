@@ -6,7 +6,7 @@ terminal report and the comment import this module only if there is a baseline.
 
 from collections.abc import Iterator, Sequence
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import format_usd, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseChange, CaseResult, Change, Comparison, Record
 from evalgate.reporting.findings import NamedCases, format_case_name
@@ -191,7 +191,9 @@ def describe_run_costs(comparison: Comparison) -> str:
     if tokens and tokens_then and abs(tokens - tokens_then) >= _LEAST_SHARE * tokens_then:
         parts.append(f"{pluralize(round(tokens), 'token')} ({_format_change(tokens - tokens_then, 0)})")
     if now.cost_usd and then.cost_usd and abs(now.cost_usd - then.cost_usd) >= _LEAST_SHARE * then.cost_usd:
-        parts.append(f"{now.cost_usd:,.4f} USD ({_format_change(now.cost_usd - then.cost_usd, 4)} USD)")
+        sign = "+" if now.cost_usd > then.cost_usd else "−"
+        change = format_usd(abs(now.cost_usd - then.cost_usd))
+        parts.append(f"{format_usd(now.cost_usd)} ({sign}{change})")
     if not parts:
         return ""
     return f"a run takes {', '.join(parts)}, on average over {pluralize(now.cases, 'case')}"

@@ -16,7 +16,6 @@ from evalgate.runner.cost_estimate import (
     describe_estimate,
     estimate_cost,
     find_other_judges,
-    format_money,
 )
 
 SOURCE = BaselineSource("2026-11-20T00:00:00+00:00", "1a2b3c4d5e6f", "main")
@@ -160,19 +159,3 @@ def test_a_baseline_keeps_what_users_and_judges_took_and_nothing_where_there_are
     assert '"user_usage": {"input_tokens": 2' in judged
     assert "user_usage" not in plain
     assert "judge_usage" not in plain
-
-
-@pytest.mark.parametrize(
-    ("usd", "shown"),
-    [
-        (0, "$0.00"),
-        (1234.5, "$1,234.50"),
-        (0.01, "$0.01"),
-        (0.0099999, "$0.01"),
-        (0.0034, "$0.0034"),
-        (0.00005, "$0.00005"),
-        (1.234e-7, "$0.00000012"),
-    ],
-)
-def test_an_amount_is_written_without_an_exponent(usd: float, shown: str) -> None:
-    assert format_money(usd) == shown

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalgate.core.formatting import format_score, pluralize
+from evalgate.core.formatting import format_score, format_usd, pluralize
 from evalgate.core.sanitize import escape_invisible, shorten_text, to_html_text
 from evalgate.reporting.html.case_list import ClippedText
 
@@ -70,6 +70,7 @@ def create_environment(*folders: Path) -> "Environment":
     environment.filters["count"] = "{:,}".format
     environment.filters["counted"] = pluralize
     environment.filters["score"] = format_score
+    environment.filters["usd"] = format_usd
     return environment
 
 

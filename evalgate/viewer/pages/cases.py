@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import format_usd, pluralize
 from evalgate.core.types import CaseMetric
 from evalgate.reporting.baseline_lines import CHANGES
 from evalgate.reporting.html.case_list import KINDS, CaseEntry
@@ -117,7 +117,7 @@ def _build_row(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict
         "href": link_case(opened.record_id, case.key, **query.params),
         "scores": [_format_score(name, scores.get(name)) for name in opened.metrics[:_MOST_SCORES]],
         "time": format_seconds(measure_duration(entry)),
-        "cost": f"{cost:,.4f}" if cost else "",
+        "cost": format_usd(cost).removesuffix(" USD") if cost else "",
     }
 
 
