@@ -292,8 +292,7 @@ def format_total_cost(record: Record) -> str:
         return format_usd(totals.cost_usd) if totals.cost_usd else ""
     unknown = 0
     for run in (run for case in record.cases for run in case.runs):
-        usages = (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
-        unknown += any(usage is not None and usage.cost_usd is None for usage in usages)
+        unknown += any(usage.cost_usd is None for usage in run.usages)
     blind = f"the cost of {pluralize(unknown, 'run') if unknown else 'some runs'} is not known"
     return f"at least {format_usd(totals.known_usd)}: {blind}" if totals.known_usd else blind
 

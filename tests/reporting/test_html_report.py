@@ -329,6 +329,18 @@ def test_a_score_of_a_run_or_turn_does_not_look_equal_to_the_threshold_that_it_m
     assert page.texts.count("0.79996") == 5  # of the case, and of each run and turn
 
 
+def test_the_sort_keys_are_the_mean_time_and_the_cost_of_agent_user_and_earlier_attempts() -> None:
+    attempt = Attempt("crashed", Failure("exited", "gone"), 9.0, Usage(1, 1, 0.25))
+    runs = (
+        replace(a_run_result(duration_s=1.0), usage=Usage(1, 1, 1.0), user_usage=Usage(1, 1, 0.5)),
+        replace(a_run_result(run=2, duration_s=2.0), earlier_attempts=(attempt,)),
+    )
+    text = Report().render(a_record(a_case_result(runs=runs)))
+    assert 'data-sort="1.5;1.75;1"' in text
+    only_user = replace(a_run_result(), user_usage=Usage(1, 1, 0.5))
+    assert "highest cost" in page_of(a_record(a_case_result(runs=(only_user,)))).texts
+
+
 def test_the_order_by_a_budget_begins_with_the_highest_figure() -> None:
     case = replace(a_case_result(), metrics=(CaseMetric("budget/turns", 3, 5, "passed", range=BUDGET_RANGE),))
     summary = replace(a_summary("budget/turns", 3, 5), range=BUDGET_RANGE)

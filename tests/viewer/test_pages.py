@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from evalgate.core.types import ControlCase, ControlComparison, ControlMetric, SamplingCost
-from tests.builders import a_record
+from evalgate.core.types import (
+    Attempt,
+    ControlCase,
+    ControlComparison,
+    ControlMetric,
+    Failure,
+    SamplingCost,
+    Usage,
+)
+from tests.builders import a_case_result, a_record, a_run_result
 from tests.viewer.samples import EXPECTED, a_record_to_view, a_scored_case, a_scored_run
 from tests.viewer.serving import create_viewer, open_client, write_record
 
@@ -234,6 +242,33 @@ def test_a_score_of_a_run_does_not_look_equal_to_the_threshold_that_it_misses(
     client = open_client(create_viewer(tmp_path))
     text = read(client, f"{RECORD}/case?in=support&id=near{view}")
     assert "0.79996" in text
+
+
+def test_the_cost_of_a_case_is_that_of_agent_user_and_earlier_attempts(tmp_path: Path) -> None:
+    attempt = Attempt("crashed", Failure("exited", "gone"), 9.0, Usage(1, 1, 0.25))
+    answered = a_run_result(duration_s=1.0)
+    cases = {
+        "agent": replace(answered, usage=Usage(1, 1, 1.0)),
+        "user": replace(answered, usage=Usage(1, 1, 0.5), user_usage=Usage(1, 1, 0.625)),
+        "again": replace(answered, usage=Usage(1, 1, 1.0), earlier_attempts=(attempt,)),
+        "partly": replace(answered, usage=Usage(1, 1, 0.5), user_usage=Usage(1, 1, None)),
+        "unknown": replace(answered, user_usage=Usage(1, 1, None)),
+        "free": answered,
+    }
+    record = a_record(*(a_case_result(name, runs=(run,)) for name, run in cases.items()))
+    write_record(tmp_path / "evalgate-report/results.json", record)
+    page = open_client(create_viewer(tmp_path)).get(f"{RECORD}/cases?sort=cost").text
+    names = re.findall(r"travel/<wbr>(\w+)</code>", page)
+    costs = re.findall(r'data-label="USD">(.*?)</td>', page)
+    assert dict(zip(names, costs, strict=True)) == {
+        "again": "1.2500",
+        "user": "1.1250",
+        "agent": "1.0000",
+        "partly": "≥ 0.5000",
+        "unknown": "unknown",
+        "free": "",
+    }
+    assert names == [*["again", "user", "agent", "partly", "unknown", "free"]]
 
 
 def test_control_runs_are_a_table(tmp_path: Path) -> None:
