@@ -1,6 +1,7 @@
 """`evalgate history`: the badge and the page of a baseline."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -61,6 +62,24 @@ def test_a_small_change_is_told_with_the_digits_that_show_it(
     page = (folder / "evalgate-history/index.html").read_text("utf-8")
     assert "0.801" in page
     assert "0.80<" not in page
+
+
+def test_the_axis_of_a_budget_has_no_figures_below_nothing(tmp_path: Path) -> None:
+    baseline = build_baseline(*[0.5] * 3)
+    cases = tuple(
+        replace(
+            case,
+            metric_fingerprints={"budget/cost_usd": "c"},
+            runs=tuple(replace(run, scores={"budget/cost_usd": 0.0034}) for run in case.runs),
+        )
+        for case in baseline.cases
+    )
+    folder = write_project(tmp_path, replace(baseline, cases=cases))
+    assert main(["history", "-C", str(folder)]) == 0
+    page = (folder / "evalgate-history/index.html").read_text("utf-8")
+    assert re.findall(r'class="scale"[^>]*><span>(.*?)</span><span>(.*?)</span>', page) == [
+        ("0.00374", "0.00306")
+    ]
 
 
 def test_a_fall_is_named_with_its_commit_and_drawn(
