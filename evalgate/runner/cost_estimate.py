@@ -135,7 +135,7 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
     return sum(parts, UsageEstimate()).scale_usage(1 / len(parts))
 
 
-def find_other_judges(
+def find_metrics_with_other_judge(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
     """Return the judged metrics with another fingerprint of the judge in the baseline, or with none.

@@ -296,7 +296,7 @@ def _estimate_run(
 ) -> Iterator[str]:
     if baseline is None:
         return
-    from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_other_judges
+    from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_metrics_with_other_judge
 
     planned_runs = count_runs()
     found = estimate_cost(planned_runs, baseline, plan.agent.settings.concurrency)
@@ -310,7 +310,7 @@ def _estimate_run(
         for case in suite.eval_set.cases
     }
     rounds = plan.gate.max_runs if plan.runs == "auto" else 1
-    others = find_other_judges(judge_fingerprints, baseline, planned_runs)
+    others = find_metrics_with_other_judge(judge_fingerprints, baseline, planned_runs)
     meter = plan.judge_resolver.models.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 

@@ -46,7 +46,7 @@ def show_history(request: Request) -> Response:
         rows=rows,
         newest=newest,
         earlier=earlier,
-        baseline=_describe_baseline(read_baseline(viewer)),
+        baseline=_build_baseline_rows(read_baseline(viewer)),
     )
 
 
@@ -88,7 +88,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
         )
 
 
-def _describe_baseline(baseline: Baseline | None) -> list[dict[str, str]]:
+def _build_baseline_rows(baseline: Baseline | None) -> list[dict[str, str]]:
     """Return time, commit, branch and reason of acceptance of each gate run of the baseline, newest first."""
     return [
         {
