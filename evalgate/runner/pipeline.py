@@ -248,7 +248,7 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     if found is not None:
         from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-        return drop_runs_before_breaks(found, plan.case_limits)
+        return drop_runs_before_breaks(found, plan.case_thresholds)
     if plan.baseline_store is None or not plan.needs_baseline:
         return None
     where = plan.gate.baseline or ""
@@ -277,7 +277,7 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
         raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
     from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-    return drop_runs_before_breaks(found, plan.case_limits)
+    return drop_runs_before_breaks(found, plan.case_thresholds)
 
 
 def _select_shard(

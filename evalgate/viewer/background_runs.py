@@ -127,7 +127,7 @@ class BackgroundRun:
         self._number = number
         self._plan = plan
         self._options = options
-        self._thresholds = plan.case_limits
+        self._thresholds = plan.case_thresholds
         self._lock = threading.Lock()
         self._planned = 0
         self._finished: list[FinishedRun] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.baselines.flakiness import BaselineLimits
+from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource
 from evalgate.reporting.history.badge import render_badge
@@ -137,7 +137,7 @@ def test_the_badge_has_the_colour_of_the_newest_run(
     cases = tuple(
         replace(case, status="failed") if at < failing else case for at, case in enumerate(baseline.cases)
     )
-    history = build_history(replace(baseline, cases=cases), BaselineLimits({METRIC: 0.8}), {}, 1.0)
+    history = build_history(replace(baseline, cases=cases), BaselineThresholds({METRIC: 0.8}), {}, 1.0)
     text = render_badge(history, "evalgate", FIRST + timedelta(days=1 + days))
     assert color in text
     assert message in text
@@ -147,7 +147,7 @@ def test_the_badge_has_the_colour_of_the_newest_run(
 def test_a_gate_run_of_unknown_age_is_not_called_old(time: str) -> None:
     baseline = build_baseline(1.0)
     baseline = replace(baseline, sources=(replace(baseline.sources[0], created_at=time),))
-    history = build_history(baseline, BaselineLimits({METRIC: 0.8}), {}, 1.0)
+    history = build_history(baseline, BaselineThresholds({METRIC: 0.8}), {}, 1.0)
     assert "evalgate: 4/4 passed<" in render_badge(history, "evalgate", FIRST + timedelta(days=99))
 
 
@@ -155,7 +155,7 @@ def test_the_badge_counts_the_age_of_the_newest_gate_run_alone() -> None:
     baseline = build_baseline(1.0, 1.0)
     first, *rest = baseline.sources
     baseline = replace(baseline, sources=(replace(first, created_at="yesterday"), *rest))
-    history = build_history(baseline, BaselineLimits({METRIC: 0.8}), {}, 1.0)
+    history = build_history(baseline, BaselineThresholds({METRIC: 0.8}), {}, 1.0)
     assert "#5b6472" in render_badge(history, "evalgate", FIRST + timedelta(days=99))
 
 
@@ -164,7 +164,7 @@ def test_a_case_that_is_added_later_moves_no_average() -> None:
     new = replace(
         old.cases[0], eval_id="hard", runs=tuple(BaselineRun(at, "answered", {METRIC: 0.2}) for at in (6, 7))
     )
-    history = build_history(replace(old, cases=(*old.cases, new)), BaselineLimits({METRIC: 0.8}), {}, 1.0)
+    history = build_history(replace(old, cases=(*old.cases, new)), BaselineThresholds({METRIC: 0.8}), {}, 1.0)
     (series,) = history.series
     assert {round(value, 9) for value in series.values} == {0.76}
     assert series.changes == ()
@@ -216,7 +216,7 @@ def test_a_crash_is_the_worst_score() -> None:
     old = build_baseline(1.0, 1.0, cases=1)
     crashed = (old.cases[0].runs[0], replace(old.cases[0].runs[1], outcome="crashed", scores={METRIC: None}))
     history = build_history(
-        replace(old, cases=(replace(old.cases[0], runs=crashed),)), BaselineLimits({METRIC: 0.8}), {}, 1.0
+        replace(old, cases=(replace(old.cases[0], runs=crashed),)), BaselineThresholds({METRIC: 0.8}), {}, 1.0
     )
     assert history.series[0].values == (1.0, 0.0)
     assert history.passed == ((1, 1), (0, 1))
