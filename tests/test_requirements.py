@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from evalgate.core import extras
+from evalgate.core import installation
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "requirements"
@@ -68,5 +68,5 @@ def test_no_lock_file_names_a_host(name: str) -> None:
 
 def test_messages_in_the_image_know_what_the_full_one_has() -> None:
     # fsspec is what s3fs and its siblings are made with
-    assert set(extras.ONLY_IN_FULL) == {*LOCK["IMAGE_FULL"], "fsspec"} - set(LOCK["IMAGE"])
+    assert set(installation.ONLY_IN_FULL) == {*LOCK["IMAGE_FULL"], "fsspec"} - set(LOCK["IMAGE"])
     assert "fsspec" in {each.name for each in requirements_in("image-full.txt")}

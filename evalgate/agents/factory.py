@@ -64,7 +64,7 @@ def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds
 def check_executor(executor: ExecutorConfig, thresholds: Thresholds) -> None:
     """Raise `InvalidInputError` if the executor needs a package that is not installed."""
     if executor.kind == "ray" and find_spec("ray") is None:
-        from evalgate.core.extras import describe_install
+        from evalgate.core.installation import describe_install
 
         message = (
             "the executor `ray` needs the package `ray`, in the release of Ray that the cluster has: "

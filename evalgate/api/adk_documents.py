@@ -7,7 +7,7 @@ from typing import Any
 
 from evalgate.api.adk_results import ModelName, get_adk_type
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.validation_errors import validate_model
 from evalgate.system.files import read_input_text, write_atomically

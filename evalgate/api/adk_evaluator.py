@@ -370,7 +370,7 @@ def _build_row(turn: TurnResult, score: float | None, threshold: float) -> tuple
     status = "NOT_EVALUATED" if score is None else "PASSED" if passed else "FAILED"
     return (
         status,
-        "" if score is None else format_score(score),
+        "" if score is None else format_score(score, beside=threshold),
         str(threshold),
         *build_invocation_cells(turn),
     )

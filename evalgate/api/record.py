@@ -166,7 +166,7 @@ class Record(types.Record):
         try:
             import pandas as pd
         except ImportError as error:
-            from evalgate.core.extras import describe_install
+            from evalgate.core.installation import describe_install
 
             raise ImportError(f"`to_dataframe` needs pandas: {describe_install('dataframe')}") from error
 

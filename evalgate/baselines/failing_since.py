@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import comb
 from typing import TypeAlias
 
-from evalgate.baselines.flakiness import Limits, score_run_pass
+from evalgate.baselines.flakiness import MetricThresholds, score_run_pass
 from evalgate.core.formatting import build_case_quote, join_first, pluralize
 from evalgate.core.types import (
     Baseline,
@@ -30,12 +30,12 @@ _FEWEST = 2
 _NAMED = 5
 _SHOWN_OF_COMMIT = 12
 
-CaseLimits: TypeAlias = Mapping[tuple[str, str], Limits]
-"""The limits of each case, by ids of eval set and case."""
+CaseThresholds: TypeAlias = Mapping[tuple[str, str], MetricThresholds]
+"""The thresholds of each case, by ids of eval set and case."""
 
 
-def collect_case_limits(cases: Sequence[CaseResult]) -> CaseLimits:
-    """Return the threshold of each metric by case; None for a metric that does not gate."""
+def collect_case_thresholds(cases: Sequence[CaseResult]) -> CaseThresholds:
+    """Return the threshold of each metric of each case; None for a metric that does not gate."""
     return {
         case.key: {each.name: each.threshold if each.gates else None for each in case.metrics}
         for case in cases
@@ -45,7 +45,7 @@ def collect_case_limits(cases: Sequence[CaseResult]) -> CaseLimits:
 def find_break(
     case: BaselineCase,
     sources: Sequence[BaselineSource],
-    limits: Limits,
+    thresholds: MetricThresholds,
     pass_score: float | None = None,
 ) -> FailingSince | None:
     """Return the time, commit and branch since which a case fails; None if the case did not break.
@@ -53,9 +53,9 @@ def find_break(
     A case broke if an older run passed, and all runs of its newest gate runs failed. At least two runs must
     fail at the end, and a random order of all runs must end in as many failures with a probability of at most
     5 %. A break that is stored in `case` is kept as long as all runs since this break have failed. Answered
-    runs without any score to judge are left out. `score_run_pass` describes `limits` and `pass_score`.
+    runs without any score to judge are left out. `score_run_pass` describes `thresholds` and `pass_score`.
     """
-    by_source = _group_outcomes(case.runs, limits, pass_score)
+    by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
     if not streak:
         return None
@@ -75,20 +75,20 @@ def find_break(
     return FailingSince(first.created_at, first.commit, first.branch)
 
 
-def mark_breaks(after: Baseline, before: Baseline, case_limits: CaseLimits) -> Baseline:
-    """Return `after` with the break, or None, as `failing_since` of each case in `case_limits`.
+def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
+    """Return `after` with the break, or None, as `failing_since` of each case in `case_thresholds`.
 
     `after` holds one more gate run than `before`. A break that `before` knows stays as long as the case is
     unchanged and fails, even after the baseline dropped the runs that passed. It ends if the metrics that
     showed the break were removed or changed, because earlier runs do not fail any more. Cases that are not in
-    `case_limits` stay as they are.
+    `case_thresholds` stay as they are.
     """
     known = before.index_cases()
 
     def mark_case(case: BaselineCase) -> BaselineCase:
         key = case.key
         old = known.get(key)
-        if key not in case_limits:
+        if key not in case_thresholds:
             return case
         since = old.failing_since if old is not None and old.fingerprint == case.fingerprint else None
         if since is not None:
@@ -96,23 +96,23 @@ def mark_breaks(after: Baseline, before: Baseline, case_limits: CaseLimits) -> B
             earlier = tuple(run for run in case.runs if run.source != newest)
             # Without the new gate run: its failure alone would not show since when the case fails.
             since = find_break(
-                replace(case, runs=earlier, failing_since=since), after.sources, case_limits[key]
+                replace(case, runs=earlier, failing_since=since), after.sources, case_thresholds[key]
             )
-        found = find_break(replace(case, failing_since=since), after.sources, case_limits[key])
+        found = find_break(replace(case, failing_since=since), after.sources, case_thresholds[key])
         return case if found == case.failing_since else replace(case, failing_since=found)
 
     return replace(after, cases=tuple(map(mark_case, after.cases)))
 
 
-def drop_runs_before_breaks(baseline: Baseline, case_limits: CaseLimits) -> Baseline:
+def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds) -> Baseline:
     """Return the baseline without the runs of broken cases before their break, with `failing_since` set.
 
-    All other cases, and cases that are not in `case_limits`, keep their runs and get `failing_since` None.
-    Metrics of a case that are not in its `case_limits` do not count.
+    All other cases, and cases that are not in `case_thresholds`, keep their runs and get `failing_since`
+    None. Metrics of a case that are not in its `case_thresholds` do not count.
     """
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:
-        own = case_limits.get(case.key)
+        own = case_thresholds.get(case.key)
         found = find_break(case, baseline.sources, own) if own is not None else None
         if found is None:
             return replace(case, failing_since=None) if case.failing_since else case
@@ -161,7 +161,7 @@ def format_failing_since(since: FailingSince) -> str:
 
 
 def _group_outcomes(
-    runs: Sequence[BaselineRun], limits: Limits, pass_score: float | None
+    runs: Sequence[BaselineRun], thresholds: MetricThresholds, pass_score: float | None
 ) -> dict[int, list[bool]]:
     """Return the outcomes of the runs by index of their gate run: True if passed, False if failed.
 
@@ -170,7 +170,7 @@ def _group_outcomes(
     """
     found: dict[int, list[bool]] = {}
     for run in runs:
-        if (passed := score_run_pass(run, limits, pass_score)) is not None:
+        if (passed := score_run_pass(run, thresholds, pass_score)) is not None:
             found.setdefault(run.source, []).append(bool(passed))
     return dict(sorted(found.items()))
 

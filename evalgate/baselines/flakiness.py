@@ -10,22 +10,22 @@ from evalgate.core.plugin_registry import FINAL_STATE
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, BaselineRun, CaseKey
 
-Limits: TypeAlias = Mapping[str, float | None]
+MetricThresholds: TypeAlias = Mapping[str, float | None]
 """By metric, the worst score that passes; None: the metric is only reported, and fails no run."""
 
 
 @frozen
-class BaselineLimits:
-    """Limits of metrics: common limits for all cases, and own limits of single cases."""
+class BaselineThresholds:
+    """The thresholds of metrics for all cases, and those that single cases have instead."""
 
-    common: Limits
-    own: Mapping[CaseKey, Limits] = field(default_factory=dict)
-    """By case, only the limits that differ from `common`."""
+    common: MetricThresholds
+    own: Mapping[CaseKey, MetricThresholds] = field(default_factory=dict)
+    """By case, only the thresholds that differ from `common`."""
     remark: str = ""
-    """Sentence about limits of single cases that are not known; "" if all are known."""
+    """Sentence about thresholds of single cases that are not known; "" if all are known."""
 
-    def get_limits(self, case: CaseKey) -> Limits:
-        """Return the limits of a case: the common ones, replaced by its own."""
+    def get_thresholds(self, case: CaseKey) -> MetricThresholds:
+        """Return the thresholds of a case: the common ones, replaced by its own."""
         return {**self.common, **self.own.get(case, {})}
 
 
@@ -47,19 +47,19 @@ class Flakiness:
 
 
 def measure_baseline_flakiness(
-    baseline: Baseline, limits: BaselineLimits, pass_score: float
+    baseline: Baseline, thresholds: BaselineThresholds, pass_score: float
 ) -> dict[tuple[str, str], Flakiness]:
     """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
 
-    A run passes if the agent answered and every score meets its limit. A metric that is not in the limits
+    A run passes if the agent answered and every score meets its threshold. A metric that is not in the thresholds
     must reach `pass_score`, a share of the metric's range from 0 to 1. Two kinds of metrics do not count:
-    metrics with the limit None, and metrics without a limit for which lower scores are better. An answered
+    metrics with the threshold None, and metrics without a threshold for which lower scores are better. An answered
     run without a score that counts is left out.
     """
     found = {
         case.key: measure_flakiness([score_run_pass(run, own, pass_score) for run in case.runs])
         for case in baseline.cases
-        for own in [limits.get_limits(case.key)]
+        for own in [thresholds.get_thresholds(case.key)]
     }
     return {key: flakiness for key, flakiness in found.items() if flakiness.runs > 1}
 
@@ -76,29 +76,29 @@ def measure_flakiness(runs: Sequence[float | None]) -> Flakiness:
     return Flakiness(n, passed, rate, trailing)
 
 
-def score_run_pass(run: BaselineRun, limits: Limits, pass_score: float | None) -> float | None:
+def score_run_pass(run: BaselineRun, thresholds: MetricThresholds, pass_score: float | None) -> float | None:
     """Return 1.0 for a passed run, 0.0 for a failed run, None for an answered run that does not count.
 
     `measure_baseline_flakiness` describes the rule. If `pass_score` is None, metrics that are not in
-    `limits` do not count, because the case does not have them any more.
+    `thresholds` do not count, because the case does not have them any more.
     """
     if run.outcome != "answered":
         return 0.0
     met = [
-        known.is_met(score, limit)
+        known.is_met(score, threshold)
         for name, score in run.scores.items()
         if score is not None
         for known in [get_score_range(name)]
         # A budget without a limit cannot fail: a `pass_score` of 1.0 would be the figure 0.
         for assumed in [None if pass_score is None or known.lower_is_better else known.to_score(pass_score)]
-        for limit in [limits.get(name, assumed)]
-        if limit is not None
+        for threshold in [thresholds.get(name, assumed)]
+        if threshold is not None
     ]
     return float(all(met)) if met else None
 
 
-def describe_assumed_limits(baseline: Baseline, limits: Limits, pass_score: float) -> str:
-    """Return a sentence about metrics with a score below `pass_score` and without an entry in `limits`.
+def describe_assumed_thresholds(baseline: Baseline, thresholds: MetricThresholds, pass_score: float) -> str:
+    """Return a sentence about metrics with a score below `pass_score`, but without an entry in `thresholds`.
 
     Runs with this score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return ""
     if there is no metric to name. Checks, the final session state and budgets are never named.
@@ -107,7 +107,7 @@ def describe_assumed_limits(baseline: Baseline, limits: Limits, pass_score: floa
     names = {
         name
         for name, score in scores
-        if score is not None and name not in limits and name != FINAL_STATE
+        if score is not None and name not in thresholds and name != FINAL_STATE
         if not name.startswith("check/")
         for known in [get_score_range(name)]
         if not known.lower_is_better and not known.is_met(score, known.to_score(pass_score))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 
-from evalgate.baselines.failing_since import collect_case_limits, mark_breaks
+from evalgate.baselines.failing_since import collect_case_thresholds, mark_breaks
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
     Baseline,
@@ -83,7 +83,7 @@ def add_run(
     if after is before:
         return before
     in_time = prune_runs(after, keep=len(after.sources))
-    return prune_runs(mark_breaks(in_time, before, collect_case_limits(record.cases)), keep=keep)
+    return prune_runs(mark_breaks(in_time, before, collect_case_thresholds(record.cases)), keep=keep)
 
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:

@@ -23,8 +23,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import StoreContext
 from evalgate.core.types import Baseline
-from evalgate.system.git import find_commit, read_blob, run_git
-from evalgate.system.private_git import GitError, PrivateRepository, open_private_repository
+from evalgate.system.git import GitError, find_commit, read_blob, run_git
+from evalgate.system.private_git import PrivateRepository, open_private_repository
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")

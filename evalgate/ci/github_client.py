@@ -26,8 +26,8 @@ from evalgate.ci.posting import (
     translate_errors,
 )
 from evalgate.ci.sticky_comment import Comment
-from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 from evalgate.redaction.redactor import Redactor
 
 if TYPE_CHECKING:

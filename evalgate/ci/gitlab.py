@@ -29,8 +29,8 @@ from evalgate.ci.posting import (
     translate_errors,
 )
 from evalgate.ci.sticky_comment import Comment, CommentThread, post_sticky_comment
-from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 
 if TYPE_CHECKING:
     from gitlab import Gitlab

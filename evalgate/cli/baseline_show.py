@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from evalgate.baselines.failing_since import find_break, format_failing_since
-from evalgate.baselines.flakiness import BaselineLimits
+from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
 from evalgate.cli.aa import format_planned_runs
 from evalgate.config.schema.thresholds import Config
@@ -21,7 +21,7 @@ from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
-from evalgate.runner.current_thresholds import load_current_limits
+from evalgate.runner.current_thresholds import load_current_thresholds
 from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 from evalgate.runner.run_strategy import choose_default_runs
 from evalgate.runner.stored_results import BaselineTarget
@@ -88,7 +88,7 @@ def summarize_baseline(
     statistics = build_statistical_policy(gate, runs, destination.criteria)
     parameters = statistics.parameters
     get_range = destination.config.get_score_range
-    limits = load_current_limits(destination, thresholds_file)
+    thresholds = load_current_thresholds(destination, thresholds_file)
     drops = estimate_detectable_drops(
         build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
     )
@@ -106,9 +106,9 @@ def summarize_baseline(
             for name, each in drops.items()
         },
         {name: get_range(name) for name in drops if get_range(name) != UNIT_RANGE},
-        dict(_find_breaks(baseline, limits, gate.statistics.pass_score)),
+        dict(_find_breaks(baseline, thresholds, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
-        tuple(filter(None, (*describe_staleness(baseline, now), limits.remark))),
+        tuple(filter(None, (*describe_staleness(baseline, now), thresholds.remark))),
         dict(_estimate_increases(baseline, destination, statistics)),
     )
 
@@ -139,14 +139,14 @@ def _estimate_increases(
 
 
 def _find_breaks(
-    baseline: Baseline, limits: BaselineLimits, pass_score: float
+    baseline: Baseline, thresholds: BaselineThresholds, pass_score: float
 ) -> Iterator[tuple[str, FailingSince]]:
     """Yield (case, start of its failures) for each case that passed until a commit and has failed since.
 
     `evalgate flaky` reports the same cases.
     """
     for case in baseline.cases:
-        if since := find_break(case, baseline.sources, limits.get_limits(case.key), pass_score):
+        if since := find_break(case, baseline.sources, thresholds.get_thresholds(case.key), pass_score):
             yield f"{case.eval_set_id}/{case.eval_id}", since
 
 

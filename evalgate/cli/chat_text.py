@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import format_usd, pluralize
 from evalgate.core.sanitize import disable_commands, keep_last_lines, shorten_text, strip_invisible
 from evalgate.core.types import Event, Failure, Message, Reply, ToolCall, TraceSpan, Usage
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -137,5 +137,5 @@ def describe_consumption(seconds: float, usage: Usage | None) -> str:
     if usage is not None:
         parts.append(f"{pluralize(usage.input_tokens, 'token')} in, {usage.output_tokens:,} out")
         if usage.cost_usd:
-            parts.append(f"{usage.cost_usd:,.4f} USD")
+            parts.append(format_usd(usage.cost_usd))
     return ", ".join(parts)

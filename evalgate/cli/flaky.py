@@ -8,10 +8,10 @@ from pathlib import Path
 
 from evalgate.baselines.failing_since import find_break, format_failing_since
 from evalgate.baselines.flakiness import (
-    BaselineLimits,
+    BaselineThresholds,
     Flakiness,
-    Limits,
-    describe_assumed_limits,
+    MetricThresholds,
+    describe_assumed_thresholds,
     measure_baseline_flakiness,
     score_run_pass,
 )
@@ -20,7 +20,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_json, to_log_line
 from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.reporting.history.series import build_series, list_change_sentences
-from evalgate.runner.current_thresholds import load_current_limits
+from evalgate.runner.current_thresholds import load_current_thresholds
 from evalgate.runner.stored_results import resolve_target
 
 PROPOSED = 0.1
@@ -62,17 +62,21 @@ def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None
         InvalidInputError: the baseline does not exist or cannot be read, or the thresholds file is invalid.
     """
     target = resolve_target(folder, to, thresholds_file)
-    limits = load_current_limits(target, thresholds_file)
+    thresholds = load_current_thresholds(target, thresholds_file)
     ranges = {each.metric: target.config.get_score_range(each.metric) for each in target.criteria}
     baseline = target.read()
     pass_score = target.config.gate.statistics.pass_score
-    found = rank_flaky_cases(baseline, limits, pass_score=pass_score)
+    found = rank_flaky_cases(baseline, thresholds, pass_score=pass_score)
     changes = list_change_sentences(baseline.sources, build_series(baseline, ranges))
-    changes += filter(None, (limits.remark, describe_assumed_limits(baseline, limits.common, pass_score)))
+    changes += filter(
+        None, (thresholds.remark, describe_assumed_thresholds(baseline, thresholds.common, pass_score))
+    )
     return format_flaky_report(found, today, of=len(baseline.cases), changes=changes)
 
 
-def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: float) -> list[FlakyCase]:
+def rank_flaky_cases(
+    baseline: Baseline, thresholds: BaselineThresholds, *, pass_score: float
+) -> list[FlakyCase]:
     """Return every case with at least two runs that passed or failed. The flakiest case comes first.
 
     A run passes if the agent answered and every score meets its threshold. `pass_score` is the threshold of
@@ -87,13 +91,13 @@ def rank_flaky_cases(baseline: Baseline, limits: BaselineLimits, *, pass_score: 
             _has_alternating_outcomes(cases[key], own, pass_score),
             find_break(cases[key], baseline.sources, own, pass_score),
         )
-        for key, flakiness in measure_baseline_flakiness(baseline, limits, pass_score).items()
-        for own in [limits.get_limits(key)]
+        for key, flakiness in measure_baseline_flakiness(baseline, thresholds, pass_score).items()
+        for own in [thresholds.get_thresholds(key)]
     ]
     return sorted(found, key=lambda each: -(each.found.flip_rate or 0.0))
 
 
-def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: float) -> bool:
+def _has_alternating_outcomes(case: BaselineCase, thresholds: MetricThresholds, pass_score: float) -> bool:
     """Return True if a case failed at least twice and passed between two failures.
 
     A pass and a failure in the same gate run also count, because the agent was the same.
@@ -101,7 +105,7 @@ def _has_alternating_outcomes(case: BaselineCase, limits: Limits, pass_score: fl
     outcomes = [
         (run.source, bool(passed))
         for run in sorted(case.runs, key=lambda run: run.source)
-        if (passed := score_run_pass(run, limits, pass_score)) is not None
+        if (passed := score_run_pass(run, thresholds, pass_score)) is not None
     ]
     failures = [source for source, passed in outcomes if not passed]
     # Stable cases, too, fail once now and then.

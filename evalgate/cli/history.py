@@ -56,7 +56,7 @@ def history(
     """
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.history.series import build_history, list_change_sentences
-    from evalgate.runner.current_thresholds import load_current_limits
+    from evalgate.runner.current_thresholds import load_current_thresholds
     from evalgate.runner.stored_results import resolve_target
 
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
@@ -66,11 +66,11 @@ def history(
         raise InvalidInputError("`--repository` must be an address that begins with https:// or http://")
     target = resolve_target(Path(working_directory), to, thresholds)
     redactor = build_redactor()
-    # The limits may name a problem, with text from the project's files, and the page may be published.
-    limits = redactor.redact_tree(load_current_limits(target, thresholds))
-    ranges = {name: target.config.get_score_range(name) for name in limits.common}
+    # The remark may name a problem, with text from the project's files, and the page may be published.
+    known = redactor.redact_tree(load_current_thresholds(target, thresholds))
+    ranges = {name: target.config.get_score_range(name) for name in known.common}
     baseline = redactor.redact_tree(target.read())
-    found = build_history(baseline, limits, ranges, target.config.gate.statistics.pass_score)
+    found = build_history(baseline, known, ranges, target.config.gate.statistics.pass_score)
     try:
         _write_files(found, target.workspace, out, label, address)
     except OSError as error:

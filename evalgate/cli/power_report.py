@@ -9,7 +9,7 @@ from evalgate.cli.baseline_show import build_score_history
 from evalgate.config import option_defaults
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import format_limit, format_score, pluralize
+from evalgate.core.formatting import format_limit, format_money, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.score_ranges import Range
@@ -18,7 +18,6 @@ from evalgate.datasets.loading import load_eval_sets
 from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.runner.cost_estimate import (
     estimate_cost,
-    format_money,
     format_time,
     format_tokens,
 )

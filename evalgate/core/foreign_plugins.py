@@ -1,17 +1,9 @@
-"""Call plugins of other packages, and turn their exceptions into errors that name the plugin.
+"""Call plugins of other packages, and turn their exceptions into errors that name the plugin."""
 
-This module also finds the source folders of packages with plugins.
-"""
-
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import Distribution
-from pathlib import Path
-from typing import TypeVar, get_args
-from urllib.parse import unquote, urlsplit
+from typing import TypeVar
 
-from evalgate.core import plugin_registry
 from evalgate.core.case_objects import find_wrong_cases
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.protocols import AnyReporter, Document, EvalFormat, ReportsIgnoredKeys
@@ -105,25 +97,3 @@ def check_file_name(reporter: AnyReporter, taken: set[str], plugin: str) -> AnyR
         raise InvalidInputError(f"{plugin} writes `{name}`, which is the file of another report: rename it")
     taken.add(name)
     return reporter
-
-
-def find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return the source folder of each plugin package that was installed from `folder` or a folder below.
-
-    The keys are package names. `folder` must be absolute.
-    """
-    found = {}
-    for family in get_args(plugin_registry.Family):
-        for point in plugin_registry.list_entry_points(family):
-            if point.dist and (source := _find_install_folder(point.dist)).is_relative_to(folder):
-                found[point.dist.name] = source
-    return found
-
-
-def _find_install_folder(package: Distribution) -> Path:
-    """Return the local folder from which a package was installed (PEP 610); `/` if it came from elsewhere."""
-    try:
-        address = json.loads(package.read_text("direct_url.json") or "{}")["url"]
-        return Path(unquote(urlsplit(address).path)) if address.startswith("file:") else Path("/")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return Path("/")

@@ -209,6 +209,21 @@ def format_figure_pair(value: float, limit: float) -> tuple[str, str]:
     return format_figure(value, beside=limit), format_figure(limit, beside=value)
 
 
+def format_money(usd: float) -> str:
+    """Return an amount such as `$1.20`, or `$0.0034` with at most two significant digits below a cent."""
+    return f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${_format_small_amount(usd)}"
+
+
+def format_usd(usd: float) -> str:
+    """Return an amount such as `0.0123 USD`, or `0.000034 USD` if four decimals would show nothing of it."""
+    return f"{usd:,.4f} USD" if usd >= 0.00005 or not usd else f"{_format_small_amount(usd)} USD"
+
+
+def _format_small_amount(usd: float) -> str:
+    places = 1 - math.floor(math.log10(usd))
+    return f"{usd:.{places}f}".rstrip("0")
+
+
 _BARS = "▁▂▃▄▅▆▇█"
 _SMALLEST_SPAN = 0.1
 

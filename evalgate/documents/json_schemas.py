@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from evalgate.core.sanitize import shorten_text
 
 _LONGEST_MESSAGE = 160

@@ -5,7 +5,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from evalgate.core.sanitize import replace_lone_surrogates
 
 

@@ -29,7 +29,7 @@ class SuiteScope:
     """Globs that the thresholds file declares."""
     opened: frozenset[str] = frozenset()
     """Files that the agent opened in stored runs of its eval sets."""
-    blind: str = ""
+    unknown_because: str = ""
     """Reason why every change concerns the suite; "" if the suite's files are known.
 
     It is the end of a sentence that begins with the suite's name, such as `has no …`. Even such a suite is
@@ -158,9 +158,13 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
         )
     known = {suite.name: reason for suite in rules.suites if (reason := _explain_suite(suite, path))}
     if known:
-        blind = {suite.name: f"{suite.name} {suite.blind}" for suite in rules.suites if suite.blind}
-        reasons = dict.fromkeys([*known.values(), *(why for name, why in blind.items() if name not in known)])
-        names = tuple(name for name in rules.names if name in known or name in blind)
+        unknown = {
+            suite.name: f"{suite.name} {suite.unknown_because}"
+            for suite in rules.suites
+            if suite.unknown_because
+        }
+        reasons = dict.fromkeys([*known.values(), *(unknown[name] for name in unknown if name not in known)])
+        names = tuple(name for name in rules.names if name in known or name in unknown)
         return FileEffect(path, names, "; ".join(reasons))
     if ignoring:
         # An agent that opens a file may open all files with its ending in its folder.

@@ -10,8 +10,8 @@ marked as unprecedented if all of this is true:
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalgate.baselines.failing_since import collect_case_limits
-from evalgate.baselines.flakiness import Limits, score_run_pass
+from evalgate.baselines.failing_since import collect_case_thresholds
+from evalgate.baselines.flakiness import MetricThresholds, score_run_pass
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     Baseline,
@@ -89,7 +89,7 @@ def _list_stored_divergences(
     cases: Iterable[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> frozenset[str] | None:
     """Return the divergences of all failed runs in the baseline; None if any divergence is unknown."""
-    own = collect_case_limits(tuple(cases))
+    own = collect_case_thresholds(tuple(cases))
     strictest = _find_strictest(own.values())
     found: set[str] = set()
     for key, old in before.items():
@@ -103,7 +103,7 @@ def _list_stored_divergences(
     return None if any(REPLACEMENT in each for each in found) else frozenset(found)
 
 
-def _find_strictest(thresholds: Iterable[Limits]) -> Limits:
+def _find_strictest(thresholds: Iterable[MetricThresholds]) -> MetricThresholds:
     """Return the strictest threshold of each metric over all cases; None if the metric gates no case."""
     found: dict[str, float | None] = {}
     for own in thresholds:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from evalgate.config.schema.budgets import NO_BUDGET, Budget
 from evalgate.config.schema.prices import Tokens
-from evalgate.core.formatting import build_case_quote, join_first, pluralize, to_sentence
+from evalgate.core.formatting import build_case_quote, format_money, join_first, pluralize, to_sentence
 from evalgate.core.types import CaseResult, CaseRun, Failure, RunResult
 from evalgate.llm.usage import MeteredUsage
 
@@ -62,7 +62,7 @@ class UsageMeter:
         """Return a sentence, without its full stop, about the limit that is reached; "" if none is."""
         budget, spent = self._budget, self._spent
         if budget.usd is not None and spent.usd >= budget.usd:
-            return f"the budget of ${budget.usd:,.2f} is spent"
+            return f"the budget of {format_money(budget.usd)} is spent"
         if budget.tokens is not None and spent.tokens.total >= budget.tokens:
             return f"the budget of {pluralize(budget.tokens, 'token')} is spent"
         if budget.minutes is not None and self._now() - self._began >= budget.minutes * 60:
@@ -76,8 +76,9 @@ class UsageMeter:
         if budget.usd is not None and spent.unpriced:
             calls = pluralize(spent.unpriced, "model call")
             blind.append(
-                f"the cost of {calls} is not known, so the budget of ${budget.usd:,.2f} does not count "
-                f"{'it' if spent.unpriced == 1 else 'them'}: add the model's price, or a budget of tokens."
+                f"the cost of {calls} is not known, so the budget of {format_money(budget.usd)} does not "
+                f"count {'it' if spent.unpriced == 1 else 'them'}: add the model's price, or a budget of "
+                "tokens."
             )
         if budget.tokens is not None and spent.unmetered:
             calls = pluralize(spent.unmetered, "model call")
@@ -137,7 +138,7 @@ class BudgetGuard:
             runs = pluralize(self._unpriced, "run")
             yield (
                 f"The agent did not report the cost of {runs}, or not all of it, so the budget of "
-                f"${budget.usd:,.2f} does not count it: report `cost_usd`, or add a budget of tokens."
+                f"{format_money(budget.usd)} does not count it: report `cost_usd`, or add a budget of tokens."
             )
 
 

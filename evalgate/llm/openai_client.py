@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, WrapValidator
 
 from evalgate.config.schema.prices import Tokens
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 from evalgate.core.sanitize import replace_lone_surrogates, to_one_line
 from evalgate.llm.client import (
     ChatMessage,

@@ -40,19 +40,19 @@ class EndpointLimiter:
         self._queue = asyncio.Lock()
 
     @asynccontextmanager
-    async def admit_request(self, tokens: int, may_pass: Callable[[], None]) -> AsyncIterator[Admission]:
+    async def admit_request(self, tokens: int, check_allowed: Callable[[], None]) -> AsyncIterator[Admission]:
         """Wait until a request with `tokens` may be sent, and count it as concurrent during the block.
 
-        `may_pass` is called after each wait, and raises if the request must not be sent any more.
+        `check_allowed` is called after each wait, and raises if the request must not be sent any more.
         """
         # First the slot, then the limits of a minute: a request that waits for a slot after its admission
         # would use up these limits before it is sent.
         async with self._slots:
             async with self._queue:
-                may_pass()
+                check_allowed()
                 while (wait := self._limiter.compute_wait(tokens, self._clock.now())) > 0:
                     await self._clock.sleep(wait)
-                    may_pass()
+                    check_allowed()
                 admission = self._limiter.admit_request(tokens, self._clock.now())
             yield admission
 
@@ -70,12 +70,12 @@ class LimitedModel:
     """A wrapper around a model that delays requests until the limits of the endpoint admit them."""
 
     def __init__(
-        self, inner: ModelClient, limiter: EndpointLimiter, may_ask: Callable[[], None] = lambda: None
+        self, inner: ModelClient, limiter: EndpointLimiter, check_allowed: Callable[[], None] = lambda: None
     ) -> None:
-        """Wrap a model. After each wait, `may_ask` raises JudgeError if no request may be sent now."""
+        """Wrap a model. After each wait, `check_allowed` raises JudgeError if no request may be sent now."""
         self._inner = inner
         self._limiter = limiter
-        self._may_ask = may_ask
+        self._check_allowed = check_allowed
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Wait until the limits admit the request, and return the inner model's answer.
@@ -84,9 +84,9 @@ class LimitedModel:
         longer than the limiter's `longest_hold`.
 
         Raises:
-            JudgeError: the inner model gave no answer, or `may_ask` raised.
+            JudgeError: the inner model gave no answer, or `check_allowed` raised.
         """
-        async with self._limiter.admit_request(estimate_tokens(request), self._may_ask) as admission:
+        async with self._limiter.admit_request(estimate_tokens(request), self._check_allowed) as admission:
             try:
                 answer = await self._inner.ask(request)
             except JudgeError as failure:

@@ -245,9 +245,8 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     runs = [run for case in cases for run in case.runs]
     usage = Usage()
     for run in runs:
-        for each in (run.usage, run.user_usage, *[attempt.usage for attempt in run.earlier_attempts]):
-            if each is not None:
-                usage += each
+        for each in run.usages:
+            usage += each
     statuses = [case.status for case in cases]
     return Totals(
         cases=len(cases),

@@ -18,7 +18,7 @@ from evalgate.redaction.patterns import (
     SHAPES,
     VALUE_CHARACTER,
 )
-from evalgate.redaction.redactor import is_line_visible
+from evalgate.redaction.redactor import has_invisible_characters
 
 # Passes that remove 1 or 2 levels each. 150 levels are more than agents send; `rewrite_tree` cuts at 200.
 _LEVELS = 75
@@ -38,8 +38,8 @@ class JsonPrefilter:
 
         In the JSON, quotes, backslashes and control characters must be escaped, and no other characters.
         """
-        is_visible = b"\x7f" not in text if text.isascii() else is_line_visible(text.decode())
-        if not is_visible or self._has_encoded(text) or self._matches(text):
+        hides = b"\x7f" in text if text.isascii() else has_invisible_characters(text.decode())
+        if hides or self._has_encoded(text) or self._matches(text):
             return False
         # The depth is at most the number of opening brackets, so it is computed only if there are many.
         return text.count(b"[") + text.count(b"{") <= _MAX_SHALLOW_BRACKETS or not _is_deep(text)

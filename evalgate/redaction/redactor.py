@@ -68,17 +68,17 @@ def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
     are not searched for.
     """
     return (
-        not is_line_visible(text)
+        has_invisible_characters(text)
         or ("\\" in text and _HIDES.search(text) is not None)
         or may_announce(text)
         or any(needle in text for needle in _escape_needles(needles))
     )
 
 
-def is_line_visible(line: str) -> bool:
-    """Return True if a line of JSON holds no unescaped invisible character; escapes are not decoded."""
+def has_invisible_characters(line: str) -> bool:
+    """Return True if a line of JSON holds an unescaped invisible character; escapes are not decoded."""
     # In ASCII only DEL is one: JSON escapes all other control characters.
-    return "\x7f" not in line if line.isascii() else strip_invisible(line) == line
+    return "\x7f" in line if line.isascii() else strip_invisible(line) != line
 
 
 @lru_cache(maxsize=4)

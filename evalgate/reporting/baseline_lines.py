@@ -6,7 +6,7 @@ terminal report and the comment import this module only if there is a baseline.
 
 from collections.abc import Iterator, Sequence
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import format_usd, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseChange, CaseResult, Change, Comparison, Record
 from evalgate.reporting.findings import NamedCases, explain_left_out_cases, format_case_name
@@ -150,11 +150,29 @@ def explain_delta(record: Record) -> Iterator[str]:
     """Yield a sentence for each reason why Δ may differ from the score minus the baseline."""
     if compared := count_compared_cases(record):
         yield f"Δ is over the {pluralize(compared, 'case')} that can be compared."
-    scores = [metric for metric in record.metrics if not metric.range.lower_is_better]
-    if any(metric.errors and metric.compared_score != metric.score for metric in scores):
-        which = "" if len(scores) == len(record.metrics) else " of scores"
-        yield f"The baseline and Δ{which} count a run without an answer as 0; the score is over the answers."
+    crash_scope = find_crash_scope(record)
+    if crash_scope is not None:
+        yield (
+            f"The baseline and Δ{crash_scope} count a crash or timeout as the worst score; the score leaves "
+            "its case out."
+        )
     yield from explain_left_out_cases(record)
+
+
+def find_crash_scope(record: Record) -> str | None:
+    """Return the metrics whose delta counts a crash or timeout as the worst score, as words to insert.
+
+    The words are "" for all metrics with a delta, ` of scores` if some of them are budgets, or ` of gating
+    scores`. Return None without a crash or such a delta: budgets, metrics that are only reported, and means
+    without statistics leave such runs out.
+    """
+    compared = [each for each in record.metrics if each.delta is not None]
+    others = [each for each in compared if each.judgement is None or each.judgement.max_drop is None]
+    if len(others) == len(compared) or not any(case.agent_failed for case in record.cases if case.gates):
+        return None
+    if not others:
+        return ""
+    return " of scores" if all(each.range.lower_is_better for each in others) else " of gating scores"
 
 
 def describe_run_costs(comparison: Comparison) -> str:
@@ -174,7 +192,9 @@ def describe_run_costs(comparison: Comparison) -> str:
     if tokens and tokens_then and abs(tokens - tokens_then) >= _LEAST_SHARE * tokens_then:
         parts.append(f"{pluralize(round(tokens), 'token')} ({_format_change(tokens - tokens_then, 0)})")
     if now.cost_usd and then.cost_usd and abs(now.cost_usd - then.cost_usd) >= _LEAST_SHARE * then.cost_usd:
-        parts.append(f"{now.cost_usd:,.4f} USD ({_format_change(now.cost_usd - then.cost_usd, 4)} USD)")
+        sign = "+" if now.cost_usd > then.cost_usd else "−"
+        change = format_usd(abs(now.cost_usd - then.cost_usd))
+        parts.append(f"{format_usd(now.cost_usd)} ({sign}{change})")
     if not parts:
         return ""
     return f"a run takes {', '.join(parts)}, on average over {pluralize(now.cases, 'case')}"

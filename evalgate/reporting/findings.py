@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import format_usd, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
@@ -334,13 +334,12 @@ def format_total_cost(record: Record) -> str:
     """
     totals = record.totals
     if totals.cost_usd is not None:
-        return f"{totals.cost_usd:,.4f} USD" if totals.cost_usd else ""
+        return format_usd(totals.cost_usd) if totals.cost_usd else ""
     unknown = 0
     for run in (run for case in record.cases for run in case.runs):
-        usages = (run.usage, run.user_usage, *(attempt.usage for attempt in run.earlier_attempts))
-        unknown += any(usage is not None and usage.cost_usd is None for usage in usages)
+        unknown += any(usage.cost_usd is None for usage in run.usages)
     blind = f"the cost of {pluralize(unknown, 'run') if unknown else 'some runs'} is not known"
-    return f"at least {totals.known_usd:,.4f} USD: {blind}" if totals.known_usd else blind
+    return f"at least {format_usd(totals.known_usd)}: {blind}" if totals.known_usd else blind
 
 
 OUTCOMES: dict[Outcome, str] = {

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from evalgate.core.formatting import format_figure, format_limit, format_score, format_sparkline, pluralize
+from evalgate.core.formatting import (
+    format_figure,
+    format_limit,
+    format_money,
+    format_score,
+    format_sparkline,
+    pluralize,
+)
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import UNLIMITED, Range
 from evalgate.core.types import (
@@ -64,9 +71,7 @@ def _format_usage(totals: ModelUsage) -> str:
     tokens = pluralize(totals.input_tokens + totals.output_tokens, "token")
     if totals.calls <= totals.unpriced:
         return f" ({tokens}, cost unknown)"
-    # Two decimals, or as many as it takes to show a small cost as more than nothing.
-    usd = totals.cost_usd
-    cost = f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${usd:.1g}"
+    cost = format_money(totals.cost_usd)
     if totals.unpriced:
         cost += f" and the unknown cost of {pluralize(totals.unpriced, 'call')}"
     return f" ({tokens}, {cost})"

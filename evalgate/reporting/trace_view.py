@@ -4,7 +4,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import format_usd, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Reply, ToolCall, TraceSpan, Usage
 from evalgate.reporting.trace_graph import TraceGraph, build_trace_graph
@@ -14,7 +14,6 @@ MOST_ROWS = 400
 
 _DEEPEST = 12
 _LONGEST_S = 1e9
-_CHEAPEST = 0.0001
 _MOST_ALIKE = 50  # calls of one tool in one turn whose arguments are compared
 
 
@@ -148,10 +147,7 @@ def format_seconds(seconds: float) -> str:
 
 def format_usage(usage: Usage) -> str:
     """Return a usage as text: `120 + 30 tokens, 0.0021 USD`."""
-    cost = ""
-    if usage.min_cost_usd:
-        is_tiny = usage.min_cost_usd < _CHEAPEST
-        cost = f"less than {_CHEAPEST} USD" if is_tiny else f"{usage.min_cost_usd:,.4f} USD"
+    cost = format_usd(usage.min_cost_usd) if usage.min_cost_usd else ""
     if usage.cost_usd is None:
         cost = f"at least {cost}" if cost else "cost unknown"
     return f"{usage.input_tokens:,} + {pluralize(usage.output_tokens, 'token')}{cost and f', {cost}'}"

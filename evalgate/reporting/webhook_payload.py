@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from evalgate.core.formatting import format_delta, format_score, join_first
+from evalgate.core.formatting import join_first
 from evalgate.core.sanitize import shorten_text, strip_invisible
 from evalgate.core.types import JsonObject, Record
-from evalgate.reporting.summary_lines import describe_verdict
+from evalgate.reporting.summary_lines import describe_verdict, format_baseline, format_mean
 
 WebhookFormat: TypeAlias = Literal["json", "slack", "teams"]
 VERSION = 1
@@ -82,8 +82,8 @@ def _iter_lines(record: Record, commit: str, branch: str) -> Iterator[str]:
         then = ""
         if metric.baseline is not None:
             # With Δ, because the score may be over other cases than the baseline.
-            then = f" (baseline {format_score(metric.baseline)}, Δ {format_delta(metric.delta)})"
-        lines.append(f"{metric.label}: {format_score(metric.score)}{then}")
+            then = f" (baseline {format_baseline(metric)}, Δ {metric.range.format_delta(metric.delta)})"
+        lines.append(f"{metric.label}: {format_mean(metric)}{then}")
     if failing := _list_newly_failing(record):
         lines.append(f"Newly failing: {join_first(failing, 5)}")
     where = " of ".join(filter(None, (commit[:12], branch)))

@@ -56,7 +56,9 @@ def find_affected(
         InvalidInputError: the agent's files are tracked, and the baseline that lists them cannot be read.
     """
     paths = _list_rule_files(plan, thresholds, rule_files)
-    known = ChangeRules(tuple(_build_scopes(plan, thresholds)), thresholds.config.affected.ignored, paths)
+    known = ChangeRules(
+        tuple(_build_suite_scopes(plan, thresholds)), thresholds.config.affected.ignored, paths
+    )
     try:
         revisions = list(_iter_revisions(rule_files, base_revision))
         files = frozenset[str]().union(
@@ -117,10 +119,10 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
     """Return the rules, with every change affecting the suites with an outdated list of opened files.
 
-    The field `blind` of these suites states the reason. A list is outdated if one of its files was edited
-    after the run that opened it: the file may open others now, which are listed only when the next run is
-    stored. Two kinds of files are left out: files that the change itself edits, because they concern the
-    suite anyway, and files that git does not track.
+    The field `unknown_because` of these suites states the reason. A list is outdated if one of its files was
+    edited after the run that opened it: the file may open others now, which are listed only when the next
+    run is stored. Two kinds of files are left out: files that the change itself edits, because they concern
+    the suite anyway, and files that git does not track.
 
     Raises:
         UnknownChangeError: git fails.
@@ -145,7 +147,7 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
         members = [each.eval_set_id for each in eval_sets if (each.path or each.eval_set_id) in names]
         first = next((outdated[name] for name in members if name in outdated), "")
         why = f"has a list of opened files from before {first} changed"
-        return replace(suite, blind=suite.blind or why) if first else suite
+        return replace(suite, unknown_because=suite.unknown_because or why) if first else suite
 
     return replace(known, suites=tuple(map(mark, known.suites))) if outdated else known
 
@@ -153,8 +155,8 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
     """Return the rules, with every change affecting the suites in which the agent opens untracked files.
 
-    The field `blind` of these suites names such a file, one that git does not track. Files that a glob of
-    `ignored` matches do not count.
+    The field `unknown_because` of these suites names such a file, one that git does not track. Files that a
+    glob of `ignored` matches do not count.
 
     Raises:
         UnknownChangeError: git fails.
@@ -168,7 +170,7 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
 
     def mark(suite: SuiteScope) -> SuiteScope:
         first = min(suite.opened & hidden, default="")
-        return replace(suite, blind=f"opens {first}, which git does not track") if first else suite
+        return replace(suite, unknown_because=f"opens {first}, which git does not track") if first else suite
 
     return replace(known, suites=tuple(map(mark, known.suites)))
 
@@ -231,7 +233,7 @@ def _iter_link_steps(plan: "Plan", path: str) -> Iterator[str]:
         yield Path(os.path.relpath(each, folder)).as_posix()
 
 
-def _build_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
+def _build_suite_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
     """Yield the scope of each suite in the thresholds file and of each other eval set: its name and files."""
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
@@ -243,12 +245,12 @@ def _build_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
         is_planned = not planned.isdisjoint(paths)
         files = frozenset(own for path in {*named, *paths} for own in _list_own_files(plan, path))
         members = [suite.eval_set.eval_set_id for suite in plan.suites if suite.eval_set.path in paths]
-        opened, blind = _join_tracked_files(tracked, members, has_globs=bool(section.affects))
-        yield SuiteScope(name, (name,), files, section.affects, opened, blind, is_planned)
+        opened, unknown_because = _join_tracked_files(tracked, members, has_globs=bool(section.affects))
+        yield SuiteScope(name, (name,), files, section.affects, opened, unknown_because, is_planned)
     for path, suite in left.items():
         name = path or suite.eval_set.eval_set_id
-        opened, blind = _join_tracked_files(tracked, [suite.eval_set.eval_set_id], has_globs=False)
-        yield SuiteScope(name, (name,), frozenset(_list_own_files(plan, path)), (), opened, blind)
+        opened, unknown_because = _join_tracked_files(tracked, [suite.eval_set.eval_set_id], has_globs=False)
+        yield SuiteScope(name, (name,), frozenset(_list_own_files(plan, path)), (), opened, unknown_because)
 
 
 def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:

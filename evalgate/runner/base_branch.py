@@ -297,7 +297,7 @@ class RuleFiles:
         """Add a notice for each plugin package that is installed from a folder with edits of the change."""
         if not self.base_commit:
             return
-        from evalgate.core.foreign_plugins import find_local_packages
+        from evalgate.core.installation import find_local_packages
 
         for name, place in find_local_packages(self.folder).items():
             shown = self.format_relative_path(place)

@@ -1,10 +1,9 @@
 """Estimate the usage of a run before it begins, from the usage of the runs in the baseline."""
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from evalgate.config.schema.budgets import Budget
-from evalgate.core.formatting import compute_mean, pluralize
+from evalgate.core.formatting import compute_mean, format_money, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, BaselineCase, CaseKey, Usage
 from evalgate.llm.usage import MeteredUsage
@@ -136,7 +135,7 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
     return sum(parts, UsageEstimate()).scale_usage(1 / len(parts))
 
 
-def find_other_judges(
+def find_metrics_with_other_judge(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
     """Return the judged metrics with another fingerprint of the judge in the baseline, or with none.
@@ -214,7 +213,7 @@ def _describe_unknowns(estimate: CostEstimate, others: Collection[str], rounds: 
 
 def _find_exceeded_limits(estimate: CostEstimate, budget: Budget, spent: MeteredUsage) -> Iterator[str]:
     if budget.usd is not None and estimate.whole.usd + spent.usd > budget.usd:
-        yield f"${budget.usd:,.2f}"
+        yield format_money(budget.usd)
     if budget.tokens is not None and estimate.whole.tokens + spent.tokens.total > budget.tokens:
         yield pluralize(budget.tokens, "token")
     if budget.minutes is not None and estimate.seconds > budget.minutes * 60:
@@ -231,14 +230,6 @@ def format_tokens(tokens: float) -> str:
 
 def _round_two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):,g}"
-
-
-def format_money(usd: float) -> str:
-    """Return an amount such as `$1.20`, or `$0.0034` with at most two significant digits below a cent."""
-    if usd >= 0.01 or not usd:
-        return f"${usd:,.2f}"
-    places = 1 - math.floor(math.log10(usd))
-    return "$" + f"{usd:.{places}f}".rstrip("0")
 
 
 def format_time(seconds: float) -> str:

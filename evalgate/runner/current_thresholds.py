@@ -1,6 +1,6 @@
 """Find the thresholds that each case of a baseline must reach now."""
 
-from evalgate.baselines.flakiness import BaselineLimits
+from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
@@ -8,7 +8,7 @@ from evalgate.runner.plan import load_suites
 from evalgate.runner.stored_results import BaselineTarget
 
 
-def load_current_limits(target: BaselineTarget, thresholds_file: str | None) -> BaselineLimits:
+def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:
     """Return the thresholds from the target's thresholds file, by metric, and by case if the file has them.
 
     `thresholds_file` is the path of the file as the user named it; None if the user named none. The eval
@@ -17,7 +17,7 @@ def load_current_limits(target: BaselineTarget, thresholds_file: str | None) -> 
     """
     common = {each.metric: each.threshold if each.gates else None for each in target.criteria}
     if not any(rule.criteria for rule in target.config.cases):
-        return BaselineLimits(common)
+        return BaselineThresholds(common)
     try:
         suites = load_suites(Overrides(), thresholds_file=thresholds_file, folder=target.workspace.folder)
     except InvalidInputError as error:
@@ -26,7 +26,7 @@ def load_current_limits(target: BaselineTarget, thresholds_file: str | None) -> 
         remark = (
             f"The thresholds of single cases (`cases`) do not count here: {first}{more}".rstrip(".") + "."
         )
-        return BaselineLimits(common, remark=remark)
+        return BaselineThresholds(common, remark=remark)
     own = {
         key: {
             metric: each.threshold
@@ -37,4 +37,4 @@ def load_current_limits(target: BaselineTarget, thresholds_file: str | None) -> 
         for key, case_policy in suite.case_policies.items()
         if case_policy.thresholds
     }
-    return BaselineLimits(common, own)
+    return BaselineThresholds(common, own)

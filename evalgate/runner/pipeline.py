@@ -258,7 +258,7 @@ def _read_baseline(plan: Plan) -> Baseline | None:
     if found is not None:
         from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-        return drop_runs_before_breaks(found, plan.case_limits)
+        return drop_runs_before_breaks(found, plan.case_thresholds)
     if plan.baseline_store is None or not plan.needs_baseline:
         return None
     where = plan.gate.baseline or ""
@@ -287,7 +287,7 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
         raise InvalidInputError(f"gate.anchor: there is no baseline at {where}{why}.")
     from evalgate.baselines.failing_since import drop_runs_before_breaks
 
-    return drop_runs_before_breaks(found, plan.case_limits)
+    return drop_runs_before_breaks(found, plan.case_thresholds)
 
 
 def _select_shard(
@@ -306,7 +306,7 @@ def _estimate_run(
 ) -> Iterator[str]:
     if baseline is None:
         return
-    from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_other_judges
+    from evalgate.runner.cost_estimate import describe_estimate, estimate_cost, find_metrics_with_other_judge
 
     planned_runs = count_runs()
     found = estimate_cost(planned_runs, baseline, plan.agent.settings.concurrency)
@@ -320,7 +320,7 @@ def _estimate_run(
         for case in suite.eval_set.cases
     }
     rounds = plan.gate.max_runs if plan.runs == "auto" else 1
-    others = find_other_judges(judge_fingerprints, baseline, planned_runs)
+    others = find_metrics_with_other_judge(judge_fingerprints, baseline, planned_runs)
     meter = plan.judge_resolver.models.meter
     yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
 

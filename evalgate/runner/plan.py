@@ -138,7 +138,7 @@ class Plan:
         return tuple(bound for suite in self.suites for bound in suite.metrics)
 
     @property
-    def case_limits(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
+    def case_thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
         """Return the score that a run must reach, by (eval set, case) and then by metric.
 
         The score is None for metrics that are only reported.

@@ -5,7 +5,7 @@ from dataclasses import field, replace
 from typing import Literal
 
 from evalgate.baselines.failing_since import (
-    collect_case_limits,
+    collect_case_thresholds,
     describe_already_failing,
     drop_runs_before_breaks,
 )
@@ -70,8 +70,8 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     """Return the record, scored, compared and decided anew by the rules, without control runs and anchor."""
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
-        case_limits = collect_case_limits([rescore_case(case, rules) for case in record.cases])
-        baseline = drop_runs_before_breaks(baseline, case_limits)
+        case_thresholds = collect_case_thresholds([rescore_case(case, rules) for case in record.cases])
+        baseline = drop_runs_before_breaks(baseline, case_thresholds)
     if baseline is not None and rules.gate.baseline is None:
         # A drop against a baseline closes the gate, wherever the baseline comes from.
         rules = replace(rules, gate=rules.gate.model_copy(update={"baseline": baseline.path or "given"}))

@@ -255,7 +255,7 @@ def measure_variants(
             resume, redactor = run_options.resume, run_options.redactor
             checkpoint = Checkpoint(each.plan, folder, resume=resume, redactor=redactor)
             checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
-        scopes = _build_scopes(checkpoints)
+        scopes = _build_run_scopes(checkpoints)
         agents = [build_plan_agent(each.plan) for each in variants]
         stage = _Stage(variants, agents, progress, scopes)
 
@@ -272,7 +272,7 @@ def measure_variants(
         return measured, None if again is None else again.build_result()
 
 
-def _build_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
+def _build_run_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
     """Return a scope for each variant, with the finished runs of its checkpoint.
 
     Only the first scope has the earlier usage that the budget counts.

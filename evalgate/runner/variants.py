@@ -205,8 +205,7 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     """Yield the number of runs, then an estimate of their cost, or the reason why there is none.
 
-    Each variant is estimated as the agent of the baseline, because its own cost is not known yet. Nothing
-    follows the number if the baseline's runs used no tokens.
+    Each variant is estimated as the agent of the baseline, because its own cost is not known yet.
     """
     cases = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases
@@ -230,3 +229,7 @@ def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     if estimate:
         yield from estimate
         yield "The estimate is for the agent of the baseline; variants may cost more or less."
+    elif found.agent_is_silent:
+        yield "No estimate of the cost: the runs of the baseline do not report what the agent used."
+    else:
+        yield "No estimate of the cost: the runs of the baseline used no tokens."

@@ -119,7 +119,7 @@ def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settin
 
 
 class GitError(Exception):
-    """Error of git: it failed, took too long or is not installed; the message states the reason."""
+    """Error of git: it failed, took too long, is not installed or has no such remote, as the message says."""
 
 
 def execute_git(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:

@@ -155,7 +155,7 @@ def release_command_files() -> list[str]:
     if _HELD.process != os.getpid():
         return []  # a copy of the process: the files are its parent's
     if _HELD.files and os.getpid() == 1:
-        _end_container()
+        _kill_other_processes()
     sentences = []
     for held in _HELD.files.values():
         try:
@@ -173,7 +173,7 @@ def release_command_files() -> list[str]:
     return sentences
 
 
-def _end_container() -> None:
+def _kill_other_processes() -> None:
     """Kill all other processes of the container. Call this only in its process 1.
 
     A process that `setup` or an agent left behind could otherwise write to a file after the last check.

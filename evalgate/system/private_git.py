@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from evalgate.core.frozen import frozen
 from evalgate.system.agent_environment import build_agent_environment
-from evalgate.system.git import SAFE_SETTINGS, run_git_bytes
+from evalgate.system.git import SAFE_SETTINGS, GitError, run_git_bytes
 from evalgate.system.workspace import open_workspace
 
 _TIMEOUT_S = 120
@@ -38,10 +38,6 @@ _PERSONS = r"^(credential\..*|http\..*|url\..*\.(push)?insteadof)$"
 
 Setting = tuple[str, str]
 """A key of git's configuration, as `http.https://github.com/.extraheader`, and its value."""
-
-
-class GitError(Exception):
-    """Error: git failed, cannot be run or has no such remote. The message states the reason."""
 
 
 @frozen

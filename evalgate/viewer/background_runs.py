@@ -12,9 +12,11 @@ from pathlib import Path
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseKey, Record, RunResult, ScopedThreshold, Verdict
+from evalgate.core.score_ranges import get_score_range
+from evalgate.core.types import CaseKey, Record, RunResult, ScopedThreshold, Status, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
+from evalgate.reporting.html.case import classify_run
 from evalgate.reporting.results_history import DEFAULT_KEPT, build_result_id, list_results
 from evalgate.reporting.summary_lines import describe_verdict
 from evalgate.runner.evaluation import RunHooks
@@ -25,6 +27,12 @@ from evalgate.runner.publish import Publisher
 OUT = "evalgate-report/again"
 """Folder of the reports of these runs. The reports of the last `evalgate run` are in another folder."""
 _MOST_LINES = 200
+_WORDS: Mapping[Status, str] = {
+    "passed": "pass",
+    "failed": "fail",
+    "errored": "error",
+    "not_evaluated": "not evaluated",
+}
 _COLOURS = {"pass": "passed", "fail": "failed", "error": "errored"}
 _END_S = 30.0
 
@@ -119,6 +127,7 @@ class BackgroundRun:
         self._number = number
         self._plan = plan
         self._options = options
+        self._thresholds = plan.case_thresholds
         self._lock = threading.Lock()
         self._planned = 0
         self._finished: list[FinishedRun] = []
@@ -177,31 +186,29 @@ class BackgroundRun:
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Add the result of a finished run to the list."""
-        found = FinishedRun(eval_set_id, eval_id, *self._describe_result(eval_set_id, result))
+        found = FinishedRun(eval_set_id, eval_id, *self._describe_result(eval_set_id, eval_id, result))
         with self._lock:
             self._finished.append(found)
 
     def close(self) -> None:
         """Do nothing: this listener has nothing to close."""
 
-    def _describe_result(self, eval_set_id: str, result: RunResult) -> tuple[str, str]:
+    def _describe_result(self, eval_set_id: str, eval_id: str, result: RunResult) -> tuple[str, str]:
         if result.outcome != "answered":
             message = result.failure.message if result.failure is not None else ""
             return "error", self._redactor.redact_text(f"{result.outcome.replace('_', ' ')}: {message}")
-        limits = {
-            bound.name: bound
-            for suite in self._plan.suites
-            if suite.eval_set.eval_set_id == eval_set_id
-            for bound in suite.metrics
-        }
-        scores = [(each.name, each.score) for each in result.metrics if each.score is not None]
-        low = [
-            name
-            for name, score in scores
-            if name in limits and limits[name].decide_score_status(score) == "failed"
+        thresholds = self._thresholds.get((eval_set_id, eval_id), {})
+        words = [
+            f"{each.name} {get_score_range(each.name).format_pair(each.score, thresholds.get(each.name))[0]}"
+            for each in result.metrics
+            if each.score is not None
         ]
-        words = ", ".join(f"{name} {score:.2f}" for name, score in scores)
-        return ("fail" if low else "pass"), f"{words} in {result.duration_s:.1f} s"
+        words += [
+            f"{each.name} errored: {self._redactor.redact_text(each.reason)}"
+            for each in result.metrics
+            if each.status == "errored"
+        ]
+        return _WORDS[classify_run(result)], f"{', '.join(words)} in {result.duration_s:.1f} s".lstrip()
 
     def _run(self) -> None:
         try:

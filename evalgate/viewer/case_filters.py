@@ -6,7 +6,7 @@ from typing import Any
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseMetric
-from evalgate.reporting.html.case_list import KINDS, CaseEntry
+from evalgate.reporting.html.case_list import KINDS, CaseEntry, measure_mean_duration, sum_usage
 from evalgate.reporting.html.groups import DIVERGENCE
 from evalgate.viewer.opened_record import OpenedRecord
 
@@ -125,9 +125,9 @@ def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | N
     if sort == "name":
         return lambda at: entries[at].finding.name.casefold()
     if sort == "duration":
-        return lambda at: -measure_duration(entries[at])
+        return lambda at: -measure_mean_duration(entries[at].case)
     if sort == "cost":
-        return lambda at: -measure_cost(entries[at])
+        return lambda at: -sum_usage(entries[at].case).min_cost_usd
     if sort.startswith(SCORE):
         name = sort.removeprefix(SCORE)
         return lambda at: _rank_score(find_metric(entries[at], name))
@@ -144,14 +144,3 @@ def _rank_score(metric: CaseMetric | None) -> tuple[bool, float]:
 def find_metric(entry: CaseEntry, name: str) -> CaseMetric | None:
     """Return the metric `name` of a case; None if the case does not have it."""
     return next((each for each in entry.case.metrics if each.name == name), None)
-
-
-def measure_duration(entry: CaseEntry) -> float:
-    """Return the mean duration in seconds of the runs of a case; 0 if it was not run."""
-    runs = entry.case.runs
-    return sum(run.duration_s for run in runs) / len(runs) if runs else 0.0
-
-
-def measure_cost(entry: CaseEntry) -> float:
-    """Return the known cost of the agent in all runs of a case, in US dollars."""
-    return sum(run.usage.min_cost_usd for run in entry.case.runs if run.usage)

@@ -6,7 +6,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status, ToolCall, TurnMetric
 from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
-from evalgate.reporting.diff import Difference, get_baseline_reply
+from evalgate.reporting.diff import Difference
 from evalgate.reporting.findings import OUTCOMES, Finding, describe_faults, explain_not_evaluated
 from evalgate.reporting.html.case import classify_run, describe_run
 from evalgate.reporting.html.case_list import CaseEntry, ClippedText, SizeBudget
@@ -78,7 +78,7 @@ class TurnComparison:
 def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
     """Return the expected and actual turn `number` (1-based) of a run, side by side."""
     turn = run.turns[number - 1]
-    view = build_turn_view(run, number, get_baseline_reply(finding, number), budget)
+    view = build_turn_view(run, number, finding, budget)
     expected, actual = turn.expected, turn.actual
     has_expected = expected is not None and (expected.response is not None or bool(expected.events))
     rows = tuple(_compare_calls(expected, actual)) if has_expected else ()
@@ -199,7 +199,7 @@ def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComp
             for attempt in run.earlier_attempts
         ),
         tuple(turns),
-        tuple(build_scores(scores, budget)),
+        tuple(build_scores(scores, finding.case, budget)),
         budget.take_json(run.final_state) if run.final_state else None,
     )
 
@@ -289,32 +289,34 @@ class RunColumn:
     failure: str
 
 
-def build_run_column(run: RunResult) -> RunColumn:
-    """Return the column about a run for the table of all runs of its case."""
-    status = classify_run(run)
-    return RunColumn(
-        run.run,
-        status,
-        OUTCOMES[run.outcome] if run.outcome != "answered" else STATUSES[status],
-        tuple(list_run_facts(run)),
-        tuple(
-            (
-                each.name,
-                each.status,
-                get_score_range(each.name).format(each.score),
-                _join_reason(each.reason, each.details),
-            )
-            for each in run.metrics
-        ),
-        tuple(
-            (
-                tuple(call.name for call in turn.actual.tool_calls[:_MOST_CALLS]) if turn.actual else (),
-                ((turn.actual.response if turn.actual else None) or "")[:_LONGEST_TEXT],
-            )
-            for turn in run.turns
-        ),
-        run.failure.message if run.failure else "",
-    )
+def build_run_columns(case: CaseResult, most: int) -> Iterator[RunColumn]:
+    """Yield the columns of the table of all runs of a case, at most `most`."""
+    thresholds = {each.name: each.threshold for each in case.metrics}
+    for run in case.runs[:most]:
+        status = classify_run(run)
+        yield RunColumn(
+            run.run,
+            status,
+            OUTCOMES[run.outcome] if run.outcome != "answered" else STATUSES[status],
+            tuple(list_run_facts(run)),
+            tuple(
+                (
+                    each.name,
+                    each.status,
+                    get_score_range(each.name).format_pair(each.score, thresholds.get(each.name))[0],
+                    _join_reason(each.reason, each.details),
+                )
+                for each in run.metrics
+            ),
+            tuple(
+                (
+                    tuple(call.name for call in turn.actual.tool_calls[:_MOST_CALLS]) if turn.actual else (),
+                    ((turn.actual.response if turn.actual else None) or "")[:_LONGEST_TEXT],
+                )
+                for turn in run.turns
+            ),
+            run.failure.message if run.failure else "",
+        )
 
 
 def _join_reason(reason: str, details: object) -> str:

@@ -67,7 +67,7 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
     return FileChange(viewer.folder / name, name, before, before if changed == text else changed.encode())
 
 
-def move_quarantine(
+def update_quarantine_entries(
     viewer: Viewer, file: EvalSetFile, eval_id: str, new_id: str | None = None
 ) -> list[FileChange]:
     """Return the change that renames or removes a case's quarantine entries; [] if none is needed.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 from evalgate.viewer.records import RecordStore
 from evalgate.viewer.security import Access
 from evalgate.viewer.state import Viewer

@@ -157,6 +157,14 @@ class TestEvaluateEvalSet:
         with pytest.raises(AssertionError, match=f"judge for None Failed. {message}"):
             await evaluate(build_set(say(*RIGHT)), config)
 
+    async def test_a_printed_score_does_not_look_equal_to_its_threshold(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        near = adk.EvalConfig(criteria={"response_match_score": 0.6672})
+        with pytest.raises(AssertionError):
+            await evaluate(build_set(say("What is 15 + 27?", "42 apples")), near)
+        assert "| FAILED | 0.6667 | 0.6672 |" in " ".join(capsys.readouterr().out.split())
+
     async def test_an_eval_set_without_cases_fails(self) -> None:
         with pytest.raises(AssertionError, match="Nothing was evaluated for None"):
             await evaluate(adk.EvalSet(eval_set_id="empty", eval_cases=[]))

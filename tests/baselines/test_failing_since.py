@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from evalgate.baselines.failing_since import describe_already_failing, drop_runs_before_breaks, mark_breaks
-from evalgate.baselines.flakiness import BaselineLimits, score_run_pass
+from evalgate.baselines.flakiness import BaselineThresholds, score_run_pass
 from evalgate.baselines.history import add_run, join_baselines, prune_runs, split_baseline
 from evalgate.baselines.serialization import dump_baseline, load_baseline_or_results
 from evalgate.cli.flaky import format_flaky_report, rank_flaky_cases
@@ -261,6 +261,7 @@ def test_a_reported_metric_or_a_budget_without_limit_breaks_no_case(gates: bool 
     kept = drop_runs_before_breaks(found, limits)
     assert (len(kept.cases[0].runs), kept.cases[0].failing_since) == (15, None)
     report = format_flaky_report(
-        rank_flaky_cases(found, BaselineLimits(limits[("travel", "a")]), pass_score=1.0), date(2026, 11, 9)
+        rank_flaky_cases(found, BaselineThresholds(limits[("travel", "a")]), pass_score=1.0),
+        date(2026, 11, 9),
     )
     assert "failing" not in report

@@ -10,7 +10,7 @@ import pytest
 
 from evalgate.ci.comment_sections import format_marker
 from evalgate.ci.posting import PostResult
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from tests.ci.hosts import HOSTS, QUICK, Host
 from tests.github.faults import Fault
 

@@ -1,6 +1,7 @@
 """`evalgate history`: the badge and the page of a baseline."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.baselines.flakiness import BaselineLimits
+from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource
 from evalgate.reporting.history.badge import render_badge
@@ -61,6 +62,24 @@ def test_a_small_change_is_told_with_the_digits_that_show_it(
     page = (folder / "evalgate-history/index.html").read_text("utf-8")
     assert "0.801" in page
     assert "0.80<" not in page
+
+
+def test_the_axis_of_a_budget_has_no_figures_below_nothing(tmp_path: Path) -> None:
+    baseline = build_baseline(*[0.5] * 3)
+    cases = tuple(
+        replace(
+            case,
+            metric_fingerprints={"budget/cost_usd": "c"},
+            runs=tuple(replace(run, scores={"budget/cost_usd": 0.0034}) for run in case.runs),
+        )
+        for case in baseline.cases
+    )
+    folder = write_project(tmp_path, replace(baseline, cases=cases))
+    assert main(["history", "-C", str(folder)]) == 0
+    page = (folder / "evalgate-history/index.html").read_text("utf-8")
+    assert re.findall(r'class="scale"[^>]*><span>(.*?)</span><span>(.*?)</span>', page) == [
+        ("0.00374", "0.00306")
+    ]
 
 
 def test_a_fall_is_named_with_its_commit_and_drawn(
@@ -118,7 +137,7 @@ def test_the_badge_has_the_colour_of_the_newest_run(
     cases = tuple(
         replace(case, status="failed") if at < failing else case for at, case in enumerate(baseline.cases)
     )
-    history = build_history(replace(baseline, cases=cases), BaselineLimits({METRIC: 0.8}), {}, 1.0)
+    history = build_history(replace(baseline, cases=cases), BaselineThresholds({METRIC: 0.8}), {}, 1.0)
     text = render_badge(history, "evalgate", FIRST + timedelta(days=1 + days))
     assert color in text
     assert message in text
@@ -128,7 +147,7 @@ def test_the_badge_has_the_colour_of_the_newest_run(
 def test_a_gate_run_of_unknown_age_is_not_called_old(time: str) -> None:
     baseline = build_baseline(1.0)
     baseline = replace(baseline, sources=(replace(baseline.sources[0], created_at=time),))
-    history = build_history(baseline, BaselineLimits({METRIC: 0.8}), {}, 1.0)
+    history = build_history(baseline, BaselineThresholds({METRIC: 0.8}), {}, 1.0)
     assert "evalgate: 4/4 passed<" in render_badge(history, "evalgate", FIRST + timedelta(days=99))
 
 
@@ -136,7 +155,7 @@ def test_the_badge_counts_the_age_of_the_newest_gate_run_alone() -> None:
     baseline = build_baseline(1.0, 1.0)
     first, *rest = baseline.sources
     baseline = replace(baseline, sources=(replace(first, created_at="yesterday"), *rest))
-    history = build_history(baseline, BaselineLimits({METRIC: 0.8}), {}, 1.0)
+    history = build_history(baseline, BaselineThresholds({METRIC: 0.8}), {}, 1.0)
     assert "#5b6472" in render_badge(history, "evalgate", FIRST + timedelta(days=99))
 
 
@@ -145,7 +164,7 @@ def test_a_case_that_is_added_later_moves_no_average() -> None:
     new = replace(
         old.cases[0], eval_id="hard", runs=tuple(BaselineRun(at, "answered", {METRIC: 0.2}) for at in (6, 7))
     )
-    history = build_history(replace(old, cases=(*old.cases, new)), BaselineLimits({METRIC: 0.8}), {}, 1.0)
+    history = build_history(replace(old, cases=(*old.cases, new)), BaselineThresholds({METRIC: 0.8}), {}, 1.0)
     (series,) = history.series
     assert {round(value, 9) for value in series.values} == {0.76}
     assert series.changes == ()
@@ -197,7 +216,7 @@ def test_a_crash_is_the_worst_score() -> None:
     old = build_baseline(1.0, 1.0, cases=1)
     crashed = (old.cases[0].runs[0], replace(old.cases[0].runs[1], outcome="crashed", scores={METRIC: None}))
     history = build_history(
-        replace(old, cases=(replace(old.cases[0], runs=crashed),)), BaselineLimits({METRIC: 0.8}), {}, 1.0
+        replace(old, cases=(replace(old.cases[0], runs=crashed),)), BaselineThresholds({METRIC: 0.8}), {}, 1.0
     )
     assert history.series[0].values == (1.0, 0.0)
     assert history.passed == ((1, 1), (0, 1))

@@ -305,7 +305,8 @@ def test_keys_of_the_agent_vary_too(project: Path) -> None:
     entries = "agent.entry=plain.py:answer,other.py:answer"
     told = evalgate("matrix", "--vary", entries, "-n", "1", cwd=project).err
     assert "48 runs: 2 variants, 24 cases, 1 run each." in told
-    assert "the agent of the baseline" not in told  # these agents report no usage that could be estimated
+    assert "the agent of the baseline" not in told
+    assert "No estimate of the cost: the runs of the baseline do not report what the agent used." in told
     absent = evalgate("matrix", "--vary", "agent.entry=plain.py:answer,gone.py:f", cwd=project)
     assert absent.code == 2
     assert "variant gone.py:f: cannot load the agent" in absent.err

@@ -13,8 +13,10 @@ from evalgate.core.formatting import (
     format_drop_pair,
     format_figure,
     format_figure_pair,
+    format_money,
     format_score,
     format_score_pair,
+    format_usd,
     join_first,
     pluralize,
 )
@@ -200,3 +202,34 @@ def test_a_case_is_named_with_its_eval_set_if_there_are_several(
     keys: list[tuple[str, str]], names: list[str]
 ) -> None:
     assert [*map(build_case_quote(keys), keys)] == names
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [
+        (0, "$0.00"),
+        (1234.5, "$1,234.50"),
+        (0.01, "$0.01"),
+        (0.0099999, "$0.01"),
+        (0.0034, "$0.0034"),
+        (0.00005, "$0.00005"),
+        (1.234e-7, "$0.00000012"),
+    ],
+)
+def test_an_amount_is_written_without_an_exponent(usd: float, shown: str) -> None:
+    assert format_money(usd) == shown
+
+
+@pytest.mark.parametrize(
+    ("usd", "shown"),
+    [
+        (0, "0.0000 USD"),
+        (1234.5, "1,234.5000 USD"),
+        (0.00123456, "0.0012 USD"),
+        (0.00005, "0.0001 USD"),
+        (0.0000341, "0.000034 USD"),
+        (1.234e-7, "0.00000012 USD"),
+    ],
+)
+def test_a_small_cost_is_more_than_nothing(usd: float, shown: str) -> None:
+    assert format_usd(usd) == shown

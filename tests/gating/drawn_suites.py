@@ -140,7 +140,7 @@ def store_runs(plan: Plan, stored: Sequence[Mapping[str, Sequence[Outcome]]]) ->
 
 def run_suite(plan: Plan, baseline: Baseline, draw: Draw) -> Record:
     """Return the record of a gate run, with as many runs of each case as the gate asks for."""
-    baseline = drop_runs_before_breaks(baseline, plan.case_limits)
+    baseline = drop_runs_before_breaks(baseline, plan.case_thresholds)
     strategy = choose_run_strategy(plan, choose_statistics(plan, baseline), baseline)
     cases = _list_cases(plan)
     finished: dict[int, list[RunResult]] = {index: [] for index in range(len(cases))}

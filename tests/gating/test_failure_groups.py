@@ -209,7 +209,7 @@ def test_a_crash_counts_alike_on_both_sides_of_a_comparison(tmp_path: Path) -> N
     before_id = next(each for each in ids if each != "last")
     text = to_text(client.get(f"/compare?a={before_id}&b=last").text)
     assert f"{TRAJECTORY}passed0.500.50±0.00" in text
-    assert "A run without an answer counts as 0 on both sides." in text
+    assert "A and B count a crash or timeout as the worst score." in text
     assert "0.00 → 0.00" in text
 
 

@@ -125,6 +125,12 @@ def test_a_run_without_an_answer_tells_nothing_of_what_one_takes(outcome: str) -
             "1.5000 USD (+0.5000 USD)",
             id="dearer",
         ),
+        pytest.param(
+            AverageRunUsage(2, 1.0, 90.0, 10.0, 0.00004),
+            AverageRunUsage(2, 1.0, 90.0, 10.0, 0.000026),
+            "0.000026 USD (−0.000014 USD)",
+            id="a little cheaper",
+        ),
     ],
 )
 def test_only_changes_of_usage_beyond_noise_are_reported(

@@ -130,11 +130,11 @@ async def test_who_must_not_be_asked_any_more_is_told_before_and_after_waiting()
     time, inner = FakeTime(), ScriptedModel("yes", "no")
     turnstile = EndpointLimiter(RateLimiter(requests=1), concurrency=1, longest_hold=9, clock=time.clock)
 
-    def may_ask() -> None:
+    def check_allowed() -> None:
         if time.slept:
             raise failed("budget_spent")
 
-    model = LimitedModel(inner, turnstile, may_ask)
+    model = LimitedModel(inner, turnstile, check_allowed)
     await model.ask(build_model_request("?"))
     for _ in range(2):
         with pytest.raises(JudgeError, match="it broke"):

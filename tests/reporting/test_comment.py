@@ -14,6 +14,7 @@ from evalgate.core.types import (
     Comparison,
     Failure,
     MetricComparison,
+    MetricSummary,
     ModelUsage,
     Quarantine,
     Record,
@@ -24,7 +25,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.reporting.comment.reporter import LIMIT, CommentReport, escape_prose
-from tests.builders import TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_summary
+from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_summary
 from tests.core.test_sanitize import MARKDOWN, tokens_of
 from tests.situations import GOLDEN, HOSTILE, huge
 
@@ -242,15 +243,27 @@ def test_a_quarantined_case_is_not_still_failing() -> None:
 
 
 def test_a_delta_that_counts_crashes_is_explained() -> None:
-    crashed = a_summary(TRAJECTORY, 1.0, 0.9, "failed", n=4, errors=1, baseline=1.0, delta=-0.25, compared=4)
-    text = comment_of(a_record(metrics=(crashed,), comparison=Comparison("b.json")))
-    explained = "The baseline and Δ count a run without an answer as 0; the score is over the answers."
-    assert explained in text
+    judgement = MetricComparison("fail", "average_fell", (), 0.02)
+    crashed = replace(
+        a_summary(TRAJECTORY, 1.0, 0.9, "failed", n=4, errors=1, baseline=1.0, delta=-0.25, compared=4),
+        judgement=judgement,
+    )
+    case = a_case_result("paris", "errored", runs=(a_run_result(outcome="crashed"),))
+
+    def comment(*metrics: MetricSummary, cases: tuple[CaseResult, ...] = (case,)) -> str:
+        return comment_of(a_record(*cases, metrics=metrics, comparison=Comparison("b.json")))
+
+    explained = "count a crash or timeout as the worst score; the score leaves its case out."
+    assert f"The baseline and Δ {explained}" in comment(crashed)
     # The same cases crashed before: nothing changed, and yet the score is higher than the baseline.
-    as_before = replace(crashed, score=0.5, baseline=0.25, delta=0.0)
-    assert explained in comment_of(a_record(metrics=(as_before,), comparison=Comparison("b.json")))
-    whole = replace(crashed, errors=0, score=0.75)
-    assert explained not in comment_of(a_record(metrics=(whole,), comparison=Comparison("b.json")))
+    assert f"The baseline and Δ {explained}" in comment(replace(crashed, score=0.5, baseline=0.25, delta=0.0))
+    assert explained not in comment(crashed, cases=(a_case_result("paris", "failed"),))
+    # Without statistics, and in metrics that are only reported, the difference leaves such runs out.
+    reported = replace(crashed, name=RESPONSE, judgement=None, gates=False)
+    assert explained not in comment(reported)
+    assert f"The baseline and Δ of gating scores {explained}" in comment(crashed, reported)
+    allowed = replace(crashed, judgement=replace(judgement, max_drop=None))
+    assert explained not in comment(allowed)
 
 
 def test_noise_has_the_digits_of_the_delta_and_is_never_zero() -> None:

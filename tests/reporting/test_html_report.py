@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
+from evalgate.core.score_ranges import BUDGET_RANGE
 from evalgate.core.types import (
     Attempt,
     CaseMetric,
@@ -29,7 +30,16 @@ from evalgate.core.types import (
 from evalgate.reporting.html import reporter
 from evalgate.reporting.html.reporter import LIMIT
 from evalgate.reporting.html.reporter import HtmlReport as Report
-from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_turn_result
+from tests.builders import (
+    RESPONSE,
+    TRAJECTORY,
+    a_case_result,
+    a_record,
+    a_reply,
+    a_run_result,
+    a_summary,
+    a_turn_result,
+)
 from tests.reporting.html_pages import MARKS, WORDS, Page, unseen_spelled_out
 from tests.reporting.test_hostile_laws import ATTACKS, PIECES, attacked
 from tests.situations import GOLDEN, flaky_runs, huge, regression
@@ -307,6 +317,34 @@ def test_text_in_backticks_is_code_and_long_names_break_between_words() -> None:
     html = Report().render(replace(regression(), notices=("Save one with `evalgate baseline save`.",)))
     assert "Save one with <code>evalgate baseline save</code>." in html
     assert "tool_<wbr>trajectory_<wbr>avg_<wbr>score" in html
+
+
+def test_a_score_of_a_run_or_turn_does_not_look_equal_to_the_threshold_that_it_misses() -> None:
+    turn = replace(a_turn_result(), metrics=(TurnMetric(RESPONSE, 0.79996, "failed"),))
+    runs = tuple(
+        a_run_result(turn, run=number, metrics=(RunMetric(RESPONSE, 0.79996, "failed"),)) for number in (1, 2)
+    )
+    metrics = (CaseMetric(RESPONSE, 0.79996, 0.8, "failed"),)
+    page = page_of(a_record(a_case_result("paris", "failed", metrics=metrics, runs=runs)))
+    assert page.texts.count("0.79996") == 5  # of the case, and of each run and turn
+
+
+def test_the_sort_keys_are_the_mean_time_and_the_cost_of_agent_user_and_earlier_attempts() -> None:
+    attempt = Attempt("crashed", Failure("exited", "gone"), 9.0, Usage(1, 1, 0.25))
+    runs = (
+        replace(a_run_result(duration_s=1.0), usage=Usage(1, 1, 1.0), user_usage=Usage(1, 1, 0.5)),
+        replace(a_run_result(run=2, duration_s=2.0), earlier_attempts=(attempt,)),
+    )
+    text = Report().render(a_record(a_case_result(runs=runs)))
+    assert 'data-sort="1.5;1.75;1"' in text
+    only_user = replace(a_run_result(), user_usage=Usage(1, 1, 0.5))
+    assert "highest cost" in page_of(a_record(a_case_result(runs=(only_user,)))).texts
+
+
+def test_the_order_by_a_budget_begins_with_the_highest_figure() -> None:
+    case = replace(a_case_result(), metrics=(CaseMetric("budget/turns", 3, 5, "passed", range=BUDGET_RANGE),))
+    summary = replace(a_summary("budget/turns", 3, 5), range=BUDGET_RANGE)
+    assert "highest budget/turns" in page_of(a_record(case, metrics=(summary,))).texts
 
 
 def test_replies_of_another_record_are_compared_with_those_of_passed_cases() -> None:

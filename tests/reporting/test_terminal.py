@@ -76,11 +76,14 @@ def test_a_score_never_contradicts_its_status() -> None:
 
 
 def test_a_delta_that_counts_crashes_is_explained() -> None:
-    crashed = a_summary(baseline=1.0, delta=-0.75, n=4, errors=3, compared=4, status="failed")
-    record = a_record(metrics=(crashed,), comparison=Comparison("baseline.json"))
-    text = TerminalReport().render(record)
+    crashed = replace(
+        a_summary(baseline=1.0, delta=-0.75, n=4, errors=3, compared=4, status="failed"),
+        judgement=MetricComparison("fail", "average_fell", (), 0.02),
+    )
+    case = a_case_result("paris", "errored", runs=(a_run_result(outcome="timed_out"),))
+    text = TerminalReport().render(a_record(case, metrics=(crashed,), comparison=Comparison("baseline.json")))
     assert (
-        "Compared with baseline.json: 0 unchanged\n  The baseline and Δ count a run without an answer as 0; the score is over the answers.\n"
+        "  The baseline and Δ count a crash or timeout as the worst score; the score leaves its case out.\n"
         in text
     )
 

@@ -12,7 +12,7 @@ from evalgate.__main__ import main
 from evalgate.config.cli_overrides import Overrides
 from evalgate.config.loader import load_thresholds
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from evalgate.runner.plan import build_plan, check_files
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,7 @@ from evalgate.runner.cost_estimate import (
     UsageEstimate,
     describe_estimate,
     estimate_cost,
-    find_other_judges,
-    format_money,
+    find_metrics_with_other_judge,
 )
 
 SOURCE = BaselineSource("2026-11-20T00:00:00+00:00", "1a2b3c4d5e6f", "main")
@@ -88,8 +87,8 @@ def test_without_a_known_case_nothing_is_guessed(runs: Mapping[str, int]) -> Non
 def test_a_judge_that_is_another_one_is_named() -> None:
     judged = {("s", "tea"): {"m": "1-b", "new": "2-a"}, ("s", "milk"): {"x": "3-a"}}
 
-    assert find_other_judges(judged, BASELINE, wanted(tea=1, milk=1)) == ("m", "new")
-    assert find_other_judges({("s", "tea"): {"m": "1-a"}}, BASELINE, wanted(tea=1)) == ()
+    assert find_metrics_with_other_judge(judged, BASELINE, wanted(tea=1, milk=1)) == ("m", "new")
+    assert find_metrics_with_other_judge({("s", "tea"): {"m": "1-a"}}, BASELINE, wanted(tea=1)) == ()
 
 
 HEAD = "Estimate: about 14 k tokens (agent 2.4 k, judges 12 k), $15.00, 10 s of conversations for 10 runs, from the usage of the baseline main@1a2b3c4."
@@ -160,19 +159,3 @@ def test_a_baseline_keeps_what_users_and_judges_took_and_nothing_where_there_are
     assert '"user_usage": {"input_tokens": 2' in judged
     assert "user_usage" not in plain
     assert "judge_usage" not in plain
-
-
-@pytest.mark.parametrize(
-    ("usd", "shown"),
-    [
-        (0, "$0.00"),
-        (1234.5, "$1,234.50"),
-        (0.01, "$0.01"),
-        (0.0099999, "$0.01"),
-        (0.0034, "$0.0034"),
-        (0.00005, "$0.00005"),
-        (1.234e-7, "$0.00000012"),
-    ],
-)
-def test_an_amount_is_written_without_an_exponent(usd: float, shown: str) -> None:
-    assert format_money(usd) == shown

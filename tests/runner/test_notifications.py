@@ -12,9 +12,10 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from evalgate.__main__ import main
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.score_ranges import BUDGET_RANGE
 from evalgate.core.types import PlanId, RunMetric, Shard, Verdict
 from evalgate.reporting.evaluation_events import iter_requests
-from evalgate.reporting.webhook_payload import build_payload
+from evalgate.reporting.webhook_payload import WebhookFormat, build_payload
 from evalgate.runner.notifications import resolve_destinations, send_record
 from tests.builders import a_case_result, a_record, a_run_result, a_summary
 from tests.ports import free_port
@@ -254,6 +255,19 @@ def test_a_webhook_is_told_of_the_verdict(
     assert "xYzzy" not in printed.out + printed.err + (folder / "evalgate-report/results.json").read_text(
         "utf-8"
     )
+
+
+@pytest.mark.parametrize("form", ["slack", "teams"])
+def test_a_message_formats_figures_and_scores_as_the_reports_do(form: WebhookFormat) -> None:
+    metrics = (
+        a_summary("quality", 0.79996, 0.8, "failed", baseline=0.8, delta=-0.00004, compared=1),
+        replace(a_summary("budget/tokens", 5432.0, 6000.0, baseline=4999.5, delta=432.5), range=BUDGET_RANGE),
+        replace(a_summary("budget/cost_usd", 0.00421, 0.01), range=BUDGET_RANGE),
+    )
+    text = json.dumps(build_payload(a_record(metrics=metrics), form, commit="", branch="", url=""))
+    assert "quality: 0.79996 (baseline 0.80)" in text
+    assert "budget/tokens: 5,432 (baseline 5,000)" in text
+    assert "budget/cost_usd: 0.00421" in text
 
 
 @pytest.mark.parametrize("filler", range(5))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.baselines.flakiness import BaselineLimits
+from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.baselines.history import add_run, select_earlier_runs
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.cli.aa import format_aa_result as aa_text
@@ -206,7 +206,7 @@ def test_flaky_cases_are_listed_and_proposed() -> None:
         )
         for day in range(1, 21)
     ]
-    found = rank_flaky_cases(history(*records), BaselineLimits({RESPONSE: 0.5}), pass_score=1.0)
+    found = rank_flaky_cases(history(*records), BaselineThresholds({RESPONSE: 0.5}), pass_score=1.0)
     assert flaky_text(found, date(2026, 11, 21)) == (
         "Flip rate: how often two runs of the case end differently (50 % at most for many runs).\n"
         " 53% travel:even: passed 10 of 20 runs, the last 0 in a row\n"
@@ -249,7 +249,7 @@ STORE_MORE = "Store more with `evalgate run --runs 10` and then `evalgate baseli
 )
 def test_flaky_says_what_is_missing(cases: list[CaseResult], expected: str) -> None:
     known = history(a_result(*cases))
-    found = rank_flaky_cases(known, BaselineLimits({RESPONSE: 0.5}), pass_score=1.0)
+    found = rank_flaky_cases(known, BaselineThresholds({RESPONSE: 0.5}), pass_score=1.0)
     assert flaky_text(found, date(2026, 11, 21), of=len(known.cases)) == expected
 
 
@@ -272,7 +272,7 @@ def test_only_a_case_with_failures_between_passes_is_flaky(
 ) -> None:
     runs = enumerate(outcomes, 1)
     known = history(*[a_result(case("a", float(passed == "+")), day=day) for day, passed in runs])
-    [found] = rank_flaky_cases(known, BaselineLimits({RESPONSE: 0.5}), pass_score=1.0)
+    [found] = rank_flaky_cases(known, BaselineThresholds({RESPONSE: 0.5}), pass_score=1.0)
     assert (found.is_proposed, found.failing_since is not None) == (is_flaky, is_broken)
     text = flaky_text([found], date(2026, 11, 21))
     assert ("gate.quarantine" in text, "failing on main since" in text) == (is_flaky, is_broken)
@@ -281,7 +281,8 @@ def test_only_a_case_with_failures_between_passes_is_flaky(
 def test_failures_and_passes_of_one_gate_run_are_flaky() -> None:
     known = history(a_result(case("a", *[0.0] * 3, *[1.0] * 7)))
     assert [
-        each.is_proposed for each in rank_flaky_cases(known, BaselineLimits({RESPONSE: 0.5}), pass_score=1.0)
+        each.is_proposed
+        for each in rank_flaky_cases(known, BaselineThresholds({RESPONSE: 0.5}), pass_score=1.0)
     ] == [True]
 
 

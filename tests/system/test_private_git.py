@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.private_git import GitError, open_private_repository
+from evalgate.system.git import GitError
+from evalgate.system.private_git import open_private_repository
 
 PATHS = {"PATH": "/usr/bin:/bin"}
 

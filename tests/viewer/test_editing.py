@@ -65,6 +65,7 @@ def test_a_failing_case_takes_what_the_agent_did_and_can_be_undone(page: "Page",
         page.get_by_text("not saved").wait_for()
         assert path.read_bytes() == ADK.encode()
         page.get_by_role("button", name="Preview the change").click()
+        page.locator(".file-diff .minus").first.wait_for()
         assert page.locator(".file-diff .minus").count() == 2
         save_picture(page, "edit-preview")
         assert find_violations(page) == []

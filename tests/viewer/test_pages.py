@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from evalgate.core.types import ControlCase, ControlComparison, ControlMetric, SamplingCost
-from tests.viewer.samples import a_record_to_view
+from evalgate.core.types import (
+    Attempt,
+    ControlCase,
+    ControlComparison,
+    ControlMetric,
+    Failure,
+    SamplingCost,
+    Usage,
+)
+from tests.builders import a_case_result, a_record, a_run_result
+from tests.viewer.samples import EXPECTED, a_record_to_view, a_scored_case, a_scored_run
 from tests.viewer.serving import create_viewer, open_client, write_record
 
 RECORD = "/records/last"
@@ -224,17 +233,57 @@ def test_what_is_not_there_is_a_page(client: TestClient, path: str) -> None:
     assert "Cannot be shown" in answer.text
 
 
+@pytest.mark.parametrize("view", ["", "&view=runs"])
+def test_a_score_of_a_run_does_not_look_equal_to_the_threshold_that_it_misses(
+    tmp_path: Path, view: str
+) -> None:
+    case = a_scored_case("near", 0.5, a_scored_run(1, EXPECTED, 0.79996), a_scored_run(2, EXPECTED, 0.8))
+    write_record(tmp_path / "evalgate-report/results.json", a_record(case))
+    client = open_client(create_viewer(tmp_path))
+    text = read(client, f"{RECORD}/case?in=support&id=near{view}")
+    assert "0.79996" in text
+
+
+def test_the_cost_of_a_case_is_that_of_agent_user_and_earlier_attempts(tmp_path: Path) -> None:
+    attempt = Attempt("crashed", Failure("exited", "gone"), 9.0, Usage(1, 1, 0.25))
+    answered = a_run_result(duration_s=1.0)
+    cases = {
+        "agent": replace(answered, usage=Usage(1, 1, 1.0)),
+        "user": replace(answered, usage=Usage(1, 1, 0.5), user_usage=Usage(1, 1, 0.625)),
+        "again": replace(answered, usage=Usage(1, 1, 1.0), earlier_attempts=(attempt,)),
+        "partly": replace(answered, usage=Usage(1, 1, 0.5), user_usage=Usage(1, 1, None)),
+        "unknown": replace(answered, user_usage=Usage(1, 1, None)),
+        "free": answered,
+    }
+    record = a_record(*(a_case_result(name, runs=(run,)) for name, run in cases.items()))
+    write_record(tmp_path / "evalgate-report/results.json", record)
+    page = open_client(create_viewer(tmp_path)).get(f"{RECORD}/cases?sort=cost").text
+    names = re.findall(r"travel/<wbr>(\w+)</code>", page)
+    costs = re.findall(r'data-label="USD">(.*?)</td>', page)
+    assert dict(zip(names, costs, strict=True)) == {
+        "again": "1.2500",
+        "user": "1.1250",
+        "agent": "1.0000",
+        "partly": "≥ 0.5000",
+        "unknown": "unknown",
+        "free": "",
+    }
+    assert names == [*["again", "user", "agent", "partly", "unknown", "free"]]
+
+
 def test_control_runs_are_a_table(tmp_path: Path) -> None:
     many = [
         ControlCase("desk", f"order_{n}", (), "open", 4, 2, 0, 5, 1, 1, sentence="Too close.")
         for n in range(51)
     ]
     fell = ControlMetric("safety", "f", "open", head=0.5, sentence="Cannot tell.")
-    control = ControlComparison("0123456789ab" + 28 * "0", "open", tuple(many), (fell,), runs=408)
+    near = ControlMetric("accuracy", "f", "open", head=0.899, control=0.901, sentence="Cannot tell.")
+    control = ControlComparison("0123456789ab" + 28 * "0", "open", tuple(many), (fell, near), runs=408)
     write_record(tmp_path / "evalgate-report/results.json", replace(a_record_to_view(), control=control))
     page = read(open_client(create_viewer(tmp_path)), RECORD)
     assert "408 runs of today compared the change with the base commit 0123456789ab." in page
     assert "order_49open3 of 52 of 4Too close." in page
     assert "safetyopen–0.50Cannot tell." in page
+    assert "accuracyopen0.9010.899Cannot tell." in page
     assert "order_50" not in page
     assert "… and 1 more case: see results.json." in page

@@ -245,3 +245,37 @@ def test_a_budget_has_a_largest_figure_or_none_and_no_slider(tmp_path: Path) -> 
     assert 'value="4"' in turns
     assert "in the file no limit" in calls
     assert "data-step" not in turns + calls.partition("</section>")[0]
+
+
+def test_the_progress_says_of_each_run_what_the_record_says_of_it(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    (tmp_path / "go").touch()
+    (tmp_path / "judges.py").write_text(
+        "def judge(case, run):\n"
+        "    if case.eval_id == 'slow':\n"
+        "        raise ValueError('the judge is down')\n"
+        "    return 0.79996\n"
+    )
+    config = yaml.safe_load((tmp_path / "evalgate.yaml").read_text())
+    config["criteria"] = {"judge": 0.8, METRIC: {"threshold": 1, "gates": False}, "budget/turns": 1_000}
+    config["custom_metrics"] = {"judge": "judges.py:judge"}
+    config["cases"] = [{"ids": "one:parcel", "criteria": {"judge": 0.7}}]
+    (tmp_path / "evalgate.yaml").write_text(yaml.safe_dump(config))
+    viewer = create_viewer(tmp_path)
+    with open_client(viewer) as client:
+        thresholds = {"threshold:judge": "0.8", "threshold:budget/turns": "1000"}
+        chosen: dict[str, object] = {"metric": ["judge", METRIC, "budget/turns"], "which": "all"}
+        page = wait_for_end(client, start(client, viewer, **chosen, **thresholds))
+
+    (kept,) = list_results(tmp_path)
+    statuses = {case.eval_id: case.status for case in read_record(kept.path, "kept").cases}
+    assert statuses == {"parcel": "passed", "slow": "errored", "a/b <i>,:": "failed"}
+    lines = {}
+    for line in re.findall(r"<li><span class=\"pill.*?</li>", page):
+        status, eval_id, words = re.findall(r"<(?:span|code)[^>]*>(.*?)</(?:span|code)>", line)
+        lines[eval_id.replace("<wbr>", "")] = (status, words.rpartition(" in ")[0])
+    assert lines["parcel"] == ("pass", f"budget/turns 1, judge 0.80, {METRIC} 0.89")
+    assert lines["a/b &lt;i&gt;,:"] == ("fail", f"budget/turns 1, judge 0.79996, {METRIC} 1.00")
+    assert lines["slow"][0] == "error"
+    assert "judge errored: the metric raised" in lines["slow"][1]
+    assert "the judge is down" in lines["slow"][1]

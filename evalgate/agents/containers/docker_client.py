@@ -8,7 +8,7 @@ from evalgate.agents.containers.copied_files import copy_into_container
 from evalgate.agents.containers.ownership import build_labels, find_own_container
 from evalgate.agents.containers.spec import ContainerSpec, HealthTest, ImageBuild
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.sanitize import to_one_line, truncate_start
 from evalgate.core.types import Failure

@@ -26,8 +26,8 @@ from evalgate.agents.http.errors import (
 from evalgate.agents.http.response_body import parse_json_body, read_body, run_off_loop
 from evalgate.agents.tracing.context import current_turn
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 from evalgate.system.files import check_is_regular
 from evalgate.system.throttling.backoff import RetryPolicy, wait_without_slot
 

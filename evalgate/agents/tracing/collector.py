@@ -17,9 +17,9 @@ from evalgate.agents.tracing.context import TurnTrace, create_turn_trace, curren
 from evalgate.agents.tracing.genai import is_genai, read_transcript
 from evalgate.agents.tracing.trace_formats import InvalidOtlpError, Span, read_otlp_json, read_otlp_protobuf
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 from evalgate.core.protocols import Agent, AgentError, AgentSession, ChecksEntry, RecordsSpans, SessionResult
 from evalgate.core.types import EvalCase, Failure, Message, Reply, TraceSpan, Usage, UserMessage
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 from evalgate.core.types import JsonObject
 from evalgate.documents.strict_json import filter_objects
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evalgate.api.trpc.errors import StorageError
 from evalgate.api.trpc.stores import Change
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from evalgate.api.trpc.errors import StorageError
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from evalgate.system.files import lock_folder, make_folder, read_input_file, write_atomically
 
 Change: TypeAlias = Callable[[bytes | None], str | None]

@@ -21,7 +21,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import StoreContext
 from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
-from evalgate.system.private_git import GitError, PrivateRepository, open_private_repository
+from evalgate.system.git import GitError
+from evalgate.system.private_git import PrivateRepository, open_private_repository
 
 DEFAULT_FILE = "baseline.json"
 

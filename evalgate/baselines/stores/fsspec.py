@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from evalgate.baselines.history import join_baselines, split_baseline
 from evalgate.baselines.serialization import dump_baseline, is_baseline, load_baseline_or_results
 from evalgate.core.errors import InvalidInputError, NoVerdictError
-from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 from evalgate.core.protocols import StoreContext
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline

@@ -137,15 +137,19 @@ class Usage:
 
     @classmethod
     def from_tokens(
-        cls, given: int, made: int, cost_usd: float | None = None, models: tuple[str, ...] = ()
+        cls,
+        input_tokens: int,
+        output_tokens: int,
+        cost_usd: float | None = None,
+        models: tuple[str, ...] = (),
     ) -> "Usage":
-        """Return the usage of `given` input and `made` output tokens.
+        """Return the usage of a number of tokens.
 
         `cost_usd` is None if the cost is not known. Without any tokens, None becomes 0.
         """
-        if cost_usd is None and not (given or made):
+        if cost_usd is None and not (input_tokens or output_tokens):
             cost_usd = 0.0
-        return cls(given, made, cost_usd, models)
+        return cls(input_tokens, output_tokens, cost_usd, models)
 
     @property
     def min_cost_usd(self) -> float:

@@ -256,6 +256,12 @@ class RunResult:
     trace: tuple[TraceSpan, ...] = ()
     """Timed steps of the run, in the order of their beginning; empty unless a trace was asked for."""
 
+    @property
+    def usages(self) -> tuple[Usage, ...]:
+        """Return the known consumption of the agent, the simulated user, and earlier attempts at this run."""
+        usages = (self.usage, self.user_usage, *[attempt.usage for attempt in self.earlier_attempts])
+        return tuple([usage for usage in usages if usage is not None])
+
 
 @frozen
 class RecordedCriterion:

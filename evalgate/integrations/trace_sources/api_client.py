@@ -14,8 +14,8 @@ from typing import Any, Protocol, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
 from evalgate.core.frozen import frozen
+from evalgate.core.installation import describe_install
 from evalgate.core.sanitize import to_one_line
 from evalgate.system.throttling.backoff import parse_retry_after
 

@@ -12,8 +12,8 @@ from typing import Any
 from evalgate.agents.tracing.chat_messages import decode_json
 from evalgate.agents.tracing.trace_formats import InvalidOtlpError, read_otlp_protobuf
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.extras import describe_install
 from evalgate.core.formatting import join_quoted
+from evalgate.core.installation import describe_install
 from evalgate.integrations.trace_sources.api_client import ApiClient, TraceApi, TraceQuery
 from evalgate.integrations.trace_sources.conversations import select_whole_traces
 from evalgate.integrations.trace_sources.langfuse import LangfuseApi, LangfuseReader

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 
 # Each comparison returns "" if the values match, else where and how they differ.
 

@@ -3,6 +3,7 @@
 One file that loads nothing and has no script. A Content-Security-Policy allows its style sheet by its digest.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -90,10 +91,10 @@ def render_history(history: GateRunHistory, label: str, repository: str, now: da
 
 def _build_chart(series: MetricSeries, sources: Sequence[BaselineSource]) -> _Chart:
     low, high = min(series.values), max(series.values)
-    room = (high - low) * 0.1 or 0.05
-    low, high = low - room, high + room
-    if not series.range.lower_is_better:
-        low, high = max(low, series.range.to_score(0.0)), min(high, series.range.to_score(1.0))
+    is_budget = series.range.lower_is_better
+    room = (high - low) * 0.1 or ((0.1 * high or 1.0) if is_budget else 0.05)
+    least, most = (0.0, math.inf) if is_budget else (series.range.to_score(0.0), series.range.to_score(1.0))
+    low, high = max(low - room, least), min(high + room, most)
     last = max(1, len(series.values) - 1)
 
     def place(at: float, value: float) -> tuple[float, float]:

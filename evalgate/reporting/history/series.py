@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
 from evalgate.baselines.failing_since import find_break
-from evalgate.baselines.flakiness import BaselineLimits, describe_assumed_limits, score_run_pass
+from evalgate.baselines.flakiness import BaselineThresholds, describe_assumed_thresholds, score_run_pass
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
@@ -61,27 +61,27 @@ class GateRunHistory:
 
 
 def build_history(
-    baseline: Baseline, limits: BaselineLimits, ranges: Mapping[str, Range], pass_score: float
+    baseline: Baseline, thresholds: BaselineThresholds, ranges: Mapping[str, Range], pass_score: float
 ) -> GateRunHistory:
     """Return the history of a baseline.
 
-    `limits` are the known thresholds of its cases, and `ranges` the score ranges of custom metrics. A metric
+    `thresholds` are those of its cases that are known, `ranges` the score ranges of custom metrics. A metric
     without a threshold passes with a score of at least `pass_score`.
     """
     breaks = (
-        (case.key, find_break(case, baseline.sources, limits.get_limits(case.key), pass_score))
+        (case.key, find_break(case, baseline.sources, thresholds.get_thresholds(case.key), pass_score))
         for case in baseline.cases
     )
-    assumed = describe_assumed_limits(baseline, limits.common, pass_score)
+    assumed = describe_assumed_thresholds(baseline, thresholds.common, pass_score)
     return GateRunHistory(
         baseline.path,
         baseline.sources,
-        _count_passed_runs(baseline, limits, pass_score),
+        _count_passed_runs(baseline, thresholds, pass_score),
         build_series(baseline, ranges),
         len(baseline.cases),
         sum(case.status == "passed" for case in baseline.cases),
         {key: since for key, since in breaks if since is not None},
-        " ".join(filter(None, (limits.remark, assumed))),
+        " ".join(filter(None, (thresholds.remark, assumed))),
     )
 
 
@@ -126,12 +126,12 @@ def name_source(source: BaselineSource) -> str:
 
 
 def _count_passed_runs(
-    baseline: Baseline, limits: BaselineLimits, pass_score: float
+    baseline: Baseline, thresholds: BaselineThresholds, pass_score: float
 ) -> tuple[tuple[int, int], ...]:
     """Return, for each gate run, the number of passed case-runs and the number of scored case-runs."""
     outcomes: list[list[bool]] = [[] for _ in baseline.sources]
     for case in baseline.cases:
-        own = limits.get_limits(case.key)
+        own = thresholds.get_thresholds(case.key)
         for run in case.runs:
             if (passed := score_run_pass(run, own, pass_score)) is not None:
                 outcomes[run.source].append(bool(passed))

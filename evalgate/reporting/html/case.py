@@ -6,7 +6,6 @@ from itertools import islice
 from evalgate.core.formatting import to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Attempt, CaseResult, Record, RunResult, Status
-from evalgate.reporting.diff import get_baseline_reply
 from evalgate.reporting.findings import (
     OUTCOMES,
     Finding,
@@ -214,7 +213,11 @@ def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget
         left_out=len(run.turns) - len(turns),
         # The case shows the metrics of a single run already, but not their details.
         scores=tuple(
-            build_scores([each for each in run.metrics if len(finding.case.runs) > 1 or each.details], budget)
+            build_scores(
+                [each for each in run.metrics if len(finding.case.runs) > 1 or each.details],
+                finding.case,
+                budget,
+            )
         ),
         state=budget.take_json(run.final_state) if run.final_state and not budget.is_full else None,
         trace=build_run_trace(run, turns, anchor, budget) if run.trace and not budget.is_full else None,
@@ -234,8 +237,7 @@ def _build_turns(
     for number in numbers:
         if budget.is_full:
             break
-        before = get_baseline_reply(finding, number)
-        views.append(build_turn_view(run, number, before, budget, anchor and f"{anchor}-{number}"))
+        views.append(build_turn_view(run, number, finding, budget, anchor and f"{anchor}-{number}"))
     return tuple(sorted(views, key=lambda view: view.number))
 
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.types import CaseKey, CaseResult, Record, Reply
+from evalgate.core.types import CaseKey, CaseResult, Record, Reply, Usage
 from evalgate.datasets.results_encoder import replace_unserializable
 from evalgate.reporting.findings import Finding, find_flaky_cases, group_findings, list_findings
 
@@ -126,6 +126,16 @@ class CaseEntry:
     def rank(self) -> int:
         """Return the sort key in the list, 0 for failing cases; cases with equal keys keep their order."""
         return min([_RANKS[kind] for kind in self.kinds])
+
+
+def measure_mean_duration(case: CaseResult) -> float:
+    """Return the mean duration of the runs of a case, in seconds; 0 if it was not run."""
+    return sum(run.duration_s for run in case.runs) / max(1, len(case.runs))
+
+
+def sum_usage(case: CaseResult) -> Usage:
+    """Return the consumption of agent and simulated user in all runs of a case, with earlier attempts."""
+    return sum((usage for run in case.runs for usage in run.usages), Usage())
 
 
 def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     REPORT_ONLY,
     CaseMetric,
+    CaseResult,
     Event,
     Message,
     Reply,
@@ -21,7 +22,14 @@ from evalgate.core.types import (
     TurnMetric,
     TurnResult,
 )
-from evalgate.reporting.diff import Difference, DiffLimits, describe_odd_turn, find_differences
+from evalgate.reporting.diff import (
+    Difference,
+    DiffLimits,
+    describe_odd_turn,
+    find_differences,
+    get_baseline_reply,
+)
+from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.case_list import ClippedText, SizeBudget
 from evalgate.reporting.summary_lines import describe_agreement
 
@@ -84,9 +92,10 @@ def _format_baseline(metric: CaseMetric) -> str:
 
 
 def build_scores(
-    metrics: Sequence[TurnMetric] | Sequence[RunMetric], budget: SizeBudget
+    metrics: Sequence[TurnMetric] | Sequence[RunMetric], case: CaseResult, budget: SizeBudget
 ) -> Iterator[ScoreView]:
-    """Yield the scores of a turn or a run with the judge's answers, as many as `budget` allows."""
+    """Yield the scores of a turn or a run of `case` with the judge's answers, as many as `budget` allows."""
+    thresholds = {each.name: each.threshold for each in case.metrics}
     for metric in metrics:
         if budget.is_full:
             return
@@ -96,7 +105,7 @@ def build_scores(
         yield ScoreView(
             metric.name,
             metric.status,
-            get_score_range(metric.name).format(metric.score),
+            get_score_range(metric.name).format_pair(metric.score, thresholds.get(metric.name))[0],
             "",
             "",
             budget.take_text(metric.reason),
@@ -191,9 +200,9 @@ class TurnView:
 
 
 def build_turn_view(
-    run: RunResult, number: int, before: Reply | None, budget: SizeBudget, anchor: str = ""
+    run: RunResult, number: int, finding: Finding, budget: SizeBudget, anchor: str = ""
 ) -> TurnView:
-    """Return turn `number` (1-based) of a run. `before` is the agent's reply to it in the baseline.
+    """Return turn `number` (1-based) of a run of the case in `finding`.
 
     Ids of the agent's messages and calls are `anchor`, a hyphen and the 0-based number of the event. If
     `anchor` is "", they have no ids.
@@ -203,8 +212,8 @@ def build_turn_view(
         "user", "Simulated user" if run.user_usage else "User", "", budget.take_text(turn.user)
     )
     # Differences and scores explain a failure, so they get their part of the budget before the transcript.
-    differences = tuple(_select_differences(turn, before, budget))
-    scores = tuple(build_scores(turn.metrics, budget))
+    differences = tuple(_select_differences(turn, get_baseline_reply(finding, number), budget))
+    scores = tuple(build_scores(turn.metrics, finding.case, budget))
     entries = tuple(_build_entries(turn.actual, budget, anchor)) if turn.actual else ()
     events = len(turn.actual.events) + (turn.actual.response is not None) if turn.actual else 0
     return TurnView(

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import format_score, format_usd, pluralize
 from evalgate.core.sanitize import escape_invisible, shorten_text, to_html_text
 from evalgate.reporting.html.case_list import ClippedText
 
@@ -69,6 +69,8 @@ def create_environment(*folders: Path) -> "Environment":
     environment.filters["percent"] = lambda share: Markup(f"{100 * share:.2f}%")  # noqa: S704  a number
     environment.filters["count"] = "{:,}".format
     environment.filters["counted"] = pluralize
+    environment.filters["score"] = format_score
+    environment.filters["usd"] = format_usd
     return environment
 
 

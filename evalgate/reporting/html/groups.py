@@ -8,7 +8,7 @@ from evalgate.core.types import Comparison, Record
 from evalgate.reporting.baseline_lines import CHANGES
 from evalgate.reporting.failure_lines import UNPRECEDENTED
 from evalgate.reporting.findings import describe_faults
-from evalgate.reporting.html.case_list import CaseEntry
+from evalgate.reporting.html.case_list import CaseEntry, measure_mean_duration, sum_usage
 
 CHANGE = "Change"
 """Title of the grouping by change since the baseline."""
@@ -55,8 +55,8 @@ class CaseMarks:
     """Sort keys and group numbers of a case, for the page's script."""
 
     keys: str
-    """Seconds, US dollars, and the score of each metric: `1.2;0.01;0.5,,1`. Unknown numbers are empty.
-    The score of a budget is negative, so that a smaller score is worse for every metric."""
+    """Mean seconds, US dollars of all runs, and the score of each metric: `1.2;0.01;0.5,,1`. Unknown numbers
+    are empty. The score of a budget is negative, so that a smaller score is worse for every metric."""
     groups: str
     """The numbers of the case's groups in each grouping: `1;;2;1 3`."""
 
@@ -68,8 +68,7 @@ def build_marks(entry: CaseEntry, metrics: Sequence[str], groupings: Sequence[Gr
         metric.name: None if metric.score is None else metric.range.rank(metric.score)
         for metric in case.metrics
     }
-    seconds = sum(run.duration_s for run in case.runs)
-    cost = sum(run.usage.min_cost_usd for run in case.runs if run.usage)
+    seconds, cost = measure_mean_duration(case), sum_usage(case).min_cost_usd
     listed = ",".join([_format_key(scores.get(name)) for name in metrics])
     numbers = ";".join([grouping.members.get(id(entry), "") for grouping in groupings])
     return CaseMarks(f"{_format_key(seconds)};{_format_key(cost or None)};{listed}", numbers)

@@ -122,10 +122,11 @@ def compute_digest(text: str) -> str:
 
 def _list_sort_keys(record: Record, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "time", "longest time"
-    if any(run.usage and run.usage.min_cost_usd for case in record.cases for run in case.runs):
+    if any(usage.min_cost_usd for case in record.cases for run in case.runs for usage in run.usages):
         yield "cost", "highest cost"
+    budgets = {each.name for each in record.metrics if each.range.lower_is_better}
     for number, name in enumerate(metrics):
-        yield f"score{number}", f"lowest {name}"
+        yield f"score{number}", f"{'highest' if name in budgets else 'lowest'} {name}"
 
 
 def _render_top(

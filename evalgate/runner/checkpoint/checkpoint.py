@@ -10,7 +10,7 @@ from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.checkpoint.journal import FILE_NAME, FinishedRuns, Journal, lock_journal, unlock_journal
-from evalgate.runner.checkpoint.plan_id import compute_local_plan_id, plan_parts
+from evalgate.runner.checkpoint.plan_id import compute_local_plan_id, compute_part_digests
 from evalgate.runner.checkpoint.row_codec import dump_run
 from evalgate.runner.plan import Plan
 
@@ -48,7 +48,11 @@ class Checkpoint:
         if resume and folder is not None:
             shown_as = plan.workspace.format_path(folder / FILE_NAME)
             self._journal, self.finished = Journal.resume(
-                folder, compute_local_plan_id(plan), shown_as, self._redactor.redact_stored, plan_parts(plan)
+                folder,
+                compute_local_plan_id(plan),
+                shown_as,
+                self._redactor.redact_stored,
+                compute_part_digests(plan),
             )
             self.used = self._journal.used
 
@@ -58,7 +62,7 @@ class Checkpoint:
             return
         lock, self._lock = self._lock, None
         try:
-            owner, parts = self._plan.workspace.owner, plan_parts(self._plan)
+            owner, parts = self._plan.workspace.owner, compute_part_digests(self._plan)
             self._journal = Journal.create(
                 self._folder, compute_local_plan_id(self._plan), owner, lock, parts
             )

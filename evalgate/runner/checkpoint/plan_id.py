@@ -135,7 +135,7 @@ def compute_local_plan_id(plan: Plan) -> PlanId:
     return replace(everywhere, agent=_hash_values([everywhere.agent, unkept, python_version_tuple()[:2]]))
 
 
-def plan_parts(plan: Plan) -> dict[str, str]:
+def compute_part_digests(plan: Plan) -> dict[str, str]:
     """Return the named parts of a plan, so that a message can say what differs between two plans.
 
     The number of runs and the version of Python are kept as they are; other values become a digest, because

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from evalgate.config.schema.gate import DEFAULT_BASELINE
 from evalgate.core.errors import EvalgateError
-from evalgate.core.formatting import pluralize, to_sentence
+from evalgate.core.formatting import format_money, pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry
 from evalgate.core.types import Baseline, CaseKey, CaseResult, ControlComparison, RunResult
@@ -303,6 +303,6 @@ def _build_result(
     name = (
         f"commit {control_agent.commit[:12]}" if control_agent.commit else f"the agent at {control_agent.url}"
     )
-    cost = "" if not found.cost_usd else f", for ${found.cost_usd:,.2f}"
+    cost = "" if not found.cost_usd else f", for {format_money(found.cost_usd)}"
     made = f"{pluralize(found.runs, 'further run')} compared the change with {name}{cost}."
     return ControlResult(found, (made, *found.iter_sentences(None)))

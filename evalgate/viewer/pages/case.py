@@ -22,7 +22,7 @@ from evalgate.reporting.repro_command import (
 from evalgate.viewer.case_filters import CaseQuery, select_cases
 from evalgate.viewer.case_views import (
     build_case_line,
-    build_run_column,
+    build_run_columns,
     compare_run,
     create_budget,
     list_case_facts,
@@ -67,7 +67,7 @@ def show_case(request: Request) -> Response:
         scores=(scores := list(build_case_scores(entry.case.metrics, budget))),
         has_baseline=any(score.baseline != "–" for score in scores),
         run=compare_run(run, entry.finding, budget) if run and not view else None,
-        columns=[build_run_column(each) for each in entry.case.runs[:_MOST_RUNS]] if view == "runs" else [],
+        columns=list(build_run_columns(entry.case, _MOST_RUNS)) if view == "runs" else [],
         around=_link_neighbours(opened, entry, query),
         views=_link_views(opened, entry, query, run, view),
         runs=_link_runs(opened, entry, query, run, view),

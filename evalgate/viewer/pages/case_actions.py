@@ -25,7 +25,7 @@ from evalgate.viewer.pages.case_editor import (
     replace_case,
     split_diff,
 )
-from evalgate.viewer.quarantined_cases import move_quarantine
+from evalgate.viewer.quarantined_cases import update_quarantine_entries
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import get_viewer
 
@@ -46,7 +46,7 @@ def _change_cases(request: Request, form: Form) -> Response:
         also: list[FileChange] = []
         if action in {"delete", "drop"}:
             also = drop_noted_case(file, page.case.eval_id)
-            also += move_quarantine(viewer, file, page.case.eval_id)
+            also += update_quarantine_entries(viewer, file, page.case.eval_id)
         digest = compute_digest(b"".join([file.data, *(change.before or b"" for change in also)]))
         if action == "delete" and get_field(form, "sure") != digest:
             return _ask_to_delete(request, page, also, digest, is_changed=bool(get_field(form, "sure")))

@@ -52,8 +52,8 @@ from evalgate.viewer.noted_cases import (
 from evalgate.viewer.quarantined_cases import (
     compute_quarantine_digest,
     find_quarantine_file,
-    move_quarantine,
     read_quarantine,
+    update_quarantine_entries,
 )
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import Viewer, get_viewer
@@ -283,7 +283,7 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
         edited = edit_eval_set(file, replace_case(file, page.case, case))
         names = page.case.eval_id, case.eval_id
         also = change_noted_case(file, *names, is_accepted=action == "accept", checks=checks)
-        also += move_quarantine(viewer, file, *names)
+        also += update_quarantine_entries(viewer, file, *names)
         diff = [*split_diff(edited.diff), *list_diffs(also)]
         if action == "preview":
             return _render_draft(request, page, draft, diff=diff, done="previewed")

@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import format_usd, pluralize
 from evalgate.core.types import CaseMetric
 from evalgate.reporting.baseline_lines import CHANGES
-from evalgate.reporting.html.case_list import KINDS, CaseEntry
+from evalgate.reporting.html.case_list import KINDS, CaseEntry, measure_mean_duration, sum_usage
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.viewer.case_filters import (
     CHANGED,
@@ -19,8 +19,6 @@ from evalgate.viewer.case_filters import (
     SORTS,
     UNCHANGED,
     CaseQuery,
-    measure_cost,
-    measure_duration,
     select_cases,
 )
 from evalgate.viewer.case_views import build_case_line
@@ -110,14 +108,15 @@ def _list_choices(
 
 def _build_row(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
     case = entry.case
-    cost = measure_cost(entry)
     scores = {metric.name: metric for metric in case.metrics}
+    usage = sum_usage(case)
+    known = format_usd(usage.min_cost_usd).removesuffix(" USD") if usage.min_cost_usd else ""
     return {
         "line": build_case_line(entry),
         "href": link_case(opened.record_id, case.key, **query.params),
         "scores": [_format_score(name, scores.get(name)) for name in opened.metrics[:_MOST_SCORES]],
-        "time": format_seconds(measure_duration(entry)),
-        "cost": f"{cost:,.4f}" if cost else "",
+        "time": format_seconds(measure_mean_duration(case)),
+        "cost": known if usage.cost_usd is not None else f"≥ {known}" if known else "unknown",
     }
 
 

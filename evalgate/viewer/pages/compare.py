@@ -7,7 +7,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evalgate.core.types import CaseMetric, MetricSummary
-from evalgate.reporting.baseline_lines import CHANGES, count_compared_cases, list_changed_cases
+from evalgate.reporting.baseline_lines import (
+    CHANGES,
+    count_compared_cases,
+    find_crash_scope,
+    list_changed_cases,
+)
 from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.case_list import CaseEntry
 from evalgate.reporting.html.conversation import build_case_scores
@@ -81,7 +86,7 @@ def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, obj
             for line, metric in zip(summary.metrics, record.metrics, strict=False)
         ],
         "compared": count_compared_cases(record),
-        "has_errors": any(metric.errors and metric.delta is not None for metric in record.metrics),
+        "crash_scope": find_crash_scope(record),
         "rows": [_build_row(compared, before, entry) for entry in entries[:_MOST_ROWS]],
         "more": max(0, len(entries) - _MOST_ROWS),
         "removed": removed,
@@ -89,10 +94,7 @@ def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, obj
 
 
 def _format_sides(metric: MetricSummary) -> tuple[str, str]:
-    """Return the earlier and the current mean as texts, over the compared cases.
-
-    A run in which the agent crashed counts as the worst score.
-    """
+    """Return the earlier and the current mean as texts, over the compared cases."""
     then, now = metric.baseline, metric.compared_score
     beside = (now, then) if metric.delta else (None, None)
     return metric.range.format(then, beside=beside[0]), metric.range.format(now, beside=beside[1])

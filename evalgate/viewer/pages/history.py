@@ -11,6 +11,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import Baseline, CaseKey, Record
 from evalgate.reporting.findings import OUTCOMES, count_passed_runs
+from evalgate.reporting.html.case_list import measure_mean_duration
 from evalgate.reporting.summary_lines import (
     STATUSES,
     describe_run_totals,
@@ -45,7 +46,7 @@ def show_history(request: Request) -> Response:
         rows=rows,
         newest=newest,
         earlier=earlier,
-        baseline=_describe_baseline(read_baseline(viewer)),
+        baseline=_build_baseline_rows(read_baseline(viewer)),
     )
 
 
@@ -87,7 +88,7 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
         )
 
 
-def _describe_baseline(baseline: Baseline | None) -> list[dict[str, str]]:
+def _build_baseline_rows(baseline: Baseline | None) -> list[dict[str, str]]:
     """Return time, commit, branch and reason of acceptance of each gate run of the baseline, newest first."""
     return [
         {
@@ -125,7 +126,7 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
             "status": case.status.replace("_", "-"),
             "word": STATUSES[case.status],
             "passed": f"{passed} of {runs}" if runs > 1 else "",
-            "time": format_seconds(sum(run.duration_s for run in case.runs) / max(1, len(case.runs))),
+            "time": format_seconds(measure_mean_duration(case)),
             "metrics": [
                 (each.name, each.status, *each.range.format_pair(each.score, each.threshold))
                 for each in case.metrics[:_MOST_METRICS]

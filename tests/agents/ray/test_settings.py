@@ -13,7 +13,7 @@ from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.agent import LOCAL, ExecutorConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
 from evalgate.runner.plan import Plan, build_plan
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from evalgate.core.extras import describe_install
+from evalgate.core.installation import describe_install
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion
 from evalgate.documents.re2_patterns import RegexEngineMissingError, has_regex_match

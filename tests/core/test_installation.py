@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.core import extras
+from evalgate.core import installation
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,8 +45,8 @@ def test_the_source_is_the_one_that_this_evalgate_came_from(
     origin: object, requirement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed_with(origin, tmp_path, monkeypatch)
-    monkeypatch.setattr(extras, "_find_installer", lambda: ("pip", "install"))
-    assert extras.build_install_command("judge") == f"pip install {requirement}"
+    monkeypatch.setattr(installation, "_find_installer", lambda: ("pip", "install"))
+    assert installation.build_install_command("judge") == f"pip install {requirement}"
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_the_installer_is_the_one_that_made_the_environment(
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert extras.build_install_command("judge").startswith(start)
+    assert installation.build_install_command("judge").startswith(start)
 
 
 def test_an_environment_without_pip_is_uvs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(extras, "find_spec", lambda _name: None)
-    assert extras.build_install_command("otel").startswith(f"uv pip install --python {sys.executable} ")
+    monkeypatch.setattr(installation, "find_spec", lambda _name: None)
+    assert installation.build_install_command("otel").startswith(f"uv pip install --python {sys.executable} ")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_in_the_image_another_image_is_named(
     installed_with({"url": "file:///tmp/x.whl", "archive_info": {}}, tmp_path, monkeypatch)
     (tmp_path / "evalgate-image").write_text("image\n")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert extras.describe_install(extra) == sentence
+    assert installation.describe_install(extra) == sentence
 
 
 def test_no_message_names_the_bare_package() -> None:
@@ -115,7 +115,7 @@ def test_no_message_names_the_bare_package() -> None:
     found = {
         str(path.relative_to(ROOT)): [*bare.findall(text), *extra_only.findall(text)]
         for path, text in sources.items()
-        if path.name != "extras.py"
+        if path.name != "installation.py"
     }
     assert {path: lines for path, lines in found.items() if lines} == {}
 
@@ -128,7 +128,9 @@ def test_the_printed_command_installs_the_extra(tmp_path: Path, monkeypatch: pyt
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     own = str(environment / "bin/python")
     subprocess.run([own, "-m", "pip", "install", "--quiet", str(ROOT)], check=True)
-    show = "from evalgate.core.extras import build_install_command; print(build_install_command('fsspec'))"
+    show = (
+        "from evalgate.core.installation import build_install_command; print(build_install_command('fsspec'))"
+    )
     command = subprocess.run(
         [own, "-c", show], check=True, capture_output=True, text=True, cwd=tmp_path
     ).stdout

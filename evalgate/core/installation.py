@@ -1,4 +1,4 @@
-"""Build the command that installs an extra of evalgate into the running environment.
+"""Find where packages were installed from (PEP 610), and build the command that installs an extra.
 
 The name `evalgate` on the Python index belongs to another project, so `pip install "evalgate[judge]"` would
 install that project. The command therefore names the source of this installation (PEP 610), and calls the
@@ -14,7 +14,11 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, get_args
 from urllib.parse import unquote, urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 RELEASED = "git+https://github.com/org/evalgate@v1"
 """Source of evalgate to install from if the installation does not record its own."""
@@ -47,22 +51,46 @@ def describe_install(extra: str) -> str:
 
 def build_install_command(extra: str) -> str:
     """Return the shell command that installs `extra` from the source of this evalgate."""
-    return " ".join(
-        (*_find_installer(), *_build_requirement(extra, {} if _is_in_image() else _read_origin()))
-    )
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        origin = {} if _is_in_image() else _read_origin(distribution("evalgate"))
+    except PackageNotFoundError:
+        origin = {}
+    return " ".join((*_find_installer(), *_build_requirement(extra, origin)))
 
 
 def _is_in_image() -> bool:
     return (Path(sys.prefix) / _IMAGE_MARK).is_file()
 
 
-def _read_origin() -> Mapping[str, object]:
-    """Return the content of `direct_url.json`, the installer's record of the source; {} if there is none."""
-    from importlib.metadata import PackageNotFoundError, distribution
+def find_local_packages(folder: Path) -> Mapping[str, Path]:
+    """Return the source folder of each plugin package that was installed from `folder` or a folder below.
 
+    The keys are package names. `folder` must be absolute.
+    """
+    from evalgate.core import plugin_registry
+
+    found = {}
+    for family in get_args(plugin_registry.Family):
+        for point in plugin_registry.list_entry_points(family):
+            if point.dist is None:
+                continue
+            try:
+                address = urlsplit(str(_read_origin(point.dist).get("url") or ""))
+            except ValueError:  # no address, as of a broken installation
+                continue
+            source = Path(unquote(address.path))
+            if address.scheme == "file" and source.is_relative_to(folder):
+                found[point.dist.name] = source
+    return found
+
+
+def _read_origin(package: "Distribution") -> Mapping[str, object]:
+    """Return the content of `direct_url.json`, the installer's record of the source; {} if there is none."""
     try:
-        found = json.loads(distribution("evalgate").read_text("direct_url.json") or "{}")
-    except (PackageNotFoundError, ValueError):
+        found = json.loads(package.read_text("direct_url.json") or "{}")
+    except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
