@@ -241,7 +241,7 @@ def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> Eva
     if (case.journey.goals, case.journey.order) != (base.journey.goals, base.journey.order):
         errors["t0.response"] = "goals follow from calls and response: save the changes of one of them first"
         return case
-    return case_edits.set_expected(case, 0, expected)
+    return case_edits.set_expected_reply(case, 0, expected)
 
 
 def _build_goal(name: str, draft: DraftGoal, known: Goal | None, errors: dict[str, str]) -> Goal:
