@@ -24,7 +24,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import StoreContext
 from evalgate.core.types import Baseline
 from evalgate.system.git import find_commit, read_blob, run_git
-from evalgate.system.private_git import GitError, PrivateRepository, open_private_repository
+from evalgate.system.private_git import PrivateGitError, PrivateRepository, open_private_repository
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
@@ -83,7 +83,7 @@ class PastBaseline:
             if self.branch is None:
                 return self._read_file()
             return self.branch.read_past(self.when, self.time, self._find_commit)
-        except GitError as error:
+        except PrivateGitError as error:
             what = (
                 "git fails"
                 if self.branch
@@ -136,7 +136,7 @@ class PastBaseline:
 
         Raises:
             InvalidInputError: there is no tag, and `when` cannot be a hash.
-            GitError: git cannot fetch the commit.
+            PrivateGitError: git cannot fetch the commit.
         """
         folder, name = self.context.folder, f"refs/tags/{self.when}"
         commit, fetched = find_commit(folder, name), ""

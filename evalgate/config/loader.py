@@ -304,7 +304,7 @@ _STATE_FOLDER = ".evalgate"
 
 
 @frozen
-class Project:
+class ProjectFolder:
     """The folder that a command works in when none is named."""
 
     folder: Path
@@ -312,7 +312,7 @@ class Project:
     """Name of the file or folder that marks the project; "" if there is none."""
 
 
-def find_project(start: Path) -> Project:
+def find_project(start: Path) -> ProjectFolder:
     """Find the nearest folder, from `start` up to the repository's root, with a thresholds file.
 
     If there is none, take the nearest folder with `.evalgate`, where a baseline may be; else `start`
@@ -322,11 +322,11 @@ def find_project(start: Path) -> Project:
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:
         if (file := find_thresholds_file(folder)) is not None:
-            return Project(folder, file.name)
+            return ProjectFolder(folder, file.name)
     for folder in folders:
         if (folder / _STATE_FOLDER).is_dir():
-            return Project(folder, _STATE_FOLDER)
-    return Project(start, "")
+            return ProjectFolder(folder, _STATE_FOLDER)
+    return ProjectFolder(start, "")
 
 
 def find_repository_root(start: Path) -> Path | None:

@@ -48,7 +48,7 @@ def open_review(path: Path, shown_as: str) -> Review:
     return Review(file, notes_path, notes_shown_as, found)
 
 
-def accept_cases(review: Review, names: Iterable[str]) -> None:
+def mark_cases_expected(review: Review, names: Iterable[str]) -> None:
     """Make observed cases expected, so that they gate from now on.
 
     Raises:

@@ -40,7 +40,7 @@ Setting = tuple[str, str]
 """A key of git's configuration, as `http.https://github.com/.extraheader`, and its value."""
 
 
-class GitError(Exception):
+class PrivateGitError(Exception):
     """Error: git failed, cannot be run or has no such remote. The message states the reason."""
 
 
@@ -65,7 +65,7 @@ class PrivateRepository:
         `environ`.
 
         Raises:
-            GitError: git cannot be run, fails, or takes longer than two minutes.
+            PrivateGitError: git cannot be run, fails, or takes longer than two minutes.
         """
         settings = (*SAFE_SETTINGS, "gc.auto=0")
         command = ("git", *(word for each in settings for word in ("-c", each)), *arguments)
@@ -86,12 +86,12 @@ class PrivateRepository:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise GitError(f"git cannot be run ({type(error).__name__})") from None
+            raise PrivateGitError(f"git cannot be run ({type(error).__name__})") from None
         if done.returncode and done.returncode == missing:
             return ""
         if done.returncode:
             sentence = _USER.sub(r"\1***@", " ".join(done.stderr.split()))
-            raise GitError(sentence or f"exit code {done.returncode}")
+            raise PrivateGitError(sentence or f"exit code {done.returncode}")
         return done.stdout
 
 
@@ -107,12 +107,12 @@ def open_private_repository(
     the agent's user and without credentials, if the gate is root and the workspace belongs to another user.
 
     Raises:
-        GitError: there is no such remote, or git cannot be run.
+        PrivateGitError: there is no such remote, or git cannot be run.
     """
     found = dict(_read_settings(folder, rf"^remote\.{re.escape(remote)}\.(url|pushurl)$", "--local"))
     url = found.get(f"remote.{remote}.url", "")
     if not url:
-        raise GitError(f"the repository in {folder} has no remote `{remote}`")
+        raise PrivateGitError(f"the repository in {folder} has no remote `{remote}`")
     push_url = found.get(f"remote.{remote}.pushurl", url)
     is_remote = all(map(_NETWORK.match, (url, push_url)))
     user = open_workspace(folder).agent_user

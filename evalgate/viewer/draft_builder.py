@@ -52,7 +52,7 @@ def restore_line(typed: str, before: str) -> str:
     return before if typed == shown else typed
 
 
-def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, str]]:
+def build_drafted_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, str]]:
     """Return the case of a draft, and a message for each wrong field.
 
     `base` is the case in the file. Unchanged parts of the result are the same objects as in `base`.

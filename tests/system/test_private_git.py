@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.private_git import GitError, open_private_repository
+from evalgate.system.private_git import PrivateGitError, open_private_repository
 
 PATHS = {"PATH": "/usr/bin:/bin"}
 
@@ -71,7 +71,7 @@ def test_an_error_of_git_names_no_user(user: str, tmp_path: Path, refusing_serve
     add_remote(tmp_path, f"http://{user}@{refusing_server}/o/r")
     with (
         open_private_repository(tmp_path, "origin", PATHS) as repository,
-        pytest.raises(GitError, match="could not read Password") as caught,
+        pytest.raises(PrivateGitError, match="could not read Password") as caught,
     ):
         repository.run_git("ls-remote", repository.fetch_url)
     assert f"'http://***@{refusing_server}'" in str(caught.value)

@@ -21,7 +21,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import StoreContext
 from evalgate.core.types import Baseline
 from evalgate.documents.strict_json import parse_json
-from evalgate.system.private_git import GitError, PrivateRepository, open_private_repository
+from evalgate.system.private_git import PrivateGitError, PrivateRepository, open_private_repository
 
 DEFAULT_FILE = "baseline.json"
 
@@ -83,7 +83,7 @@ class BranchStore:
         try:
             with self._open_repository() as repository:
                 return self._read_baseline(repository, self._fetch_tip(repository))
-        except GitError as error:
+        except PrivateGitError as error:
             raise InvalidInputError(f"{self.shown_as}: the baseline cannot be read: {error}") from None
 
     def read_past(
@@ -105,7 +105,7 @@ class BranchStore:
                 time (Unix seconds) of the save or of the agent's commit that `when` names.
 
         Raises:
-            GitError: git cannot fetch the branch.
+            PrivateGitError: git cannot fetch the branch.
             InvalidInputError: there is no such baseline, or it is damaged, or `find_commit` raised this.
         """
         with self._open_repository() as repository:
@@ -152,7 +152,7 @@ class BranchStore:
         try:
             with self._open_repository() as repository:
                 return self._update_with_retries(repository, change)
-        except GitError as error:
+        except PrivateGitError as error:
             raise OSError(f"git could not push it: {error}") from None
 
     def _open_repository(self) -> AbstractContextManager[PrivateRepository]:
@@ -161,7 +161,7 @@ class BranchStore:
     def _update_with_retries(
         self, repository: PrivateRepository, change: Callable[[Baseline | None], Baseline]
     ) -> Baseline:
-        pause, lost = _PAUSE_S, GitError()
+        pause, lost = _PAUSE_S, PrivateGitError()
         for _ in range(_ATTEMPTS):
             try:
                 tip = self._fetch_tip(repository)
@@ -171,7 +171,7 @@ class BranchStore:
                     known, tip = tip, self._commit_file(repository, tip, dump_baseline(after))
                     self._push_commit(repository, tip, known)
                 return self._set_version(tip, after)
-            except GitError as error:
+            except PrivateGitError as error:
                 if not any(word in str(error) for word in _RACES):
                     raise
                 lost = error
