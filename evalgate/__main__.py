@@ -13,6 +13,12 @@ from collections.abc import Sequence
 from evalgate.core.exit_codes import ExitCode
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
+_REFUSED_PATHS = {
+    errno.EACCES: "correct the permissions of this path and the folders above it, or name another",
+    errno.ENAMETOOLONG: "name a shorter path",
+}
+"""Error of the system that depends on the path alone, to what the user can do."""
+
 
 def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None = None) -> int:
     """Run the command with `argv`, or with the arguments of the process, and return the exit code.
@@ -112,6 +118,10 @@ def _explain_error(error: BaseException) -> int:
         _print_message(
             "evalgate: the folder that this command works in was deleted: change into an existing folder"
         )
+        return ExitCode.INVALID_INPUT
+    if isinstance(error, OSError) and error.filename and error.errno in _REFUSED_PATHS:
+        path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else error.filename
+        _print_message(f"evalgate: {path}: {error.strerror}: {_REFUSED_PATHS[error.errno]}")
         return ExitCode.INVALID_INPUT
     import traceback
 
