@@ -1,8 +1,8 @@
 """Control runs: how often the gate closes for a drift of the provider, and how many broken cases it still finds.
 
-Look 1 is the whole gate on drawn outcomes, as in `falsealarms`. Where it closes, fresh runs of the head and of the
-base commit's agent are drawn, and `evalgate.statistics.control_runs` plans and decides. A drift moves the chances
-of both sides after the baseline was stored; a change moves those of the head alone.
+The baseline comparison is the whole gate on drawn outcomes, as in `falsealarms`. Where it closes, fresh runs of the
+head and of the base commit's agent are drawn, and `evalgate.statistics.control_runs` plans and decides. A drift moves
+the chances of both sides after the baseline was stored; a change moves those of the head alone.
 """
 
 import json
@@ -50,16 +50,16 @@ class Cell:
 
 @frozen
 class Found:
-    """What both looks said in one cell."""
+    """What both comparisons said in one cell."""
 
     cell: Cell
     repeats: int
     red: int
-    """Look 1 closed the gate."""
+    """The baseline comparison closed the gate."""
     closed: int
-    """Look 2 closed it as well."""
+    """The control comparison closed it as well."""
     answers: dict[str, int]
-    """Answers in all, of the runs where look 1 closed the gate."""
+    """Answers in all, of the runs where the baseline comparison closed the gate."""
     undecided: int
     """Inconclusive in the end."""
     pairs: int
@@ -120,7 +120,7 @@ def _control(
     control: Sequence[float],
     dice: random.Random,
 ) -> tuple[ControlDecision, int]:
-    """Make the pairs that look 2 wants; return its decision and their number."""
+    """Make the pairs that the control comparison wants; return its decision and their number."""
     index = {case.eval_id: at for at, case in enumerate(record.cases)}
     history = [[float(outcome == frozenset()) for outcome in runs] for runs in stored]
     fresh: dict[str, list[tuple[bool, bool]]] = {name: [] for name in index}
@@ -214,9 +214,9 @@ def told(found: Found) -> str:
     why = ", ".join(f"{times} {answer}" for answer, times in sorted(found.answers.items()))
     return (
         f"{cell.suite:9} {cell.cases:3} cases  runs {cell.runs!s:4}  stored {cell.stored:2}  "
-        f"drift {cell.drift:10} change {cell.change:10}  look 1 {as_share(found.red, found.repeats):16}"
+        f"drift {cell.drift:10} change {cell.change:10}  baseline {as_share(found.red, found.repeats):16}"
         f"closed {as_share(found.closed, found.repeats):16}can't tell {as_share(found.undecided, found.repeats):16}"
-        f"pairs a closed look 1 {found.pairs / max(1, found.red):6.1f}  {why}"
+        f"pairs a closed gate {found.pairs / max(1, found.red):6.1f}  {why}"
     )
 
 

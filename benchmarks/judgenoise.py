@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.judge_noise import FEWEST_CASES, CaseNoise, decompose_case, estimate_judge_share
+from evalgate.statistics.judge_noise import FEWEST_CASES, CaseVariance, decompose_case, estimate_judge_share
 
 SUITES = 400
 """Simulated suites for each line; the true share comes from fifty times as many cases."""
@@ -33,7 +33,7 @@ def iter_designs() -> Iterator[Design]:
         yield Design(runs, 0.0, 0.2, is_binary=True)
 
 
-def simulate_case(design: Design, rng: random.Random) -> CaseNoise:
+def simulate_case(design: Design, rng: random.Random) -> CaseVariance:
     """Return the variance of a case with one question."""
     base, flips = rng.random(), rng.random() < design.agent
     responses = []

@@ -51,10 +51,10 @@ def measure_baseline_flakiness(
 ) -> dict[tuple[str, str], Flakiness]:
     """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
 
-    A run passes if the agent answered and every score meets its threshold. A metric that is not in the thresholds
-    must reach `pass_score`, a share of the metric's range from 0 to 1. Two kinds of metrics do not count:
-    metrics with the threshold None, and metrics without a threshold for which lower scores are better. An answered
-    run without a score that counts is left out.
+    A run passes if the agent answered and every score meets its threshold. A metric without an entry in
+    `thresholds` must reach `pass_score`, a share of the metric's range from 0 to 1. Two kinds of metrics do
+    not count: metrics with the threshold None, and metrics without an entry for which lower scores are
+    better. An answered run without a score that counts is left out.
     """
     found = {
         case.key: measure_flakiness([score_run_pass(run, own, pass_score) for run in case.runs])

@@ -17,7 +17,14 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
 from evalgate.core.types import CaseKey, CaseResult, EvalCase, JsonObject, Record
-from evalgate.datasets.acceptance import Acceptance, Part, accept_run, build_alternative, choose_run, is_rule
+from evalgate.datasets.acceptance import (
+    AcceptedParts,
+    Part,
+    accept_run,
+    build_alternative,
+    choose_run,
+    is_rule,
+)
 from evalgate.datasets.case_notes_edits import change_notes, set_note
 from evalgate.datasets.divergences import compares_responses
 from evalgate.datasets.edit_undo import FileChange, UndoableEdits
@@ -50,9 +57,9 @@ class AcceptOptions:
     thresholds: str | None
 
     @property
-    def accepted(self) -> Acceptance:
+    def accepted(self) -> AcceptedParts:
         """Return the part of each run to accept, as `--run`, `--turn` and `--only` select it."""
-        return Acceptance(self.run, self.turn, self.only)
+        return AcceptedParts(self.run, self.turn, self.only)
 
 
 def accept_cases(options: AcceptOptions, folder: Path) -> int:

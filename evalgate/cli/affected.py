@@ -57,7 +57,7 @@ def affected(
     determined, every suite is concerned.
     """
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
-    from evalgate.gating.affected_suites import build_json, build_matrix, explain_file, format_report
+    from evalgate.gating.affected_suites import build_job_matrix, build_json, explain_file, format_report
     from evalgate.runner.plan import build_plan
 
     if as_json and matrix:
@@ -79,7 +79,7 @@ def affected(
         for each in effects:
             print_sentence(f"{each.sentence} Concerned: {', '.join(each.suites) or 'no suite'}.")
     elif matrix:
-        _print_matrix(json.dumps(build_matrix(found)))
+        _print_matrix(json.dumps(build_job_matrix(found)))
     elif as_json:
         print_report(f"{json.dumps(build_json(found), indent=2)}\n", is_json=True)
     else:

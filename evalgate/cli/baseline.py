@@ -69,11 +69,11 @@ def save(
 
     Of each eval set the newest 20 gate runs are kept. Save in a job of the default branch, after the merge.
     """
-    from evalgate.cli.baseline_save import SaveOptions, save_baseline
+    from evalgate.cli.baseline_save import BaselineSaveOptions, save_baseline
     from evalgate.runner.stored_results import resolve_target
 
     destination = resolve_target(Path(working_directory), to, thresholds)
-    save_options = SaveOptions(os.environ, commit, allow_pull_request, allow_failing)
+    save_options = BaselineSaveOptions(os.environ, commit, allow_pull_request, allow_failing)
     print_sentence(save_baseline(results, destination, save_options))
     return 0
 
@@ -102,12 +102,14 @@ def accept(
 
     The baseline then holds only the raw scores of the results.json.
     """
-    from evalgate.cli.baseline_save import SaveOptions, accept_baseline
+    from evalgate.cli.baseline_save import BaselineSaveOptions, accept_baseline
     from evalgate.runner.stored_results import resolve_target
 
     destination = resolve_target(Path(working_directory), to, thresholds)
     print_sentence(
-        accept_baseline(results, reason, destination, SaveOptions(os.environ, commit, allow_pull_request))
+        accept_baseline(
+            results, reason, destination, BaselineSaveOptions(os.environ, commit, allow_pull_request)
+        )
     )
     return 0
 

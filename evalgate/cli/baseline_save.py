@@ -19,8 +19,8 @@ from evalgate.system.pull_requests import describe_unmerged_change
 
 
 @frozen
-class SaveOptions:
-    """Options of `baseline save` and `baseline accept`, and the environment of the job."""
+class BaselineSaveOptions:
+    """Options of `baseline save` and `baseline accept`."""
 
     environ: Mapping[str, str]
     commit: str | None = None
@@ -30,7 +30,7 @@ class SaveOptions:
     """True to allow runs that closed the gate."""
 
 
-def save_baseline(results: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
+def save_baseline(results: str, destination: BaselineTarget, save_options: BaselineSaveOptions) -> str:
     """Add the raw scores of a `results.json` to the baseline; return a sentence for the user.
 
     Raises:
@@ -64,7 +64,9 @@ def save_baseline(results: str, destination: BaselineTarget, save_options: SaveO
     )
 
 
-def accept_baseline(results: str, reason: str, destination: BaselineTarget, save_options: SaveOptions) -> str:
+def accept_baseline(
+    results: str, reason: str, destination: BaselineTarget, save_options: BaselineSaveOptions
+) -> str:
     """Replace the whole baseline with the scores of a `results.json`; reports show the `reason`.
 
     Return a sentence for the user. A run that closed the gate is accepted, too.
@@ -105,7 +107,7 @@ def _update_store(destination: BaselineTarget, change: Callable[[Baseline | None
 
 
 def _read_acceptable_record(
-    results: str, destination: BaselineTarget, save_options: SaveOptions, verb: str
+    results: str, destination: BaselineTarget, save_options: BaselineSaveOptions, verb: str
 ) -> tuple[Record, BaselineSource]:
     """Read a record to store in the baseline. Return it with its source: commit, branch and time.
 
@@ -168,7 +170,7 @@ def _explain_part(record: Record) -> str:
     return ""
 
 
-def _explain_staleness(record: Record, folder: Path, save_options: SaveOptions) -> str:
+def _explain_staleness(record: Record, folder: Path, save_options: BaselineSaveOptions) -> str:
     # An old report folder would otherwise be stored as a run of the commit that is checked out now.
     if not record.created_at:
         return "`created_at` is empty. The file was edited: run `evalgate run` again."

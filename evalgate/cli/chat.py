@@ -103,7 +103,7 @@ def _talk(
     import asyncio
 
     from evalgate.agents.tracing.span_prices import TraceFactory
-    from evalgate.cli.chat_commands import ChatTerminal, SaveOptions, run_cancellable
+    from evalgate.cli.chat_commands import CaseSaveOptions, ChatTerminal, run_cancellable
     from evalgate.config.schema.prices import merge_own_prices
     from evalgate.core.protocols import ChecksEntry
     from evalgate.runner.chat import Chat
@@ -121,7 +121,7 @@ def _talk(
             if isinstance(agent, ChecksEntry):
                 run_cancellable(runner, agent.check_entry(), interrupts)
             with _raise_keyboard_interrupts():
-                options = SaveOptions(*saving, setup.workspace, redactor)
+                options = CaseSaveOptions(*saving, setup.workspace, redactor)
                 ChatTerminal(runner, chat, printer, options, interrupts).talk()
         finally:
             runner.run(chat.begin_again())

@@ -14,7 +14,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Event
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.runner.chat import Chat, ChatError, build_case, choose_case_id, select_turns
+from evalgate.runner.chat import Chat, ChatError, build_chat_case, choose_case_id, select_turns
 from evalgate.runner.saved_cases import DEFAULT_OUT, list_case_ids, save_cases
 from evalgate.system.signals import InterruptHandler, cancel_on_signals
 from evalgate.system.workspace import Workspace
@@ -59,8 +59,8 @@ def run_cancellable(
 
 
 @frozen
-class SaveOptions:
-    """Options of the command for saving a conversation as a case."""
+class CaseSaveOptions:
+    """Options of the command that decide how a conversation is saved."""
 
     out: str | None
     to: str | None
@@ -79,7 +79,7 @@ class ChatTerminal:
     runner: asyncio.Runner
     chat: Chat
     printer: ChatPrinter
-    options: SaveOptions
+    options: CaseSaveOptions
     interrupts: InterruptHandler
     """Handler of the signals that end the command, except Ctrl-C."""
     read_line: Callable[[str], str] = input
@@ -283,7 +283,7 @@ class ChatTerminal:
         return choose_case_id(question, list_case_ids(out, self.options.workspace))
 
     def _write_case(self, out: str, eval_id: str, picked: tuple[int, ...]) -> None:
-        case = build_case(eval_id, [self.chat.turns[at] for at in picked], self.chat.session_input)
+        case = build_chat_case(eval_id, [self.chat.turns[at] for at in picked], self.chat.session_input)
         saved = save_cases([case], out, self.options.to, self.options.workspace, self.options.redactor)
         self._saved_turns = len(self.chat.turns)
         self.printer.print_saved(saved, 1)

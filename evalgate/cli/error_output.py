@@ -1,5 +1,6 @@
 """Print the error with which a command ended, once, and post it to the pull request."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +15,12 @@ from evalgate.system.workspace import has_working_folder
 
 if TYPE_CHECKING:
     from evalgate.ci.posting import PostOptions
+
+_REFUSED_PATHS = {
+    errno.EACCES: "correct the permissions of this path and the folders above it, or name another",
+    errno.ENAMETOOLONG: "name a shorter path",
+}
+"""Error of the system that depends on the path alone, to what the user can do."""
 
 _last_printed: list[BaseException] = []
 
@@ -64,6 +71,12 @@ def _explain_error(error: BaseException) -> tuple[int, str]:
         return (
             ExitCode.INVALID_INPUT,
             "evalgate: the folder that this command works in was deleted: change into an existing folder",
+        )
+    if isinstance(error, OSError) and error.filename and error.errno in _REFUSED_PATHS:
+        path = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else error.filename
+        return (
+            ExitCode.INVALID_INPUT,
+            f"evalgate: {path}: {error.strerror}: {_REFUSED_PATHS[error.errno]}",
         )
     import traceback
 

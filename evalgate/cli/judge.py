@@ -57,9 +57,9 @@ def sample(
     RESULTS is a results.json. As many answers are drawn that the judge passed as ones that it failed. The
     file that is written tells neither verdicts nor scores.
     """
-    from evalgate.cli.judge_labelling import SampleOptions, draw_sample
+    from evalgate.cli.judge_labelling import SampleOptions, write_label_sample
 
-    for sentence in draw_sample(
+    for sentence in write_label_sample(
         SampleOptions(results, count, metric, seed, out), Path(working_directory), thresholds
     ):
         print_sentence(sentence)

@@ -47,7 +47,7 @@ class SampleOptions:
     out: str
 
 
-def draw_sample(options: SampleOptions, folder: Path, thresholds_file: str | None) -> Iterator[str]:
+def write_label_sample(options: SampleOptions, folder: Path, thresholds_file: str | None) -> Iterator[str]:
     """Draw judged answers, store the judge's verdicts, and write a file of the answers to label.
 
     Yield sentences for the user. Nothing happens until the generator is iterated. If all drawn answers have

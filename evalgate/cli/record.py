@@ -84,14 +84,14 @@ def _read_conversations(
     setup: "AgentSetup", source: str, out: str, eval_id: str | None, redactor: "LiveRedactor"
 ) -> "list[EvalCase]":
     from evalgate.core.errors import InvalidInputError
-    from evalgate.runner.message_files import build_conversations, read_messages
+    from evalgate.runner.message_files import build_message_cases, read_messages
     from evalgate.runner.saved_cases import list_case_ids
 
     found = read_messages(setup.workspace.folder / source, source)
     if eval_id is not None and len(found) > 1:
         raise InvalidInputError(f"--id names one case, and {source} holds {len(found)} conversations")
     taken = list_case_ids(out, setup.workspace)
-    return build_conversations(found, setup.session, eval_id, taken, hide=redactor.redact_text)
+    return build_message_cases(found, setup.session, eval_id, taken, hide=redactor.redact_text)
 
 
 def _print_run(case: "EvalCase", run: "CaseRun", printer: "ChatPrinter") -> None:

@@ -11,11 +11,11 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.types import EvalCase
 from evalgate.datasets.case_review import (
     Review,
-    accept_cases,
     check_names,
     describe_case,
     drop_cases,
     format_case_json,
+    mark_cases_expected,
     open_review,
     replace_case_json,
 )
@@ -59,7 +59,7 @@ def _apply_decisions(review: Review, accept: Sequence[str], drop: Sequence[str],
         review = _reopen(review)
     names = [case.eval_id for case in review.open_cases] if accept_all else accept
     if names:
-        accept_cases(review, names)
+        mark_cases_expected(review, names)
     return _reopen(review)
 
 
@@ -103,7 +103,7 @@ def _ask_about_case(review: Review, name: str, write: Print) -> bool:
         )
         try:
             if answer == "e":
-                accept_cases(review, [name])
+                mark_cases_expected(review, [name])
             elif answer == "d":
                 drop_cases(review, [name])
             elif answer == "c":

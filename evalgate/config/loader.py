@@ -315,15 +315,15 @@ _STATE_FOLDER = ".evalgate"
 
 
 @frozen
-class Project:
-    """The folder in which a command works if no folder is given on the command line."""
+class ProjectFolder:
+    """The folder that a command works in when none is named."""
 
     folder: Path
     found: str
     """Name of the file or folder that marks the project; "" if there is none."""
 
 
-def find_project(start: Path) -> Project:
+def find_project(start: Path) -> ProjectFolder:
     """Find the nearest folder with a thresholds file: `start`, or a folder above it in the repository.
 
     If there is no thresholds file, return the nearest folder with `.evalgate`, where a baseline may be. If
@@ -333,11 +333,11 @@ def find_project(start: Path) -> Project:
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:
         if (file := find_thresholds_file(folder)) is not None:
-            return Project(folder, file.name)
+            return ProjectFolder(folder, file.name)
     for folder in folders:
         if (folder / _STATE_FOLDER).is_dir():
-            return Project(folder, _STATE_FOLDER)
-    return Project(start, "")
+            return ProjectFolder(folder, _STATE_FOLDER)
+    return ProjectFolder(start, "")
 
 
 def find_repository_root(start: Path) -> Path | None:

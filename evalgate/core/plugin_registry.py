@@ -221,7 +221,7 @@ METRICS: Mapping[str, str] = {
     "orchestrate/tool_call_recall": "evalgate.integrations.orchestrate.metrics:ToolCallRecall",
     "orchestrate/keyword_match": "evalgate.integrations.orchestrate.metrics:KeywordMatch",
     "orchestrate/text_match": "evalgate.integrations.orchestrate.metrics:TextMatch",
-    **dict.fromkeys(BUDGETS, "evalgate.metrics.budgets:Budget"),
+    **dict.fromkeys(BUDGETS, "evalgate.metrics.budgets:BudgetMetric"),
 }
 
 SECTION_METRICS: Mapping[str, str] = {"check/*": "evalgate.metrics.checks.check:Check"}

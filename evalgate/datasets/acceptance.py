@@ -18,7 +18,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.case_edits import replace_turn, set_calls, set_conversation_goals, set_expected
+from evalgate.datasets.case_edits import replace_turn, set_calls, set_conversation_goals, set_expected_reply
 from evalgate.datasets.raw_edits import is_same_call, is_same_data
 from evalgate.documents.json_edits import align_items
 from evalgate.redaction.redactor import TextCollector
@@ -29,7 +29,7 @@ HIDDEN = ("***", "[REDACTED]", "… nested too deep")
 
 
 @frozen
-class Acceptance:
+class AcceptedParts:
     """Selection of the accepted part of a run: the run, the turn, and calls or response."""
 
     run: int | None = None
@@ -40,7 +40,7 @@ class Acceptance:
     """The only accepted part of each turn; None: both calls and response."""
 
 
-def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
+def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
     """Return the run that is accepted as the new expectation of a case.
 
     A follow-up run (`confirms`) counts only if `accepted.run` is its number.
@@ -74,7 +74,7 @@ def choose_run(result: CaseResult, accepted: Acceptance) -> RunResult:
     return first
 
 
-def _advise_on_parts(runs: Sequence[RunResult], accepted: Acceptance) -> str:
+def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
     """Return the end of a sentence that advises to accept calls alone; "" unless only responses differ."""
     tools = replace(accepted, only="tools")
     first = _select_parts(runs[0], tools)
@@ -99,7 +99,7 @@ def is_acceptable(result: CaseResult) -> bool:
     if result.status != "failed" or not result.path or all(map(is_rule, failed)):
         return False
     try:
-        run = choose_run(result, Acceptance())
+        run = choose_run(result, AcceptedParts())
         pairs = [(turn.expected, turn.actual) for turn in run.turns if turn.expected and turn.actual]
         for at, (_, actual) in enumerate(pairs):
             _refuse_hidden(result.eval_id, at, actual)
@@ -117,7 +117,7 @@ def _describe_calls(reply: Reply) -> list[tuple[str, object]]:
     return [(call.name, call.arguments) for call in reply.tool_calls]
 
 
-def _select_parts(run: RunResult, accepted: Acceptance) -> list[object]:
+def _select_parts(run: RunResult, accepted: AcceptedParts) -> list[object]:
     """Return the accepted response and calls of each turn, without ids; None for a part not accepted."""
     turns = run.turns if accepted.turn is None else run.turns[accepted.turn - 1 : accepted.turn]
     return [
@@ -137,7 +137,7 @@ def _is_response_accepted(expected: Reply | None, only: Part | None) -> bool:
     return only == "response" or (only is None and expected is not None and expected.response is not None)
 
 
-def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase:
+def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalCase:
     """Return the case with the behaviour of a run as its expectation; unchanged turns stay the same objects.
 
     Raises:
@@ -157,13 +157,13 @@ def accept_run(case: EvalCase, run: RunResult, accepted: Acceptance) -> EvalCase
         expected = case.turns[at].expected
         if not is_same_data(reply, expected):
             if case.journey is not None:
-                case = set_expected(case, at, reply)
+                case = set_expected_reply(case, at, reply)
             else:
                 case = replace_turn(case, at, replace(case.turns[at], expected=reply))
     return case
 
 
-def build_alternative(case: EvalCase, run: RunResult, accepted: Acceptance) -> dict[str, object]:
+def build_alternative(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> dict[str, object]:
     """Return the behaviour of a run as an alternative, a second right way, for the case notes.
 
     Raises:
@@ -200,7 +200,7 @@ def _describe_call(call: ToolCall) -> dict[str, object]:
 
 
 def _iter_accepted_replies(
-    case: EvalCase, run: RunResult, accepted: Acceptance
+    case: EvalCase, run: RunResult, accepted: AcceptedParts
 ) -> Iterator[tuple[int, Reply]]:
     """Yield (index from 0, new expectation) for each accepted turn; errors as `accept_run`."""
     if case.scenario is not None or not case.turns:

@@ -35,7 +35,7 @@ def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
     return replace(case, turns=(*case.turns[:at], turn, *case.turns[at + 1 :]))
 
 
-def set_expected(case: EvalCase, at: int, reply: Reply) -> EvalCase:
+def set_expected_reply(case: EvalCase, at: int, reply: Reply) -> EvalCase:
     """Return the case with `reply` expected in the turn at the index `at`.
 
     If the case has goals, they are adapted, and only the calls and the response of `reply` are kept.

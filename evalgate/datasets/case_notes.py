@@ -66,7 +66,7 @@ class NotedAlternative(BaseModel):
     """New expectations, one item for each turn of the case."""
 
 
-class Acceptance(BaseModel):
+class NotedAcceptance(BaseModel):
     """Record of a decision that made an agent's behaviour in a run the expectation of the case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,7 +94,7 @@ class CaseNote(BaseModel):
     """Recorded results of tools. A tool is not called if its call has such a result."""
     alternatives: tuple[NotedAlternative, ...] = Field(default=(), min_length=1)
     """Other right ways: the case passes with its own expectations or with one of these."""
-    accepted: Acceptance | None = None
+    accepted: NotedAcceptance | None = None
     """Last acceptance of what an agent did."""
     checks: Mapping[CheckName, dict[str, Any]] = {}
     """Name of a check of this case to its conditions, which are validated when the metrics are built."""

@@ -82,7 +82,7 @@ def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set:
     return text[: mark.index].rstrip(" ") + "\n" + block + text[cases.end_mark.index :].lstrip(" \n")
 
 
-def set_expected(text: str, names: Iterable[str], shown_as: str) -> str:
+def mark_expected(text: str, names: Iterable[str], shown_as: str) -> str:
     """Return the text with the status `expected` for the named cases.
 
     Notes without a status stay as they are, because they have this status by default.

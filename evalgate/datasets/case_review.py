@@ -14,7 +14,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Event, Message, ToolCall
 from evalgate.datasets.case_notes import apply_case_notes
-from evalgate.datasets.case_notes_edits import change_notes, drop_notes, set_expected
+from evalgate.datasets.case_notes_edits import change_notes, drop_notes, mark_expected
 from evalgate.datasets.edit_undo import FileChange, UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, get_editor, open_eval_set
 from evalgate.datasets.loading import build_notes_name
@@ -48,7 +48,7 @@ def open_review(path: Path, shown_as: str) -> Review:
     return Review(file, notes_path, notes_shown_as, found)
 
 
-def accept_cases(review: Review, names: Iterable[str]) -> None:
+def mark_cases_expected(review: Review, names: Iterable[str]) -> None:
     """Make observed cases expected, so that they gate from now on.
 
     Raises:
@@ -187,7 +187,7 @@ def _change_file(file: EvalSetFile, data: bytes) -> FileChange:
 
 def _accept_notes(review: Review, names: Iterable[str]) -> FileChange:
     shown_as = review.notes_shown_as
-    return change_notes(review.notes_path, shown_as, lambda text: set_expected(text, names, shown_as))
+    return change_notes(review.notes_path, shown_as, lambda text: mark_expected(text, names, shown_as))
 
 
 def _save_changes(review: Review, changes: Sequence[FileChange]) -> None:

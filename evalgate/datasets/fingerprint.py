@@ -104,7 +104,8 @@ def _to_event_values(event: Event) -> object:
     if isinstance(event, ToolCall):
         return [event.type, event.author, event.name, event.arguments]
     if isinstance(event, Message):
-        return [event.type, event.author, event.text]
+        values = [event.type, event.author, event.text]
+        return values if event.payload is None else [*values, event.payload]
     return [event.type, event.author, event.name, event.result]
 
 

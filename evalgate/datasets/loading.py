@@ -15,7 +15,7 @@ from evalgate.core.types import EvalSet
 from evalgate.datasets.cases import assign_eval_set
 from evalgate.documents.config_file import ConfigDocument
 from evalgate.documents.strict_json import as_sequence, read_json
-from evalgate.system.files import is_readable_name, read_file
+from evalgate.system.files import exists, is_readable_name, read_file
 from evalgate.system.gc import pause_gc
 
 TEST_CONFIG = "test_config.json"
@@ -267,10 +267,15 @@ def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
 
 
 def _split_names(selection: str, ids: Container[str]) -> list[str]:
-    """Split `case_a, case_b` into ids; a selection that is one of `ids` is not split at its commas."""
-    if selection.strip() in ids:
-        return [selection.strip()]
-    return [name.strip() for name in selection.split(",") if name.strip()]
+    """Split `case_a, case_b` into ids; a selection that is one of `ids` is not split at its commas.
+
+    Blanks at the ends of a name are dropped, unless one of `ids` has them.
+    """
+    for name in (selection, selection.strip()):
+        if name in ids:
+            return [name]
+    names = [name if name in ids else name.strip() for name in selection.split(",")]
+    return [name for name in names if name]
 
 
 def _suggest_nearest(name: str, candidates: Iterable[str]) -> str:
@@ -329,10 +334,9 @@ def _expand_pattern(pattern: str, folder: Path) -> list[EvalFile]:
     path = folder / pattern
     if not pattern.strip() or "\0" in pattern:
         raise _build_pattern_error(pattern, "an empty pattern names no file")
-    if path.is_dir():
-        return [_build_eval_file(inner, folder) for inner in _list_folder(path, pattern)]
-    if path.exists():
-        return [_build_eval_file(path, folder)]
+    if exists(path):
+        files = _list_folder(path, pattern) if path.is_dir() else [path]
+        return [_build_eval_file(file, folder) for file in files]
     if glob.has_magic(pattern) and (matches := _match_glob(pattern, folder)):
         return [_build_eval_file(match, folder) for match in matches]
     if selected := _parse_selection(pattern, folder):

@@ -163,7 +163,7 @@ def build_record_schema() -> dict[str, Any]:
     schema = _get_record_adapter().json_schema(mode="validation")
     schema["required"] = list_required_fields(Record)
     schema["properties"][_DIGEST_KEY] = {
-        "description": "SHA-256 of the file of a shard, with zeros in the place of this. `evalgate merge` "
+        "description": "SHA-256 of a shard's file, computed with zeros in this field. `evalgate merge` "
         "refuses a shard whose text is another.",
         "pattern": "^[0-9a-f]{64}$",
         "type": "string",

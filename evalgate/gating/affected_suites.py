@@ -237,7 +237,7 @@ def build_json(found: AffectedSuites) -> Mapping[str, object]:
     }
 
 
-def build_matrix(found: AffectedSuites) -> Mapping[str, object]:
+def build_job_matrix(found: AffectedSuites) -> Mapping[str, object]:
     """Return a matrix for GitHub's `fromJSON`, with one job for each suite that the change concerns.
 
     GitHub refuses a matrix without jobs. If no suite is concerned, the matrix has one job with the suite

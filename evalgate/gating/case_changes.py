@@ -101,7 +101,7 @@ _LUCK = 0.05
 """Largest chance of so many passes by luck at which a flaky case is newly passing."""
 
 
-def compare_with_baseline(
+def build_comparison(
     cases: Sequence[CaseResult], baseline: Baseline, *, whole_sets: Collection[str] | None = None
 ) -> Comparison:
     """List the cases that differ from the baseline, and compare usage and metrics.

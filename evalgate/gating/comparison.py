@@ -59,7 +59,7 @@ def compare_runs(
     if scored.statistics is None:  # there is no baseline then, and no rule that needs statistics
         return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)
     # Only here: a run without a baseline would load the statistics for nothing.
-    from evalgate.gating.case_changes import add_deltas, compare_with_baseline
+    from evalgate.gating.case_changes import add_deltas, build_comparison
     from evalgate.gating.failure_reruns import classify_failures
     from evalgate.gating.significance import apply_decision
 
@@ -72,7 +72,7 @@ def compare_runs(
     return replace(
         found,
         baseline_comparison=(
-            compare_with_baseline(found.cases, baseline, whole_sets=whole_sets) if baseline else None
+            build_comparison(found.cases, baseline, whole_sets=whole_sets) if baseline else None
         ),
     )
 

@@ -38,7 +38,7 @@ def classify_failures(
     is new or changed. Without a baseline or with `max_failed_cases`, the cases are returned unchanged.
     """
     classifier = build_classifier(baseline, statistics)
-    return classifier.classify_failures(cases) if classifier else tuple(cases)
+    return classifier.add_follow_ups(cases) if classifier else tuple(cases)
 
 
 def build_classifier(baseline: Baseline | None, statistics: StatisticalPolicy) -> "FailureClassifier | None":
@@ -75,17 +75,17 @@ class FailureClassifier:
             if not (can_run_again and _is_failing(case)):
                 continue
             stored = self._find_stored_runs(case)
-            if stored is None or not stored.can_explain(case) or not any(stored.find_misses(case)):
+            if stored is None or not stored.can_explain(case) or not any(stored.flag_new_failures(case)):
                 continue
             # Computed at the first open case: most runs have none, and the estimate reads every stored run.
             flaky = self._estimate_flaky(cases) if flaky is None else flaky
             # One run at a time: if the next one passes, no further run may be needed.
             criteria = self._find_criteria(stored, case, flaky)
-            if criteria.classify_runs(stored.find_misses(case)) == "open":
+            if criteria.classify_runs(stored.flag_new_failures(case)) == "open":
                 found[at] = (max(run.run for run in case.runs) + 1,)
         return found
 
-    def classify_failures(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+    def add_follow_ups(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
         """Return the cases, with a `follow_up` for each failing case that can be compared.
 
         A case cannot be compared if it has no comparable stored runs, or missed the threshold of a metric
@@ -110,20 +110,20 @@ class FailureClassifier:
         Return None if the case has no comparable stored runs, or the run says nothing about the agent.
         """
         stored = self._find_stored_runs(case)
-        return next(iter(stored.find_misses(replace(case, runs=(run,)))), None) if stored else None
+        return next(iter(stored.flag_new_failures(replace(case, runs=(run,)))), None) if stored else None
 
     def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
         stored = self._find_stored_runs(case)
         if stored is None or not stored.can_explain(case):
             return None
         missed, crashed = _find_missed_metrics(case), case.agent_failed
-        misses = stored.find_misses(case)
+        new_failures = stored.flag_new_failures(case)
         runs = stored.list_comparable(missed)
         failed = _count_failed(runs, missed, with_crashes=crashed or stored.is_only_crashes)
         found = FollowUp(
             outcome="excused",
-            runs=len(misses),
-            failed=sum(misses),
+            runs=len(new_failures),
+            failed=sum(new_failures),
             need=0,
             baseline_runs=len(runs),
             baseline_failed=failed,
@@ -134,7 +134,7 @@ class FailureClassifier:
         if not (missed & stored.never_missed or (crashed and not stored.crashes)):
             return found
         criteria = self._find_criteria(stored, case, flaky)
-        return replace(found, outcome=criteria.classify_runs(misses), need=criteria.in_a_row)
+        return replace(found, outcome=criteria.classify_runs(new_failures), need=criteria.in_a_row)
 
     def _find_criteria(
         self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"
@@ -246,8 +246,11 @@ class _StoredRuns:
     def _list_runs_of(self, metric: str) -> tuple[_StoredRun, ...]:
         return tuple(run for run in self.runs if metric in run.scored)
 
-    def find_misses(self, case: CaseResult) -> list[bool]:
-        """Return for each conclusive run of the case: True if it failed as no stored run did, else False."""
+    def flag_new_failures(self, case: CaseResult) -> list[bool]:
+        """Return a flag for each conclusive run of the case: True if it failed as no stored run did.
+
+        Runs that say nothing about the agent have no flag.
+        """
         new = self.never_missed
         return [
             not self.crashes

@@ -14,7 +14,7 @@ UsageFigure: TypeAlias = Literal["cost", "tokens", "duration"]
 
 @frozen
 class VariantFigures:
-    """Row of the table: one variant with its means, over the cases that every variant has runs of."""
+    """One variant, with its means over the cases of which every variant has a run: a row of the table."""
 
     name: str
     values: Mapping[str, str]
@@ -22,9 +22,11 @@ class VariantFigures:
     results: str
     """Path of its `results.json`, relative to the matrix."""
     runs: int
-    """Runs that ended in a pass or a failure."""
+    """Number of runs that ended in a pass or a failure."""
     planned: int
+    """Number of runs that were to be made."""
     passed: int
+    """Number of runs that passed."""
     pass_k: float | None
     """Estimated share of cases that pass k runs in a row, k being the number of runs of each case; None if a
     case has fewer."""
@@ -36,7 +38,7 @@ class VariantFigures:
 
 @frozen
 class VariantComparison:
-    """One variant compared with the reference."""
+    """Comparison of one variant with the reference, the first variant: scores and usage."""
 
     variant: str
     scores: Mapping[str, VariantScore]
@@ -45,7 +47,7 @@ class VariantComparison:
 
 @frozen
 class VariantCase:
-    """One case in every variant."""
+    """Results of one case in every variant."""
 
     eval_set_id: str
     eval_id: str
@@ -57,14 +59,14 @@ class VariantCase:
 
 @frozen
 class VariantMatrix:
-    """Variants of an agent on the same cases. A measurement without a verdict."""
+    """Result of `evalgate matrix`: variants of an agent, run on the same cases and compared. No verdict."""
 
     created_at: str
     """ISO 8601, UTC."""
     duration_s: float
     agent: AgentInfo
     runs: int
-    """Planned runs of each case with each variant."""
+    """Number of planned runs of each case with each variant."""
     variants: tuple[VariantFigures, ...]
     """The first is the reference."""
     comparisons: tuple[VariantComparison, ...]

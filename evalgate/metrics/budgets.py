@@ -24,7 +24,7 @@ from evalgate.core.types import (
 from evalgate.llm.judge_resolver import get_judge_resolver
 
 
-class Budget:
+class BudgetMetric:
     """Consumption of a run, which must stay within limits; less is better."""
 
     options_type = BudgetLimits

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalgate.core.formatting import compute_mean
 from evalgate.core.types import CaseResult, JsonObject, RunResult
 from evalgate.llm.judge_health import read_sample_scores
-from evalgate.statistics.judge_noise import CaseNoise, JudgeShare, decompose_case, estimate_judge_share
+from evalgate.statistics.judge_noise import CaseVariance, JudgeShare, decompose_case, estimate_judge_share
 
 _MOST = 0.5
 """Share of the variance, 0 to 1: a metric is described if the judge's share has a lower limit above it."""
@@ -17,7 +17,7 @@ def describe_judge_noise(cases: Sequence[CaseResult]) -> Iterator[str]:
     Follow-up runs (`confirms`) do not count. A judged response counts only if it has two samples or more, and
     none of them is from the cache: a cached answer does not show the judge's variation.
     """
-    noises: dict[str, list[CaseNoise]] = {}
+    noises: dict[str, list[CaseVariance]] = {}
     sizes: dict[str, list[int]] = {}
     for case in cases:
         for name, questions in _collect_scores(case).items():

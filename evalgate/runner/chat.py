@@ -305,7 +305,7 @@ def _subtract_usage(now: SessionResult, before: SessionResult) -> Usage | None:
 # --- a case of the conversation -----------------------------------------------------------------------------
 
 
-def build_case(eval_id: str, turns: Sequence[ChatTurn], session: SessionInput) -> EvalCase:
+def build_chat_case(eval_id: str, turns: Sequence[ChatTurn], session: SessionInput) -> EvalCase:
     """Return a case with the turns' messages; it expects the replies and tool calls that the agent gave."""
     return EvalCase(eval_id, tuple(CaseTurn(turn.message, turn.reply) for turn in turns), session=session)
 

@@ -108,7 +108,7 @@ def describe_assessment(assessment: JudgeAssessment) -> Iterator[str]:
     yield f"  TNR        {_format_estimate(accuracy.tnr)}: fails what people fail"
     yield f"  pass rate  {_describe_pass_rate(assessment)}"
     for name, (floor, decision) in assessment.floors.items():
-        yield f"  floor      {_NAMES[name]} {floor:g}: {describe_decision(decision)}"
+        yield f"  floor      {_NAMES[name]} {floor:g}: {describe_floor_decision(decision)}"
 
 
 def _describe_pass_rate(assessment: JudgeAssessment) -> str:
@@ -122,7 +122,7 @@ def _describe_pass_rate(assessment: JudgeAssessment) -> str:
     return f"{said}; it cannot be corrected: with TPR + TNR of at most 1 the judge is no better than chance"
 
 
-def describe_decision(decision: FloorDecision) -> str:
+def describe_floor_decision(decision: FloorDecision) -> str:
     """Return the decision on one floor in words, such as `not enough labels: 12 more would decide`."""
     if decision.answer != "undecided":
         return decision.answer
@@ -217,7 +217,7 @@ class LabelCheck:
                 yield f"The judge of {each.metric} holds `judge.floor` ({each.counts.labelled} labels)."
                 continue
             open_ = (
-                f"{_NAMES[name]} {floor:g}: {describe_decision(decision)}"
+                f"{_NAMES[name]} {floor:g}: {describe_floor_decision(decision)}"
                 for name, (floor, decision) in each.floors.items()
                 if decision.answer == "undecided"
             )

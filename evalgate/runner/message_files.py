@@ -19,7 +19,7 @@ _LINE_END = re.compile(r"\r\n|[\r\n]")  # `str.splitlines` splits within message
 _SEPARATOR = re.compile(r"\s*(?:-{3,}\s*)?")
 
 
-def build_conversations(
+def build_message_cases(
     conversations: Sequence[Sequence[str]],
     session: SessionInput,
     eval_id: str | None = None,

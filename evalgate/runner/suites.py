@@ -281,9 +281,9 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
             yield Problem(suite.thresholds.file, *suite.thresholds.find_position(("criteria",)), message)
 
 
-def _suggest_suite(problem: Problem, config: Config, folder: Path) -> Problem:
+def _suggest_suite(problem: Problem, config: Config) -> Problem:
     """Return the problem; if its file is missing, with the most similar name of a suite as a suggestion."""
-    is_missing = problem.file in config.eval_sets and not (folder / problem.file).exists()
+    is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")
     from evalgate.core.did_you_mean import did_you_mean
 
     hint = did_you_mean(problem.file, config.suites) if is_missing else ""
@@ -304,9 +304,7 @@ def _load_eval_sets(
     try:
         loaded = load_eval_sets(config.eval_sets, formats, folder=workspace.folder, format_name=config.format)
     except InvalidInputError as error:
-        raise InvalidInputError(
-            _suggest_suite(each, config, workspace.folder) for each in error.problems
-        ) from None
+        raise InvalidInputError(_suggest_suite(each, config) for each in error.problems) from None
     rule_files.check_eval_sets(eval_set.path for eval_set in loaded)
     both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in objects.eval_sets}
     if both:

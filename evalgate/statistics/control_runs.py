@@ -1,19 +1,20 @@
 """Tell a break by the agent's change from a drift of its surroundings, by fresh runs of two commits.
 
-The comparison with the history (look 1) cannot tell a change of the agent from a drift of its provider,
-because the stored runs were made before both. Look 2 runs the base commit's agent (the control) on the
-suspects of look 1, in turn with further runs of the changed agent (the head). It compares these fresh runs
-alone, because the head's earlier runs are selected for being bad. Only `drifted` uses the history.
+The baseline comparison cannot tell a change of the agent from a drift of its provider, because the stored
+runs were made before both. The control comparison runs the base commit's agent (the control) on the suspects
+of the baseline comparison, in turn with further runs of the changed agent (the head). It compares these fresh
+runs alone, because the head's earlier runs are selected for being bad. Only `drifted` uses the stored runs.
 
-The gate closes only if both looks find a drop or a broken case. If look 2 has too few results, look 1 alone
-decides. If nothing changed, look 1 is wrong at most as often as without control runs. If a drift hit head
-and control alike, look 1 may always be wrong, so look 2 alone keeps the levels: `case_alpha` over all
-suspects, and the averages' share of `alpha`.
+The gate closes only if both comparisons find a drop or a broken case. If the control comparison has too few
+results, the baseline comparison alone decides. If nothing changed, the baseline comparison is wrong at most
+as often as without control runs. If a drift hit head and control alike, the baseline comparison may always be
+wrong, so the control comparison alone keeps the levels: `case_alpha` over all suspects, and the averages'
+share of `alpha`.
 
 A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
 Holm's procedure over the suspects. An average fell if its drop is at least `max_drop`, and larger than luck
 explains by the permutation test of `mean_difference.py`. Averages are compared after 1, 2, 4 … rounds of
-pairs, and after the last one.
+pairs, and after the last one: each time is a look.
 """
 
 import math
@@ -71,7 +72,7 @@ class FreshScores:
     """Scores of one metric on one case, 0 to 1: of stored runs, and of fresh runs of head and control."""
 
     stored: Sequence[Score]
-    """Scores of the stored runs that look 1 used."""
+    """Scores of the stored runs that the baseline comparison used."""
     head: Sequence[Score] = ()
     """Scores of the head's fresh runs, in order; 0 for a crash, None for a run without a score through no
     fault of the agent."""
@@ -82,7 +83,7 @@ class FreshScores:
 
 @frozen
 class AverageSuspect:
-    """One metric with an average that may have fallen in look 1, the comparison with the stored runs.
+    """One metric with an average that may have fallen in the baseline comparison.
 
     A drop of half of `max_drop` is usually enough for a suspect: AUTO stops at the first broken case, so the
     average may not have been measured to the end.
@@ -93,15 +94,15 @@ class AverageSuspect:
     max_drop: float
     """A drop of the suite's average of this size or more closes the gate."""
     cases: Mapping[str, FreshScores]
-    """All cases that look 1 compared, at least one.
+    """All cases that the baseline comparison compared, at least one.
 
     Control runs of only the cases that fell or varied would be cheaper, but misleading: luck selects these
     cases, and a drop of all cases lies mostly in the others. A simulation took half of such drops for luck.
     """
     total_weight: float
-    """Weight of all cases that look 1 compared. A case without control runs counts as unchanged."""
+    """Weight of all cases that were compared. A case without control runs counts as unchanged."""
     drops: Mapping[str, float] = field(default_factory=dict)
-    """Case to its drop in look 1: stored mean minus the head's mean.
+    """Case to its drop in the baseline comparison: stored mean minus the head's mean.
 
     If less than half of `max_drop` is left without the drops of drifted cases, the average needs no runs.
     Empty: this is not checked.
@@ -125,7 +126,7 @@ class CaseControl:
     level: float
     """Level that p was compared with, Holm's share of `case_alpha`."""
     is_measured: bool
-    """False: too few runs have a result, so that look 1 alone decides."""
+    """False: too few runs have a result, so that the baseline comparison alone decides."""
 
 
 @frozen
@@ -148,7 +149,7 @@ class AverageControl:
     level: float | None
     """Level that p was compared with, Holm's share of the look's part of `alpha`; None if `rounds` is 0."""
     is_measured: bool
-    """False: too many runs lack a score, or none was made, so that look 1 alone decides."""
+    """False: too many runs lack a score, or none was made, so that the baseline comparison alone decides."""
 
 
 @frozen

@@ -21,7 +21,7 @@ _TAIL = 0.025
 
 
 @frozen
-class CaseNoise:
+class CaseVariance:
     """Variance between the runs of one case, as sums of squares over its questions."""
 
     total: float
@@ -42,7 +42,7 @@ class JudgeShare:
     """Cases with any variance."""
 
 
-def decompose_case(questions: Sequence[Sequence[Sequence[float]]]) -> CaseNoise:
+def decompose_case(questions: Sequence[Sequence[Sequence[float]]]) -> CaseVariance:
     """Return the variance of one case between its runs, and the judge's part of it, as sums of squares.
 
     `questions` holds, for each question, the responses of the runs, and for each response the scores of the
@@ -60,7 +60,7 @@ def decompose_case(questions: Sequence[Sequence[Sequence[float]]]) -> CaseNoise:
         # A distance from the average of m responses keeps 1 - 1/m of the variance of a response.
         kept = 1 - 1 / len(responses)
         judge += kept * math.fsum(map(_estimate_variance_of_mean, responses))
-    return CaseNoise(total, judge)
+    return CaseVariance(total, judge)
 
 
 def _estimate_variance_of_mean(scores: Sequence[float]) -> float:
@@ -68,7 +68,7 @@ def _estimate_variance_of_mean(scores: Sequence[float]) -> float:
     return math.fsum((each - center) ** 2 for each in scores) / (count - 1) / count
 
 
-def estimate_judge_share(cases: Sequence[CaseNoise]) -> JudgeShare | None:
+def estimate_judge_share(cases: Sequence[CaseVariance]) -> JudgeShare | None:
     """Estimate the judge's share of the variance, over all cases.
 
     Return None if fewer than 12 cases have any variance, or if no average varies between runs. The limits

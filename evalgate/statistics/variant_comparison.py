@@ -39,7 +39,7 @@ Comparison: TypeAlias = tuple[str, str]
 
 @frozen
 class VariantScore:
-    """Comparison of a variant with the reference on one metric, over the cases that both have scores of."""
+    """Comparison of a variant's scores with the reference's: one metric, over the cases scored in both."""
 
     conclusion: VariantConclusion
     reference: float

@@ -121,7 +121,21 @@ def is_readable_name(path: Path) -> bool:
 
     So a pipe leads to an error of `read_file`; with `Path.is_file` it would be ignored silently.
     """
-    return path.exists() and not path.is_dir()
+    return exists(path) and not path.is_dir()
+
+
+def exists(path: Path) -> bool:
+    """Return True if there is a file or folder at `path`; False also if the path is too long for one.
+
+    Raises:
+        OSError: the system refuses to look, because a folder may not be entered.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        return False
 
 
 def is_virtual_environment(folder: Path) -> bool:

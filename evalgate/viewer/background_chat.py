@@ -22,7 +22,7 @@ from evalgate.runner.chat import (
     Chat,
     ChatError,
     ChatTurn,
-    build_case,
+    build_chat_case,
     choose_case_id,
     resolve_agent_setup,
 )
@@ -180,7 +180,7 @@ class BackgroundChat:
         workspace = self._setup.workspace
         question = self._redactor.redact_text(turns[0].message.text)
         name = eval_id or choose_case_id(question, list_case_ids(out, workspace))
-        case = build_case(name, turns, self._chat.session_input)
+        case = build_chat_case(name, turns, self._chat.session_input)
         return save_cases([case], out, to, workspace, self._redactor)
 
     def close(self) -> None:

@@ -74,7 +74,7 @@ class CaseQuery:
         return any(name != "sort" for name in self.params)
 
 
-def select_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
+def filter_cases(opened: OpenedRecord, query: CaseQuery) -> list[int]:
     """Return the positions in `opened.entries` of the cases that match the query, in the query's order."""
     if not query.params:
         return list(range(len(opened.entries)))

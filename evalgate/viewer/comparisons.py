@@ -37,13 +37,13 @@ class ComparedRecord:
         """Return the replies to a case in the earlier record, turn by turn; () if no reply is stored."""
         case = self.before.get(key)
         if case is not None:
-            run = choose_run(case)
+            run = choose_shown_run(case)
             return tuple(turn.actual for turn in run.turns) if run else ()
         stored = next((each for each in self.baseline.cases if each.key == key), None)
         return stored.replies if stored else ()
 
 
-def choose_run(case: CaseResult) -> RunResult | None:
+def choose_shown_run(case: CaseResult) -> RunResult | None:
     """Return the first answered run of a case, or else its first run; None if the case was not run."""
     answered = (run for run in case.runs if run.outcome == "answered")
     return next(answered, case.runs[0] if case.runs else None)

@@ -52,7 +52,7 @@ def restore_line(typed: str, before: str) -> str:
     return before if typed == shown else typed
 
 
-def build_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, str]]:
+def build_drafted_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, str]]:
     """Return the case of a draft, and a message for each wrong field.
 
     `base` is the case in the file. Unchanged parts of the result are the same objects as in `base`.
@@ -241,7 +241,7 @@ def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> Eva
     if (case.journey.goals, case.journey.order) != (base.journey.goals, base.journey.order):
         errors["t0.response"] = "goals follow from calls and response: save the changes of one of them first"
         return case
-    return case_edits.set_expected(case, 0, expected)
+    return case_edits.set_expected_reply(case, 0, expected)
 
 
 def _build_goal(name: str, draft: DraftGoal, known: Goal | None, errors: dict[str, str]) -> Goal:

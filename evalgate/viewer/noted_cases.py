@@ -18,9 +18,9 @@ from evalgate.datasets.case_notes_edits import (
     change_notes,
     copy_notes,
     drop_notes,
+    mark_expected,
     rename_notes,
     set_check,
-    set_expected,
     set_tags,
 )
 from evalgate.datasets.edit_undo import FileChange
@@ -122,7 +122,7 @@ def change_noted_case(
         if eval_id != new_id:
             text = rename_notes(text, eval_id, new_id, path.name)
         if is_accepted:
-            text = set_expected(text, [new_id], path.name)
+            text = mark_expected(text, [new_id], path.name)
         for name, conditions in changed.items():
             text = set_check(text, new_id, name, conditions, path.name, file.path.name)
         return text

@@ -139,14 +139,14 @@ class SecurityMiddleware:
 
     def _has_token(self, scope: "Scope") -> bool:
         given = dict(parse_qsl(scope["query_string"].decode("latin-1"))).get("token", "")
-        return scope["method"] == "GET" and is_equal(given, self._access.token)
+        return scope["method"] == "GET" and is_equal_secret(given, self._access.token)
 
     def _has_session(self, headers: dict[str, str]) -> bool:
         # Other programs on this machine set cookies for all ports. If one of them is malformed, Python's
         # SimpleCookie reads no cookie at all.
         pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
         return any(
-            name == self._access.cookie_name and is_equal(value, self._access.session)
+            name == self._access.cookie_name and is_equal_secret(value, self._access.session)
             for name, _, value in pairs
         )
 
@@ -181,7 +181,7 @@ class SecurityMiddleware:
         body = await _read_body(receive)
         if body is None:
             await _send_text(send, 413, f"The form is larger than {MAX_BODY_BYTES // 2**20} MiB.")
-        elif not is_equal(
+        elif not is_equal_secret(
             headers.get(CSRF_HEADER) or _find_csrf_field(headers, body), self._access.csrf_token
         ):
             await _send_text(send, 403, "The form is of an earlier server. Load the page again.")
@@ -189,7 +189,7 @@ class SecurityMiddleware:
             await self._app(scope, _replay_body(body, receive), _add_headers(send))
 
 
-def is_equal(given: str, secret: str) -> bool:
+def is_equal_secret(given: str, secret: str) -> bool:
     """Return True if two texts are equal. The time does not depend on the place where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 

@@ -9,7 +9,7 @@ import pytest
 
 from evalgate.api.evaluation_plan import EvaluationOptions, load_sources
 from evalgate.api.testing.groups import (
-    CaseGroup,
+    EvaluationGroup,
     build_message,
     dump_messages,
     load_messages,
@@ -33,16 +33,16 @@ def project(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return project
 
 
-def build_group(project: Project, agent: object = greet, **options: Any) -> CaseGroup:
+def build_group(project: Project, agent: object = greet, **options: Any) -> EvaluationGroup:
     given = EvaluationOptions(CRITERIA, folder=project.folder, **options)
-    group = CaseGroup("test_x.py::agent", project, agent, given, in_worker=True, selected=set(CASES))
+    group = EvaluationGroup("test_x.py::agent", project, agent, given, in_worker=True, selected=set(CASES))
     cases = [build_case("ada"), build_case("bob", "Bob", "Hello Bob"), build_case("cy")]
     for eval_set in load_sources(build_set(*cases), None, project.folder):
         group.add_set(eval_set)
     return group
 
 
-def run_worker(group: CaseGroup, *ids: str) -> list[bytes]:
+def run_worker(group: EvaluationGroup, *ids: str) -> list[bytes]:
     """Run cases as a worker does, and return its messages as the controller gets them."""
     for eval_id in ids:
         group.get_result(("greetings", eval_id), eval_id)

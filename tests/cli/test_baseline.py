@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.cli.baseline_save import SaveOptions, accept_baseline, prune_baseline, save_baseline
+from evalgate.cli.baseline_save import BaselineSaveOptions, accept_baseline, prune_baseline, save_baseline
 from evalgate.cli.baseline_show import export_baseline, format_baseline_summary, summarize_baseline
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseMetric, Record, RunMetric, Status, Verdict
@@ -18,7 +18,7 @@ from evalgate.runner.stored_results import BaselineTarget, resolve_target
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 from tests.commands import evalgate
 
-PLAIN = SaveOptions({}, commit="abc1234")
+PLAIN = BaselineSaveOptions({}, commit="abc1234")
 
 
 def a_run(*scores: float, day: int = 20, runs: int = 1) -> Record:
@@ -35,7 +35,7 @@ def a_run(*scores: float, day: int = 20, runs: int = 1) -> Record:
     return replace(a_record(*cases), created_at=f"2026-11-{day:02d}T08:30:00+00:00")
 
 
-def save(folder: Path, record: Record, keeping: SaveOptions = PLAIN) -> str:
+def save(folder: Path, record: Record, keeping: BaselineSaveOptions = PLAIN) -> str:
     (folder / "results.json").write_text(dump_record(record), encoding="utf-8")
     return save_baseline("results.json", shelf(folder), keeping)
 
@@ -132,14 +132,16 @@ def test_a_source_names_the_commit_and_branch_and_an_older_run_is_stale(tmp_path
     git(tmp_path, "init", "-q", "-b", "trunk")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "first")
     fresh = replace(a_run(1.0), created_at=datetime.now(UTC).isoformat())
-    save(tmp_path, fresh, SaveOptions({}))
+    save(tmp_path, fresh, BaselineSaveOptions({}))
     source = shelf(tmp_path).read().sources[0]
     assert (source.commit, source.branch) == (git(tmp_path, "rev-parse", "HEAD"), "trunk")
     old = replace(a_run(1.0), created_at="2020-01-01T00:00:00Z")
     with pytest.raises(InvalidInputError, match="this run was made before the commit that is checked out"):
-        save(tmp_path, old, SaveOptions({}))
+        save(tmp_path, old, BaselineSaveOptions({}))
     assert "added" in save(tmp_path, old, PLAIN)
-    in_ci = SaveOptions({"GITHUB_SHA": "f" * 40, "GITHUB_REF_TYPE": "branch", "GITHUB_REF_NAME": "main"})
+    in_ci = BaselineSaveOptions(
+        {"GITHUB_SHA": "f" * 40, "GITHUB_REF_TYPE": "branch", "GITHUB_REF_NAME": "main"}
+    )
     save(tmp_path, replace(fresh, duration_s=9), in_ci)
     assert ("f" * 40, "main") in {(each.commit, each.branch) for each in shelf(tmp_path).read().sources}
 
@@ -202,7 +204,7 @@ def test_showing_lists_the_cases_that_broke_on_the_default_branch(tmp_path: Path
     for day in (1, 2, 3):
         save(tmp_path, a_run(1.0, 1.0, day=day, runs=5))
     assert "Broke" not in format_baseline_summary(summarize_baseline(shelf(tmp_path)))
-    failing = SaveOptions({}, commit="bad0000", allow_failing=True)
+    failing = BaselineSaveOptions({}, commit="bad0000", allow_failing=True)
     save(tmp_path, a_run(0.0, 1.0, day=4, runs=5), failing)
     found = summarize_baseline(shelf(tmp_path))
     assert (

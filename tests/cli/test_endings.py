@@ -1,6 +1,8 @@
 """Endings of a command without a verdict: the right exit code, and a sentence."""
 
 import errno
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from evalgate import __main__ as command
 from evalgate.agents.http.errors import describe_connection_error
+from tests.commands import evalgate
 
 
 @pytest.mark.parametrize(
@@ -35,6 +38,46 @@ def test_memory_that_ends_is_no_bug_and_no_verdict(
     monkeypatch.setattr(command, "_run_cli", end)
     assert command.main(["run"]) == code
     assert ("there is not enough memory to go on" in capfd.readouterr().err) == (code == 3)
+
+
+@pytest.mark.parametrize(
+    ("number", "why"), [(errno.EACCES, "Permission denied"), (errno.ENAMETOOLONG, "File name too long")]
+)
+def test_a_path_that_the_system_refuses_is_no_bug(
+    number: int, why: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def end(*_: object) -> int:
+        raise OSError(number, os.strerror(number), "secret/evalgate.yaml")
+
+    monkeypatch.setattr(command, "_run_cli", end)
+    assert command.main(["run"]) == 2
+    assert capfd.readouterr().err.startswith(f"evalgate: secret/evalgate.yaml: {why}: ")
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["validate", LONG],
+        ["validate", f"{LONG}/a.evalset.json"],
+        ["run", "-c", LONG],
+        ["run", f"agent.py:{LONG}"],
+        ["run", "a.evalset.json", "--agent", f"replay:{LONG}"],
+        ["convert", "a.evalset.json", "--to", "adk", "-o", LONG],
+        ["generate", "--from", LONG],
+        ["merge", LONG],
+        ["init", "--from", LONG],
+    ],
+    ids=lambda words: " ".join(words).replace(LONG, "LONG"),
+)
+def test_a_name_that_no_file_can_have_is_an_error_of_the_input(tmp_path: Path, words: list[str]) -> None:
+    case = {"eval_id": "c", "conversation": [{"user_content": {"parts": [{"text": "Hi"}]}}]}
+    (tmp_path / "a.evalset.json").write_text(json.dumps({"eval_set_id": "s", "eval_cases": [case]}))
+    done = evalgate(*words, cwd=tmp_path)
+    assert (done.code, "Traceback" in done.err) == (2, False)
+    assert LONG in done.err
 
 
 def test_memory_that_ends_in_explaining_another_error_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from evalgate.datasets.case_notes_edits import (
     add_notes,
     build_note,
     drop_notes,
+    mark_expected,
     set_check,
-    set_expected,
     set_tags,
 )
 
@@ -55,7 +55,7 @@ def test_notes_are_added_accepted_and_dropped(tmp_path: Path, text: str, notes: 
     assert parse(tmp_path, added) == before.model_copy(update={"cases": {**before.cases, **notes}})
     assert set(text.split("\n")) - {"cases: {}"} <= set(added.split("\n")) | {""}
     first = next(iter(notes))
-    accepted = set_expected(added, [first], "a.cases.yaml")
+    accepted = mark_expected(added, [first], "a.cases.yaml")
     assert parse(tmp_path, accepted).cases[first].status == "expected"
     assert len(accepted.splitlines()) == len(added.splitlines())
     dropped = parse(tmp_path, drop_notes(accepted, [first], "a.cases.yaml"))
@@ -70,7 +70,7 @@ def test_comments_and_order_stay() -> None:
     text = (
         "# top\ncases:\n  b:  # two\n    status: observed\n    tags: [x]\n  a:\n    status: observed\n# end\n"
     )
-    assert set_expected(text, ["b"], "n") == text.replace("observed", "expected", 1)
+    assert mark_expected(text, ["b"], "n") == text.replace("observed", "expected", 1)
     assert drop_notes(text, ["b"], "n") == (
         "# top\ncases:\n  a:\n    status: observed\n# end\ndropped:\n- b\n"
     )
@@ -94,7 +94,7 @@ def test_braces_are_refused_with_their_place() -> None:
         add_notes(text, {"b": note}, "n", "a")
     with pytest.raises(InvalidInputError, match=r"n:1:9: evalgate cannot remove notes within braces"):
         drop_notes(text, ["a"], "n")
-    assert set_expected(text, ["a"], "n") == "cases: {a: {status: expected}}\n"
+    assert mark_expected(text, ["a"], "n") == "cases: {a: {status: expected}}\n"
 
 
 @pytest.mark.parametrize(

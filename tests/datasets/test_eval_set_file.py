@@ -247,14 +247,16 @@ def _edit_case(data: st.DataObject, case: EvalCase) -> EvalCase:  # noqa: PLR091
     expected, others = case.turns[at].expected, [each for each in range(len(case.turns)) if each != at]
     changes: dict[str, Callable[[], EvalCase]] = {
         "user": lambda: _replace_user(case, at, text),
-        "response": lambda: case_edits.set_expected(case, at, replace(expected, response=text or None)),
-        "calls": lambda: case_edits.set_expected(case, at, _draw_reply(data, expected)),
+        "response": lambda: case_edits.set_expected_reply(case, at, replace(expected, response=text or None)),
+        "calls": lambda: case_edits.set_expected_reply(case, at, _draw_reply(data, expected)),
         "insert": lambda: case_edits.arrange_turns(
             case, [*others, None], CaseTurn(UserMessage(text or "new"), Reply("ok"))
         ),
         "delete": lambda: case_edits.arrange_turns(case, others),
         "move": lambda: case_edits.arrange_turns(case, [at, *others]),
-        "event": lambda: case_edits.set_expected(case, at, replace(expected, events=expected.events[1:])),
+        "event": lambda: case_edits.set_expected_reply(
+            case, at, replace(expected, events=expected.events[1:])
+        ),
     }
     return changes[kind]() if kind in changes else case
 
@@ -332,7 +334,7 @@ def test_what_the_agent_did_becomes_goals(tmp_path: Path) -> None:
     actual = Reply("Refunded.", (ToolCall("look", {"order": 7}, "x"), ToolCall("refund", {"order": 7}, "y")))
 
     edited = edit_eval_set(
-        file, [case_edits.set_expected(file.eval_set.cases[0], 0, actual), file.eval_set.cases[1]]
+        file, [case_edits.set_expected_reply(file.eval_set.cases[0], 0, actual), file.eval_set.cases[1]]
     )
 
     case = edited.eval_set.cases[0]
@@ -344,7 +346,7 @@ def test_what_the_agent_did_becomes_goals(tmp_path: Path) -> None:
     kept = '      {"type": "tool_call", "name": "call-1", "tool_name": "refund", "args": {"order": 7}},'
     assert kept in edited.data.decode().splitlines()
     with pytest.raises(InvalidInputError, match="has goals for the whole conversation"):
-        case_edits.set_expected(file.eval_set.cases[1], 0, actual)
+        case_edits.set_expected_reply(file.eval_set.cases[1], 0, actual)
 
 
 def test_goals_are_renamed_added_and_deleted_with_their_order(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from evalgate.core.types import (
     Scenario,
     SessionInput,
     ToolCall,
+    ToolRecording,
     ToolResult,
     UserMessage,
 )
@@ -74,6 +75,8 @@ def test_what_does_not_change_the_question_does_not_change_it(case: EvalCase) ->
         replace(CASE, alternatives=((Reply("Done."),),)),
         with_reply(response=None),
         with_reply(events=REPLY.events[::-1]),
+        with_reply(events=(*REPLY.events[:2], Message("So…", "x", payload={"title": "Sure?"}))),
+        with_reply(events=(*REPLY.events[:2], Message("So…", "x", payload={}))),
         with_call(name="g"),
         with_call(args=None),
         with_call(args={"a": 1}),
@@ -81,6 +84,13 @@ def test_what_does_not_change_the_question_does_not_change_it(case: EvalCase) ->
 )
 def test_what_changes_the_question_changes_it(case: EvalCase) -> None:
     assert compute_case_fingerprint(case) != compute_case_fingerprint(CASE)
+
+
+def test_payloads_of_widgets_are_compared() -> None:
+    first, second = (
+        with_reply(events=(Message("Which?", payload={"options": options}),)) for options in ([1], [2])
+    )
+    assert compute_case_fingerprint(first) != compute_case_fingerprint(second)
 
 
 def test_text_that_no_file_can_hold_is_no_failure() -> None:
@@ -103,6 +113,21 @@ COUNTS: dict[type, set[str]] = {
     CaseTurn: {"user", "expected", "rubrics"},
     UserMessage: {"text", "attachments"},
     Reply: {"response", "events"},
+    ToolCall: {"type", "author", "name", "args", "other_args"},
+    ToolResult: {"type", "author", "name", "result"},
+    Message: {"type", "author", "text", "payload"},
+    Rubric: {"rubric_id", "text", "type", "description", "metric", "points"},
+    Scenario: {
+        "starting_prompt",
+        "conversation_plan",
+        "user_persona",
+        "stop_signal",
+        "max_turns",
+        "driver",
+        "script",
+    },
+    ToolRecording: {"calls", "live"},
+    SessionInput: {"state"},
 }
 DOES_NOT_COUNT: dict[type, set[str]] = {
     EvalCase: {
@@ -117,6 +142,10 @@ DOES_NOT_COUNT: dict[type, set[str]] = {
         "source",
     },
     CaseTurn: {"app_details", "execution", "invocation_id", "creation_timestamp", "native"},
+    ToolCall: {"id"},
+    ToolResult: {"id"},
+    ToolRecording: {"source", "digest"},
+    SessionInput: {"app_name", "user_id", "session_id"},
 }
 
 

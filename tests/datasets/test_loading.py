@@ -114,6 +114,19 @@ def test_ids_may_hold_what_separates_them(tmp_path: Path, selection: str, expect
     assert loaded(tmp_path, f"s.json:{selection}") == [f"s.json: {expected}"]
 
 
+def test_a_selection_may_be_longer_than_a_file_name(tmp_path: Path) -> None:
+    names = [f"case_with_a_long_name_{number}" for number in range(20)]
+    write(tmp_path / "one.evalset.json", *names, "other", "x:y")
+    found = loaded(tmp_path, f"one.evalset.json:{','.join(names)},x:y")
+    assert found == [f"one.evalset.json: {' '.join(names)} x:y"]
+
+
+def test_the_blanks_at_the_ends_of_an_id_count_if_a_case_has_them(tmp_path: Path) -> None:
+    write(tmp_path / "one.evalset.json", " a", "b ", "c")
+    assert loaded(tmp_path, "one.evalset.json: a") == ["one.evalset.json:  a"]
+    assert loaded(tmp_path, "one.evalset.json:b , a, c") == ["one.evalset.json:  a b  c"]
+
+
 def test_a_path_that_exists_is_no_selection(tmp_path: Path) -> None:
     write(tmp_path / "s.json")
     write(tmp_path / "s.json:a")
@@ -159,7 +172,7 @@ def test_a_link_to_a_file_is_that_file(base: Path) -> None:
             ["one.evalset.json:zz,a", "one.evalset.json"],
             ["one.evalset.json: there is no case 'zz'. There are: 'a', 'b', 'c'."],
         ),
-        (["a" * 300], [f"{'a' * 300}: cannot be read: File name too long"]),
+        (["a" * 300], [f"{'a' * 300}: no such file or folder in BASE"]),
         (
             ["evals/test_config.json"],
             [f"evals/test_config.json:1:1: {UNKNOWN}"],

@@ -6,8 +6,8 @@ from evalgate.gating.affected_suites import (
     AffectedSuites,
     ChangeRules,
     SuiteScope,
+    build_job_matrix,
     build_json,
-    build_matrix,
     explain_file,
     find_affected_suites,
     format_report,
@@ -130,7 +130,7 @@ def test_the_reports_say_what_runs_and_why() -> None:
         "skipped: refunds",
         "runs: search. prompts/a.txt matches `prompts/**` of search.",
     ]
-    assert build_matrix(found) == {"include": [{"suite": "search", "eval_sets": "search"}]}
+    assert build_job_matrix(found) == {"include": [{"suite": "search", "eval_sets": "search"}]}
     suites = build_json(found)["suites"]
     assert isinstance(suites, list)
     assert [(each["suite"], each["affected"]) for each in suites] == [("refunds", False), ("search", True)]
@@ -139,7 +139,7 @@ def test_the_reports_say_what_runs_and_why() -> None:
 def test_if_nothing_is_concerned_the_matrix_has_a_leg_all_the_same() -> None:
     found = find_affected_suites(RULES, ["README.md"], "main")
     assert (found.names, found.is_everything) == ((), False)
-    assert build_matrix(found) == {"include": [{"suite": "none", "eval_sets": ""}]}
+    assert build_job_matrix(found) == {"include": [{"suite": "none", "eval_sets": ""}]}
 
 
 def test_an_unknown_file_is_the_reason_that_is_named_first() -> None:

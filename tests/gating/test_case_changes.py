@@ -19,7 +19,7 @@ from evalgate.core.types import (
 )
 from evalgate.gating.case_changes import (
     add_deltas,
-    compare_with_baseline,
+    build_comparison,
     describe_missing_checks,
     explain_missing_deltas,
 )
@@ -63,7 +63,7 @@ def baseline(*cases: CaseResult) -> Baseline:
     ],
 )
 def test_how_a_case_changed(before: CaseResult | None, after: CaseResult | None, change: str | None) -> None:
-    found = compare_with_baseline([after] if after else [], baseline(*([before] if before else [])))
+    found = build_comparison([after] if after else [], baseline(*([before] if before else [])))
     assert [entry.change for entry in found.changes] == ([change] if change else [])
     assert found.unchanged == (0 if change or not (after and after.is_conclusive) else 1)
     assert found.source == "b.json"
@@ -112,7 +112,7 @@ SOME = (1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0)
 def test_a_flaky_case_is_compared_by_its_stored_runs(
     before: CaseResult, after: CaseResult, change: str | None
 ) -> None:
-    found = compare_with_baseline([after], baseline(before))
+    found = build_comparison([after], baseline(before))
     assert [entry.change for entry in found.changes] == ([change] if change else [])
     if change == "flaky":
         record = a_record(after, comparison=found)
@@ -128,7 +128,7 @@ def test_what_was_not_asked_for_is_not_removed(
     whole_sets: set[str] | None, removed: list[str], left_out: int
 ) -> None:
     before = baseline(scored("a", 1.0), scored("b", 1.0), replace(scored("c", 1.0), eval_set_id="food"))
-    found = compare_with_baseline([scored("a", 1.0)], before, whole_sets=whole_sets)
+    found = build_comparison([scored("a", 1.0)], before, whole_sets=whole_sets)
     assert [(each.eval_id, each.change) for each in found.changes] == [(name, "removed") for name in removed]
     assert (found.left_out, found.unchanged) == (left_out, 1)
 
@@ -146,7 +146,7 @@ def test_what_was_not_asked_for_is_not_removed(
 def test_why_nothing_is_compared_is_said(before: CaseResult | None, after: CaseResult, why: str) -> None:
     then = baseline(*([before] if before else []))
     metrics = add_deltas(summarize_metrics([after]), [after], then)
-    said = explain_missing_deltas(metrics, compare_with_baseline([after], then))
+    said = explain_missing_deltas(metrics, build_comparison([after], then))
     assert said == (why and f"Nothing could be compared with the baseline b.json: {why}")
 
 
@@ -157,9 +157,7 @@ def test_a_metric_that_lacks_runs_reports_itself() -> None:
     )
 
     assert (
-        explain_missing_deltas(
-            [metric], compare_with_baseline([scored("a", 1.0)], baseline(scored("a", 1.0)))
-        )
+        explain_missing_deltas([metric], build_comparison([scored("a", 1.0)], baseline(scored("a", 1.0))))
         == ""
     )
 
@@ -179,8 +177,8 @@ def test_a_metric_that_was_another_one_is_not_compared() -> None:
 
     now, before = [as_metric("new")], baseline(as_metric("old"))
     assert add_deltas(summarize_metrics(now), now, before)[0].delta is None
-    assert compare_with_baseline(now, before).other_metrics == (TRAJECTORY,)
-    assert compare_with_baseline(now, baseline(as_metric("new"))).other_metrics == ()
+    assert build_comparison(now, before).other_metrics == (TRAJECTORY,)
+    assert build_comparison(now, baseline(as_metric("new"))).other_metrics == ()
 
 
 def test_a_check_that_a_case_lost_is_named() -> None:
@@ -214,6 +212,6 @@ def test_a_crashed_case_has_no_delta() -> None:
 def test_comparing_a_run_with_itself_finds_no_change(pairs: list[tuple[str, float]]) -> None:
     cases = [scored(eval_id, score) for eval_id, score in pairs]
     own = baseline(*cases)
-    found = compare_with_baseline(cases, own)
+    found = build_comparison(cases, own)
     assert (found.changes, found.unchanged) == ((), len(cases))
     assert all(metric.delta in (0, None) for metric in add_deltas(summarize_metrics(cases), cases, own))

@@ -16,7 +16,7 @@ from evalgate.core.types import (
     Record,
     Usage,
 )
-from evalgate.gating.case_changes import MOST_POINTS, add_deltas, compare_with_baseline
+from evalgate.gating.case_changes import MOST_POINTS, add_deltas, build_comparison
 from evalgate.reporting.baseline_lines import describe_run_costs, find_still_failing
 from evalgate.reporting.findings import find_flaky_cases
 from evalgate.reporting.repro_command import build_replay_command
@@ -77,7 +77,7 @@ def a_case_that_took(eval_id: str, *seconds: float, usage: Usage | None = None) 
 
 def test_what_a_run_takes_is_compared_over_the_same_cases() -> None:
     cases = [a_case_that_took("paris", 1.0, 3.0), a_case_that_took("new", 100.0)]
-    comparison = compare_with_baseline(cases, a_baseline(paris=[1.0], gone=[1.0]))
+    comparison = build_comparison(cases, a_baseline(paris=[1.0], gone=[1.0]))
     assert comparison.then == AverageRunUsage(1, 2.0, 100.0, 10.0, 0.5)
     assert comparison.now == AverageRunUsage(1, 2.0, 0.0, 0.0, 0.0)
 
@@ -85,9 +85,7 @@ def test_what_a_run_takes_is_compared_over_the_same_cases() -> None:
 @pytest.mark.parametrize("outcome", ["crashed", "timed_out"])
 def test_a_run_without_an_answer_tells_nothing_of_what_one_takes(outcome: str) -> None:
     run = a_run_result(outcome="crashed" if outcome == "crashed" else "timed_out")
-    comparison = compare_with_baseline(
-        [a_case_result("paris", "errored", runs=(run,))], a_baseline(paris=[1.0])
-    )
+    comparison = build_comparison([a_case_result("paris", "errored", runs=(run,))], a_baseline(paris=[1.0]))
     assert (comparison.then, comparison.now) == (None, None)
     assert describe_run_costs(comparison) == ""
 

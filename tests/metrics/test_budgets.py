@@ -26,7 +26,7 @@ from evalgate.core.types import (
     TraceSpan,
     Usage,
 )
-from evalgate.metrics.budgets import Budget
+from evalgate.metrics.budgets import BudgetMetric
 from evalgate.runner.metric_binding import find_criterion_problems
 
 CONTEXT = MetricContext((2, 13))
@@ -45,7 +45,7 @@ RUN = CaseRun(
 
 
 def measure(name: str, run: CaseRun, context: MetricContext = CONTEXT) -> MetricResult:
-    metric = Budget.build(Criterion(f"budget/{name}", 9.0), context)
+    metric = BudgetMetric.build(Criterion(f"budget/{name}", 9.0), context)
     return asyncio.run(metric.score(EvalCase("a"), run))
 
 
@@ -98,7 +98,7 @@ def test_a_run_with_mocked_tools_has_no_latency() -> None:
     mocks = EvalCase("a", tool_mocks=(ToolMock("find", 1),))
     recorded = EvalCase("a", tool_recording=ToolRecording("tools.json"))
     for name, is_known in (("latency_s", False), ("tool_calls", True)):
-        metric = Budget.build(Criterion(f"budget/{name}", 9.0), CONTEXT)
+        metric = BudgetMetric.build(Criterion(f"budget/{name}", 9.0), CONTEXT)
         for case in (mocks, recorded):
             assert isinstance(asyncio.run(metric.score(case, RUN)), MetricScore) is is_known
 

@@ -6,7 +6,7 @@ import pytest
 
 from evalgate.statistics.judge_noise import (
     FEWEST_CASES,
-    CaseNoise,
+    CaseVariance,
     decompose_case,
     estimate_judge_share,
 )
@@ -23,9 +23,9 @@ def test_a_case_is_decomposed_as_by_hand() -> None:
 
 
 def test_few_cases_and_equal_scores_give_no_estimate() -> None:
-    varying = CaseNoise(0.2, 0.1)
-    assert estimate_judge_share([varying] * (FEWEST_CASES - 1) + [CaseNoise(0.0, 0.0)] * 50) is None
-    assert estimate_judge_share([CaseNoise(0.0, 0.1)] * 20) is None
+    varying = CaseVariance(0.2, 0.1)
+    assert estimate_judge_share([varying] * (FEWEST_CASES - 1) + [CaseVariance(0.0, 0.0)] * 50) is None
+    assert estimate_judge_share([CaseVariance(0.0, 0.1)] * 20) is None
     found = estimate_judge_share([varying] * FEWEST_CASES)
     assert found is not None
     assert (found.value, found.low, found.high, found.cases) == pytest.approx((0.5, 0.5, 0.5, FEWEST_CASES))
@@ -36,7 +36,7 @@ def test_intervals_hold_the_share_of_simulated_judges(agent: float, judge: float
     rng = random.Random(11)
     share = judge**2 / 5 / (agent**2 + judge**2 / 5)
 
-    def simulate_case() -> CaseNoise:
+    def simulate_case() -> CaseVariance:
         levels = [rng.gauss(0.5, agent) for _ in range(3)]
         return decompose_case([[[rng.gauss(level, judge) for _ in range(5)] for level in levels]])
 

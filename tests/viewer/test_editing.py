@@ -15,7 +15,7 @@ from evalgate.core.types import EvalCase, Reply, ToolCall, ToolResult
 from evalgate.datasets.case_notes import read_case_notes
 from evalgate.datasets.eval_set_file import edit_eval_set, open_eval_set
 from evalgate.viewer.case_draft import change_draft, draft_case, format_json, read_draft
-from evalgate.viewer.draft_builder import build_case, restore_line, restore_text
+from evalgate.viewer.draft_builder import build_drafted_case, restore_line, restore_text
 from evalgate.viewer.noted_cases import format_tags, parse_tags
 from tests.browser import find_violations, has_sideways_scroll, save_picture
 from tests.builders import a_case_result, a_record, a_run_result, a_turn_result
@@ -232,14 +232,14 @@ def test_what_the_agent_did_becomes_the_goals_of_a_single_turn(
     draft = draft_case(base)
     change_draft(draft, action, [_DID])
 
-    case, errors = build_case(draft, base)
+    case, errors = build_drafted_case(draft, base)
 
     assert errors == {}
     journey = edit_eval_set(file, [case, *others]).eval_set.cases[0].journey
     assert journey
     assert [goal.tool_name or goal.response or "" for goal in journey.goals] == goals
     draft.goals[0].args = "{}"
-    assert list(build_case(draft, base)[1]) == ["t0.response"]
+    assert list(build_drafted_case(draft, base)[1]) == ["t0.response"]
 
 
 def test_goals_of_several_turns_take_no_reply_of_one(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_keywords_of_a_search_are_fields_of_the_form(tmp_path: Path) -> None:
 def test_a_form_that_was_not_touched_changes_nothing(name: str, tmp_path: Path) -> None:
     path = _write_project(tmp_path, FILES[name])
     for case in open_eval_set(path, "x").eval_set.cases:
-        built, errors = build_case(read_draft(_send_form(case)), case)
+        built, errors = build_drafted_case(read_draft(_send_form(case)), case)
         assert (built, errors) == (case, {})
 
 
@@ -340,7 +340,7 @@ def test_added_rubrics_without_an_id_get_free_ones(name: str, held: str, typed: 
     for number in (1, 2):
         form |= {f"r{number}.text": (f"Is {number}.",), f"r{number}.metric": (case.rubrics[0].metric,)}
         form |= {f"r{number}.id": (typed,), f"r{number}.source": ("",)}
-    built, errors = build_case(read_draft(form), case)
+    built, errors = build_drafted_case(read_draft(form), case)
     edited = edit_eval_set(file, [built, *file.eval_set.cases[1:]]).eval_set.cases[0]
     assert errors == {}
     assert [rubric.rubric_id for rubric in edited.rubrics] == ["rubric_2", "rubric_3", "rubric_4"]
@@ -360,7 +360,7 @@ def test_the_type_of_a_number_is_a_change(name: str, held: str, typed: str, tmp_
             next(goal for goal in draft.goals if goal.type == "tool_call").args = f'{{"n": {value}}}'
         if name == "adk":
             draft.final_state = f'{{"state": {value}}}'
-        built, errors = build_case(draft, case)
+        built, errors = build_drafted_case(draft, case)
         assert errors == {}
         path.write_bytes(edit_eval_set(file, [built, *file.eval_set.cases[1:]]).data)
     (one,) = (draft_case(case) for case in open_eval_set(path, "x").eval_set.cases[:1])

@@ -34,7 +34,7 @@ _WORKER = Path(__file__).resolve().parent.parent / "host"
 
 
 class BuildOptions(BaseModel):
-    """Build of an image before the first case."""
+    """Folder and Dockerfile from which the image is built, before the first case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 from .answer_parser import AnswerCollector
 from .capture.turns import SessionCapture, TurnCapture
 from .channel import Sender
-from .errors import MessageTooLargeError, describe_error
+from .errors import MessageTooLargeError, build_error_fields
 from .frameworks import HostedAgent
 from .session import Recorder, Session
 from .threads import DaemonThreadPool, end_if_forked
 from .tools import current_session, mocked_sessions
 
 if TYPE_CHECKING:
-    from .opened_files import OpenedFiles
+    from .opened_files import FileRecorder
 
 PROTOCOL_VERSION = 1
 CANCEL_WAIT_S = 0.25
@@ -50,7 +50,7 @@ class SessionManager:
         agent: HostedAgent,
         channel: Sender,
         threads: DaemonThreadPool,
-        opened: OpenedFiles | None = None,
+        opened: FileRecorder | None = None,
     ) -> None:
         self._loop = loop
         self._agent = agent
@@ -173,7 +173,7 @@ class SessionManager:
             message = {
                 "type": "error",
                 "session": session.id,
-                **describe_error(session.mocks.missing or error),
+                **build_error_fields(session.mocks.missing or error),
             }
             if turn.concurrent and isinstance(error, asyncio.CancelledError):
                 message["again_alone"] = True
@@ -216,7 +216,7 @@ class SessionManager:
         try:
             self._channel.send(message)
         except MessageTooLargeError as error:
-            self._channel.send({"type": "error", "session": session, **describe_error(error)})
+            self._channel.send({"type": "error", "session": session, **build_error_fields(error)})
         except (TypeError, ValueError, RecursionError) as error:
             why = f"the agent's state cannot be written as JSON: {error}"
             self._channel.send({"type": "error", "session": session, "kind": "protocol", "message": why})

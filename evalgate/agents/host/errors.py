@@ -53,7 +53,7 @@ class ModelError(Exception):
     """Error that the agent's model returned instead of an answer, although the agent raised no exception."""
 
 
-def describe_error(error: BaseException) -> dict[str, Any]:
+def build_error_fields(error: BaseException) -> dict[str, Any]:
     """Return the fields of an `error` message for a turn in which `error` was raised."""
     if isinstance(error, SystemExit):
         code = "" if error.code is None else repr(error.code)

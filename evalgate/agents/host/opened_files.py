@@ -27,7 +27,7 @@ _MOST_LINKS = 40
 _FOREIGN_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
 
-class OpenedFiles:
+class FileRecorder:
     """Recorder of the files that the process imports or opens for reading, and of processes that it starts.
 
     Creating the recorder installs an audit hook, which cannot be removed.

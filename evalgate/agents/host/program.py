@@ -18,7 +18,7 @@ from .threads import DaemonThreadPool, end_if_forked, watch_forks
 from .tools import publish_module
 
 if TYPE_CHECKING:
-    from .opened_files import OpenedFiles
+    from .opened_files import FileRecorder
 
 
 def main() -> None:
@@ -36,9 +36,9 @@ def main() -> None:
     sys.path[:0] = options.get("path", [os.getcwd()])
     opened = None
     if options.get("track"):
-        from .opened_files import OpenedFiles
+        from .opened_files import FileRecorder
 
-        opened = OpenedFiles(os.getcwd())  # before the agent imports anything
+        opened = FileRecorder(os.getcwd())  # before the agent imports anything
     # Made before the import: on old Pythons a module-level asyncio.Lock binds to the loop it finds.
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -111,7 +111,7 @@ def _serve_messages(
     agent: HostedAgent,
     channel: Channel,
     threads: int,
-    opened: OpenedFiles | None = None,
+    opened: FileRecorder | None = None,
 ) -> None:
     conversations = SessionManager(loop, agent, channel, DaemonThreadPool(threads), opened)
 

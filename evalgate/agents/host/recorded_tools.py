@@ -36,7 +36,7 @@ class _RecordedCall:
         """Number of answers that were returned."""
 
 
-class Recording:
+class CallRecording:
     """Recorded tool calls of one case.
 
     Each recorded call answers one call of the same tool with equal arguments, in the recorded order.

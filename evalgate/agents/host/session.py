@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from .errors import NoMatchingMockError
 from .recorded_tools import FEATURE as RECORDING_FEATURE
-from .recorded_tools import Recording
+from .recorded_tools import CallRecording
 from .tools import refuse_undecorated_call
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ FEATURES = ("tool_mocks", RECORDING_FEATURE)
 class Mocks:
     """Tool mocks and the recording of one session, which answer calls in place of the tools."""
 
-    def __init__(self, mocks: list[dict[str, Any]], recording: Optional[Recording] = None) -> None:
+    def __init__(self, mocks: list[dict[str, Any]], recording: Optional[CallRecording] = None) -> None:
         self.missing: Optional[NoMatchingMockError] = None
         """Error of the last mocked call that got no result, in any turn; None if there was no such call."""
         self._mocks = mocks
@@ -152,7 +152,9 @@ class Session:
         self.attachments: list[Any] = []
         """Parts of the user's message that are not text, as in the eval set."""
         recording = start.get("tool_recording")
-        self.mocks = Mocks(start.get("tool_mocks") or [], None if recording is None else Recording(recording))
+        self.mocks = Mocks(
+            start.get("tool_mocks") or [], None if recording is None else CallRecording(recording)
+        )
         """Fixed and recorded tool results, for hosts that apply tool mocks."""
         self.ids: dict[str, str] = {}
         """Ids of the conversation in the agent's framework: `session_id` and `user_id`."""

@@ -17,7 +17,7 @@ from evalgate.agents.http.response_body import (
     run_off_loop,
 )
 from evalgate.agents.workers import protocol
-from evalgate.agents.workers.protocol import InvalidMessageError, Transcript
+from evalgate.agents.workers.protocol import InvalidMessageError, TurnCollector
 from evalgate.core.protocols import AgentError
 from evalgate.core.types import EvalCase, JsonObject, Usage, UserMessage
 
@@ -101,7 +101,7 @@ class _TurnResponse:
     """Collector of the answer of one turn."""
 
     def __init__(self) -> None:
-        self._transcript = Transcript()
+        self._collector = TurnCollector()
         self._usage: Usage | None = None
         self._done: TurnAnswer | None = None
 
@@ -171,16 +171,16 @@ class _TurnResponse:
     def _apply_event(self, event: JsonObject) -> None:
         match event.get("type"):
             case "tool_call":
-                self._transcript.events.append(protocol.parse_tool_call(event))
+                self._collector.events.append(protocol.parse_tool_call(event))
             case "tool_result":
-                self._transcript.events.append(protocol.parse_tool_result(event))
+                self._collector.events.append(protocol.parse_tool_result(event))
             case "message":
-                self._transcript.add_message(event)
+                self._collector.add_message(event)
             case "usage":
                 self._usage = (self._usage or Usage()) + protocol.parse_usage(event)
             case "done":
                 self._done = TurnAnswer(
-                    self._transcript.build_reply(event), self._usage, protocol.read_state(event)
+                    self._collector.build_reply(event), self._usage, protocol.parse_state(event)
                 )
             case "error":
                 failure = protocol.parse_failure(event, kind="exception")

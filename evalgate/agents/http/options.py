@@ -36,7 +36,7 @@ _RESERVED_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "
 
 
 class HttpDialectOptions(BaseModel):
-    """Options of an agent behind HTTP, in any dialect."""
+    """Options of an agent that is asked over HTTP, in any dialect."""
 
     # A message with the input could show the secrets in `headers`.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -55,16 +55,16 @@ class HttpDialectOptions(BaseModel):
     """If true, answers of the dialects `openai`, `adk` and `a2a` are streamed. When absent, `a2a` streams if
     the agent's card offers it, and the two others do not."""
     model: str | None = None
-    """The model that OpenAI's dialect requests."""
+    """Dialect `openai`: model that the requests name."""
     instructions: str | None = None
-    """Of OpenAI's dialect: a system message before everything else."""
+    """Dialect `openai`: system message at the start of each conversation."""
     body: Mapping[str, object] = Field(default_factory=dict)
-    """Of OpenAI's dialect: further fields of each request, such as `tools` and `temperature`."""
+    """Dialect `openai`: further fields of each request, such as `tools` and `temperature`."""
     max_rounds: Annotated[int, Strict()] = Field(default=16, ge=1, le=1_000)
-    """Of OpenAI's dialect: the largest number of requests in one turn while the agent calls tools."""
+    """Dialect `openai`: most requests in one turn while the agent calls tools."""
     app: str | None = None
-    """Name of the app of ADK's server, or of the agent of Orchestrate. When absent, the app or agent that the
-    case names, else the only one of the server."""
+    """Dialects `adk` and `orchestrate`: name of the server's app or agent. When absent, the one that the case
+    names, else the only one of the server."""
 
     @field_validator("headers")
     @classmethod

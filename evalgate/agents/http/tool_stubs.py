@@ -2,7 +2,7 @@
 
 # The classes of the agent host: a mock matches the same calls over HTTP and in a worker.
 from evalgate.agents.host.errors import NoMatchingMockError
-from evalgate.agents.host.recorded_tools import RecordedToolError, Recording
+from evalgate.agents.host.recorded_tools import CallRecording, RecordedToolError
 from evalgate.agents.host.session import Mocks
 from evalgate.agents.workers.protocol import encode_tool_mock, encode_tool_recording
 from evalgate.core.protocols import AgentError
@@ -21,7 +21,7 @@ class CaseTools:
 
     def __init__(self, case: EvalCase) -> None:
         found = case.tool_recording
-        recording = None if found is None else Recording(encode_tool_recording(found))
+        recording = None if found is None else CallRecording(encode_tool_recording(found))
         self._mocks = Mocks([encode_tool_mock(mock) for mock in case.tool_mocks], recording)
         self._recorded = RecordedTools(Reply())
 

@@ -14,7 +14,7 @@ from evalgate.agents.tracing.chat_messages import (
     ChatMessage,
     decode_json,
     merge_parts,
-    read_messages,
+    parse_messages,
 )
 from evalgate.agents.tracing.trace_formats import Span
 from evalgate.core.types import JsonObject
@@ -197,7 +197,7 @@ def _is_json(found: object, depth: int = 0) -> bool:
 def _unwrap_result(found: object) -> object:
     """Return a tool's result without the messages in which LangChain and ADK wrap it."""
     if isinstance(found, dict):
-        for message in read_messages(found, "tool") if found.keys() & {"kwargs", "lc", "output"} else ():
+        for message in parse_messages(found, "tool") if found.keys() & {"kwargs", "lc", "output"} else ():
             for part in message["parts"]:
                 if part["type"] == "tool_call_response":
                     return part["response"]
@@ -220,12 +220,12 @@ def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
             for event in span.events
             if (match := _MESSAGE_EVENT.fullmatch(event.name))
         ]
-        yield read_messages([_decode_values(each) for each in events], "user")
+        yield parse_messages([_decode_values(each) for each in events], "user")
     yield _read_logged_events(span, is_output=False)
     for name in _INPUTS:
         if name not in span.attributes:
             continue  # most spans have few of these attributes
-        found = read_messages(span.attributes[name], "user")
+        found = parse_messages(span.attributes[name], "user")
         # `pydantic_ai.all_messages` ends with the answer, which belongs to the output.
         yield _split_answer(found)[0] if name == "pydantic_ai.all_messages" else found
 
@@ -238,17 +238,17 @@ def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
     yield _read_indexed(span.attributes, "llm.output_messages", "assistant")
     yield _read_indexed(span.attributes, "gen_ai.completion", "assistant")
     choices = [event.attributes for event in span.events if event.name == "gen_ai.choice"]
-    found = read_messages([_decode_values(each) for each in choices], "assistant")
+    found = parse_messages([_decode_values(each) for each in choices], "assistant")
     yield merge_parts([{**message, "role": "assistant"} for message in found])
     yield _read_logged_events(span, is_output=True)
     text, calls = span.get_text("ai.response.text"), decode_json(span.get_attribute("ai.response.toolCalls"))
     if text or isinstance(calls, list):
         own = calls if isinstance(calls, list) else []
-        yield read_messages({"role": "assistant", "content": text, "tool_calls": own}, "assistant")
+        yield parse_messages({"role": "assistant", "content": text, "tool_calls": own}, "assistant")
     for name in _OUTPUTS:
         if name in span.attributes:
-            yield read_messages(span.attributes[name], "assistant")
-    yield _split_answer(read_messages(span.attributes.get("pydantic_ai.all_messages"), "user"))[1]
+            yield parse_messages(span.attributes[name], "assistant")
+    yield _split_answer(parse_messages(span.attributes.get("pydantic_ai.all_messages"), "user"))[1]
 
 
 def _read_logged_events(span: Span, *, is_output: bool) -> list[ChatMessage]:
@@ -265,9 +265,9 @@ def _read_logged_events(span: Span, *, is_output: bool) -> list[ChatMessage]:
         for event in (events if isinstance(events, list) else ())
         if isinstance(event, dict) and (event.get("event.name") == "gen_ai.choice") == is_output
     ]
-    found = read_messages(chosen, "assistant" if is_output else "user")
+    found = parse_messages(chosen, "assistant" if is_output else "user")
     if "all_messages_events" in span.attributes and "events" not in span.attributes:
-        everything = read_messages(events, "user")
+        everything = parse_messages(events, "user")
         return _split_answer(everything)[is_output]
     return found
 
@@ -313,11 +313,11 @@ def _find_agent(span: Span, operation: str) -> str:
 def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list[ChatMessage]:
     """Return the messages in attributes below `prefix`, such as `llm.input_messages.0.message.role`."""
     if prefix in attributes and isinstance(decode_json(attributes[prefix]), list):
-        return read_messages(attributes[prefix], role)
+        return parse_messages(attributes[prefix], role)
     tree: dict[str, Any] = {}
     for name, path in sorted(list_paths(attributes, prefix).items()):
         _insert_value(tree, path, attributes[name])
-    return read_messages(list(_iter_lists(tree)), role) if tree else []
+    return parse_messages(list(_iter_lists(tree)), role) if tree else []
 
 
 def list_paths(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:

@@ -62,7 +62,7 @@ def decode_json(found: object) -> Any:
         return found
 
 
-def read_messages(found: object, role: str, depth: int = 0) -> list[ChatMessage]:
+def parse_messages(found: object, role: str, depth: int = 0) -> list[ChatMessage]:
     """Return the messages in a value; texts and messages without a role get `role`.
 
     `found` may be a message, a list of messages, a request or an answer of a model's API, a text, or the JSON
@@ -74,7 +74,7 @@ def read_messages(found: object, role: str, depth: int = 0) -> list[ChatMessage]
     if isinstance(found, str):
         return [build_text_message(role, found)] if found.strip() else []
     if isinstance(found, list):
-        return merge_parts([each for item in found for each in read_messages(item, role, depth + 1)])
+        return merge_parts([each for item in found for each in parse_messages(item, role, depth + 1)])
     return _read_object(found, role, depth) if isinstance(found, dict) else []
 
 
@@ -82,10 +82,10 @@ def _read_object(found: dict[str, Any], role: str, depth: int) -> list[ChatMessa
     if (message := _read_message(found, role)) is not None:
         return [message] if message["parts"] else []
     for key in ("message", "data", "kwargs", "response", "content"):
-        if isinstance(found.get(key), dict) and (inner := read_messages(found[key], role, depth + 1)):
+        if isinstance(found.get(key), dict) and (inner := parse_messages(found[key], role, depth + 1)):
             return inner
     for key in _LISTS:
-        if key in found and (inner := read_messages(found[key], role, depth + 1)):
+        if key in found and (inner := parse_messages(found[key], role, depth + 1)):
             return inner
     return []
 

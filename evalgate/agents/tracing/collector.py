@@ -145,7 +145,7 @@ class SpanCollector:
 
 
 class OtelSettings(BaseModel):
-    """Options of the endpoint that receives the agent's spans."""
+    """Endpoint at which evalgate receives the agent's OpenTelemetry spans."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -155,7 +155,7 @@ class OtelSettings(BaseModel):
     host: str = "127.0.0.1"
     """Address to listen at."""
     wait: Annotated[float, Strict()] = Field(default=10.0, gt=0, allow_inf_nan=False)
-    """Seconds that may pass after an answer until the spans of its turn arrive."""
+    """Most seconds to wait after an answer for the spans of its turn."""
 
 
 OtelOption = bool | OtelSettings

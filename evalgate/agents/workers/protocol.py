@@ -260,7 +260,7 @@ def _read_tokens(message: JsonObject) -> tuple[int, int]:
     return _read_count(message, "input_tokens"), _read_count(message, "output_tokens")
 
 
-def read_state(message: JsonObject) -> JsonObject | None:
+def parse_state(message: JsonObject) -> JsonObject | None:
     """Return the state of a `done`, if any; raise InvalidMessageError if it is not an object."""
     found = message.get("state")
     if found is not None and not isinstance(found, dict):
@@ -360,7 +360,7 @@ def _is_amount(cost: float) -> bool:
     return 0 <= cost <= _MAX_TOKENS and math.isfinite(cost)
 
 
-class Transcript:
+class TurnCollector:
     """Collector of the events of one turn."""
 
     __slots__ = ("_final", "events", "has_usage", "size")

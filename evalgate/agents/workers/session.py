@@ -8,7 +8,7 @@ from typing import Protocol
 
 from evalgate.agents.tracing.context import current_turn, is_trace_wanted
 from evalgate.agents.workers import protocol
-from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, Transcript
+from evalgate.agents.workers.protocol import MAX_ANSWER_BYTES, TOO_LARGE, InvalidMessageError, TurnCollector
 from evalgate.core.protocols import AgentError, SessionLostError, SessionResult
 from evalgate.core.types import (
     EvalCase,
@@ -72,13 +72,13 @@ class WorkerSession:
         "_answer",
         "_broken",
         "_case",
+        "_collector",
         "_final_state",
         "_loop",
         "_owner",
         "_spans",
         "_started",
         "_timeout_s",
-        "_transcript",
         "_usage",
         "cancelled_at",
         "concurrent",
@@ -116,7 +116,7 @@ class WorkerSession:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._started = False
-        self._transcript: Transcript
+        self._collector: TurnCollector
         self._answer: asyncio.Future[Reply] | None = None
         """Reply that `run_turn` waits for; `_finish_turn` or `_fail_answer` sets it."""
         self._broken: AgentError | SessionLostError | None = None
@@ -204,7 +204,7 @@ class WorkerSession:
             turn["attachments"] = message.attachments
         if (trace := current_turn.get()) is not None:
             turn |= trace.headers
-        self._transcript = Transcript()
+        self._collector = TurnCollector()
         if self._spans is not None:
             self._spans.begin_turn()
         self.turns += 1
@@ -253,8 +253,8 @@ class WorkerSession:
         elif kind == "cancelled":
             self._finish_cancel(still_running=message.get("still_running") is True)
         elif self.state is SessionState.RUNNING:
-            self._transcript.size += size
-            if self._transcript.size > MAX_ANSWER_BYTES:
+            self._collector.size += size
+            if self._collector.size > MAX_ANSWER_BYTES:
                 self.fail_oversized_turn()
                 return
             try:
@@ -318,11 +318,11 @@ class WorkerSession:
         elif kind == "tool_result":
             self._add_event(protocol.parse_tool_result(message))
         elif kind == "message":
-            self._transcript.add_message(message)
+            self._collector.add_message(message)
             if self.on_event is not None and message.get("final") is not True:
                 self.on_event(protocol.parse_message(message))
         elif kind == "usage":
-            self._transcript.has_usage = True
+            self._collector.has_usage = True
             self._usage = (self._usage or Usage()) + protocol.parse_usage(message)
         elif kind == "captured":
             self._add_captured(message)
@@ -337,7 +337,7 @@ class WorkerSession:
                 self._fail_answer(AgentError(failure, outcome, self._usage, retry_after_s))
 
     def _add_event(self, event: Event) -> None:
-        self._transcript.events.append(event)
+        self._collector.events.append(event)
         if self.on_event is not None:
             self.on_event(event)
 
@@ -348,15 +348,15 @@ class WorkerSession:
         captured = parse_captured(message)
         if self._spans is not None:
             self._spans.add_recorded_spans(captured.spans)
-        self._transcript.add_captured(captured.events)
+        self._collector.add_captured(captured.events)
         if captured.dropped_spans:
             self._owner.note_dropped_spans(captured.dropped_spans)
-        if captured.usage is not None and not self._transcript.has_usage:
+        if captured.usage is not None and not self._collector.has_usage:
             self._usage = (self._usage or Usage()) + captured.usage
 
     def _finish_turn(self, message: JsonObject) -> None:
-        reply = self._transcript.build_reply(message)
-        self._final_state = protocol.read_state(message)
+        reply = self._collector.build_reply(message)
+        self._final_state = protocol.parse_state(message)
         self._read_ids(message)
         self.state = SessionState.IDLE
         if self._answer is not None and not self._answer.done():

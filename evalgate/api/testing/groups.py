@@ -37,8 +37,8 @@ MadeRuns = dict[CaseKey, list[bytes]]
 
 
 @dataclass(eq=False)
-class CaseGroup:
-    """Eval sets with one agent and one set of options, evaluated together with one verdict."""
+class EvaluationGroup:
+    """Eval sets with one agent and one set of options: one evaluation, with one verdict."""
 
     name: str
     """Node id of the marked function, class or module; "" for the cases of the project."""
@@ -208,7 +208,7 @@ class WorkerMessage:
     """Reason why the worker has no runs or cannot send its arguments; "" if there is none."""
 
 
-def build_message(group: CaseGroup) -> WorkerMessage:
+def build_message(group: EvaluationGroup) -> WorkerMessage:
     """Finish a group's evaluation in a worker. Return a message with its runs or its error."""
     runs: MadeRuns = {}
     error = ""
@@ -264,7 +264,7 @@ def merge_messages(project: Project, messages: Sequence[WorkerMessage], began: f
     if errors := list(dict.fromkeys(each.error for each in messages if each.error)):
         raise NoVerdictError("; ".join(errors))
     first = messages[0]
-    group = CaseGroup(first.name, project, first.agent, first.options, selected=set(first.selected))
+    group = EvaluationGroup(first.name, project, first.agent, first.options, selected=set(first.selected))
     for source in first.sources:
         for eval_set in project.load_files([source]) if isinstance(source, str) else (source,):
             group.add_set(eval_set)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from evalgate.api.record import Outcome
-from evalgate.api.testing.groups import CaseGroup
+from evalgate.api.testing.groups import EvaluationGroup
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import escape_invisible, shorten_text, to_log_line
@@ -41,7 +41,7 @@ _MARK = "E   "
 class SelectedCase:
     """One case that pytest collected, with its group and its tags."""
 
-    group: CaseGroup
+    group: EvaluationGroup
     key: CaseKey
     name: str
     """Name in node ids, with invisible characters escaped, and adjacent colons joined into one."""
@@ -52,7 +52,7 @@ class SelectedCase:
 
 
 def list_cases(
-    group: CaseGroup, eval_set: EvalSet, picked: Iterable[EvalCase], path: Path
+    group: EvaluationGroup, eval_set: EvalSet, picked: Iterable[EvalCase], path: Path
 ) -> list[SelectedCase]:
     """Add an eval set to a group. Return its `picked` cases as `SelectedCase` objects.
 
@@ -95,7 +95,7 @@ def add_tags(item: pytest.Item, tags: Iterable[str]) -> None:
 class EvalSetFile(pytest.File):
     """A file with an eval set. Its items are the cases."""
 
-    group: CaseGroup
+    group: EvaluationGroup
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each case of the file, or only for those that the thresholds file selects.

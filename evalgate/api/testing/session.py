@@ -15,7 +15,7 @@ import pytest
 from evalgate.api.pytest_plugin import is_agent_function
 from evalgate.api.record import Record
 from evalgate.api.testing.groups import (
-    CaseGroup,
+    EvaluationGroup,
     WorkerMessage,
     build_message,
     dump_messages,
@@ -106,7 +106,7 @@ class EvalgateSession:
 
     config: pytest.Config
     project: Project
-    groups: dict[str, CaseGroup] = field(default_factory=dict)
+    groups: dict[str, EvaluationGroup] = field(default_factory=dict)
     """Groups by name, in the order in which they were collected."""
     conclusions: list[Conclusion] = field(default_factory=list)
     messages: dict[str, list[WorkerMessage]] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class EvalgateSession:
         node.add_marker("evalgate")
         return node
 
-    def _get_group(self, name: str, given: Mapping[str, Any]) -> CaseGroup:
+    def _get_group(self, name: str, given: Mapping[str, Any]) -> EvaluationGroup:
         """Return the group `name`. If it does not exist, create it with the options `given`.
 
         Raises:
@@ -148,7 +148,7 @@ class EvalgateSession:
             others = dict(given)
             agent = others.pop("agent", self.project.agent)
             options = apply_options(self.project.options, others)
-            self.groups[name] = CaseGroup(name, self.project, agent, options, self.in_worker)
+            self.groups[name] = EvaluationGroup(name, self.project, agent, options, self.in_worker)
         return self.groups[name]
 
     @pytest.hookimpl(tryfirst=True)
@@ -220,7 +220,7 @@ class EvalgateSession:
             raise pytest.Collector.CollectError(f"@pytest.mark.evalgate: {error}") from None
 
     def _list_source_cases(
-        self, group: CaseGroup, source: Any, format_name: str | None, path: Path
+        self, group: EvaluationGroup, source: Any, format_name: str | None, path: Path
     ) -> list[SelectedCase]:
         if not isinstance(source, str):
             from evalgate.api.evaluation_plan import load_sources

@@ -38,7 +38,7 @@ from evalgate.core.types import (
 from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.integrations.trpc.file_models import TrpcInvocation
 from evalgate.integrations.trpc.metrics_file import EVALUATORS
-from evalgate.integrations.trpc.value_criteria import describe_comparison
+from evalgate.integrations.trpc.value_criteria import describe_mismatch
 from evalgate.llm.judge_resolver import JudgeNotConfiguredError
 
 _PREFIX = "trpc/"
@@ -205,7 +205,7 @@ def _compare_turns(
     for actual, expected in zip(actuals, expecteds, strict=True):
         # Copies, so that a user's function cannot change the turns for other metrics and for the results.
         pair = actual.model_copy(deep=True), expected.model_copy(deep=True)
-        fault = describe_comparison(compare, *pair, criterion=_CRITERIA[name])
+        fault = describe_mismatch(compare, *pair, criterion=_CRITERIA[name])
         turns.append(TurnScore(0.0, f"{_MISMATCHES[name]}: {fault}") if fault else TurnScore(1.0))
     if not turns:
         return NotApplicable("there are no turns to compare")

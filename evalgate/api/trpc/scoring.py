@@ -16,7 +16,7 @@ from evalgate.api.trpc.results import (
 from evalgate.api.trpc.summaries import summarize_statuses
 
 
-async def score_case(
+async def score_case_run(
     case: EvalCase, inference: InferenceResult, metrics: Sequence[EvalMetric], registry: Registry
 ) -> EvalCaseResult:
     """Score one run of a case with every metric, and return its result.

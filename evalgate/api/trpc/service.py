@@ -37,7 +37,7 @@ from evalgate.api.trpc.managers import LocalEvalSetManager
 from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager, Evaluator
 from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, InferenceResult
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult
-from evalgate.api.trpc.scoring import score_case
+from evalgate.api.trpc.scoring import score_case_run
 from evalgate.api.trpc.wire import FROM_FILE
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.config.schema.providers import parse_model_name
@@ -320,7 +320,7 @@ class LocalService:
         before = BeforeEvaluateCaseArgs(request, eval_id)
         context = await self._callbacks.run_point("before_evaluate_case", context, before, where)
         metrics = request.evaluate_config.eval_metrics
-        result = await score_case(cases[eval_id], inference, metrics, self._registry)
+        result = await score_case_run(cases[eval_id], inference, metrics, self._registry)
         after = AfterEvaluateCaseArgs(request, inference, result, None, start)
         await self._callbacks.run_point("after_evaluate_case", context, after, where)
         return result

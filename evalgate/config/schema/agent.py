@@ -11,7 +11,7 @@ from evalgate.config.schema.field_types import ConfigSection, Count, Environment
 
 
 class AgentConfig(BaseModel):
-    """Settings of every agent. The agent's kind checks its own further options."""
+    """The gated agent: its kind, settings that all kinds share, and options of its kind."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -22,9 +22,9 @@ class AgentConfig(BaseModel):
     setup: str | None = None
     """Shell command that installs what the agent needs, run once before it starts."""
     workers: Count = Field(default=option_defaults.WORKERS, ge=1, le=256)
-    """Processes that run the agent."""
+    """Number of processes that run the agent."""
     concurrency: Count = Field(default=option_defaults.CONCURRENCY, ge=1, le=10_000)
-    """Conversations at the same time, over all workers."""
+    """Most conversations at the same time, over all workers."""
     timeout: Annotated[float, Strict()] = Field(
         default=option_defaults.TURN_TIMEOUT, gt=0, allow_inf_nan=False
     )
@@ -32,7 +32,7 @@ class AgentConfig(BaseModel):
     requests_per_minute: Count | None = Field(default=None, ge=1)
     """Most turns that may begin within one minute; no limit when absent."""
     ramp_up: Annotated[float, Strict()] = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Seconds until `concurrency` conversations may go on at the same time; one at first."""
+    """Seconds in which the conversations at the same time rise from one to `concurrency`; 0: at once."""
     retries: Count = Field(default=1, ge=0, le=10)
     """Further attempts at a run of a case when a service that the agent calls was busy or down."""
     env: tuple[EnvironmentName, ...] = ()
@@ -50,7 +50,7 @@ class AgentConfig(BaseModel):
 
 
 class SessionConfig(ConfigSection):
-    """Start of the agent's session, for cases that say less about it."""
+    """Start of the agent's session, in cases that do not give it themselves."""
 
     file: str | None = Field(default=None, min_length=1)
     """Google ADK's `initial_session_file`: the session that old lists of turns start with. Relative to the

@@ -23,16 +23,16 @@ Limit = Annotated[float, Strict(), Field(ge=0, lt=UNLIMITED, allow_inf_nan=False
 
 
 class Budget(BaseModel):
-    """Limits of a run's usage. None: no limit."""
+    """Limits of what the whole run may use: agent, judges and simulated users together."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     usd: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """US dollars, as far as prices are known."""
+    """Most US dollars, as far as prices are known; no limit when absent."""
     tokens: Annotated[int, Strict()] | None = Field(default=None, ge=1)
-    """Input and output tokens."""
+    """Most tokens, input and output together; no limit when absent."""
     minutes: Annotated[float, Strict()] | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Minutes since the run began."""
+    """Most minutes since the run began; no limit when absent."""
 
 
 NO_BUDGET = Budget.model_construct()

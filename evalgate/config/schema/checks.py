@@ -177,16 +177,16 @@ Tolerance: TypeAlias = Annotated[
 
 
 class ValueRule(ConfigSection):
-    """Conditions on one value: an argument of a call, or a key of the state. All given ones must hold."""
+    """Conditions on one value: an argument of a call, or a key of the state. All must hold."""
 
     any: Flag | None = None
-    """true: present, with any value; false: absent."""
+    """true: the value must be present, whatever it is; false: it must be absent."""
     equals: JsonValue = None
     """The value itself, as JSON: true is not 1, and "1" is not 1."""
     matches: Pattern | None = None
     """Regular expression (RE2) that matches anywhere in the text."""
     contains: JsonValue = None
-    """Part of a text, element of a list, or keys and values of an object."""
+    """Text, element, or keys and values that the value, a text, list or object, must contain."""
     approx: Annotated[float, Strict(), Field(allow_inf_nan=False)] | None = None
     """Number that the value may differ from by at most `within`; without `within`, not at all."""
     within: Tolerance | None = None
@@ -259,7 +259,7 @@ class SimilarRule(ConfigSection):
 
 
 class TextRule(ConfigSection):
-    """Conditions on a text. All given ones must hold."""
+    """Conditions on a text. All must hold."""
 
     contains: Texts | None = None
     """Texts that must all occur."""
@@ -270,11 +270,11 @@ class TextRule(ConfigSection):
     starts_with: Annotated[str, Field(min_length=1)] | None = None
     """Beginning of the text."""
     matches: Pattern | None = None
-    """Regular expression (RE2) that matches anywhere in it."""
+    """Regular expression (RE2) that matches anywhere in the text."""
     json_schema: Schema | None = None
     """JSON Schema that the text, read as JSON, must fit, or the path of a file with it."""
     max_words: Annotated[int, Strict(), Field(ge=1)] | None = None
-    """Most words, divided by blanks."""
+    """Largest number of words; blanks and line breaks separate words."""
     ignore_case: Flag = False
     """true: `contains`, `not_contains`, `equals` and `starts_with` ignore upper and lower case."""
 
@@ -308,7 +308,7 @@ class ResponseRule(TextRule):
     """Conditions on the final responses of the turns."""
 
     similar: SimilarRule | None = None
-    """Likeness to a text."""
+    """Likeness of each response to a text."""
     semantic: Annotated[str, Field(min_length=1)] | None = None
     """Statement about the response that the judge must affirm."""
 

@@ -271,7 +271,7 @@ CHECK = "check/*"
 
 
 class CheckConfig(CriterionSettings):
-    """A check: the cases that it is for, its pass mark, and conditions, which `metrics.checks` reads."""
+    """A check: conditions that a run must meet, the cases that it is for, and how many runs must pass."""
 
     model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
@@ -287,12 +287,12 @@ class CheckConfig(CriterionSettings):
 
 
 class CustomMetricConfig(ConfigSection):
-    """A metric that is a Python function of the user's."""
+    """A metric that a Python function of yours computes."""
 
     entry: Entry
     """`package.module.function`, `package.module:function` or `path/file.py:function`."""
     python: str | None = None
-    """Interpreter that runs it; the gate's own when absent."""
+    """Interpreter that runs the function; the gate's own when absent."""
     timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds that the score of one run may take."""
     range: tuple[Bound, Bound] | None = None

@@ -21,7 +21,7 @@ DEFAULT_BASELINE = ".evalgate/baseline.json"
 
 
 class StatisticsConfig(ConfigSection):
-    """Fine tuning of the comparison with the baseline; docs/statistics.md explains each setting."""
+    """Settings of the statistical comparison with the baseline, explained in docs/statistics.md."""
 
     alpha: Annotated[float, Strict()] = Field(default=0.05, ge=1e-9, lt=0.5)
     """Chance that luck alone closes the gate for an unchanged agent, over all metrics together. Means get 0.6
@@ -32,11 +32,11 @@ class StatisticsConfig(ConfigSection):
     case_alpha: Annotated[float, Strict()] = Field(default=0.02, gt=0, lt=0.5)
     """Chance that any unchanged case of the whole suite is called broken."""
     case_drop: Unit = 0.25
-    """Smaller drops of one case are never reported."""
+    """Smallest drop of one case that is reported, as a share of the range of the metric's scores."""
     confirm_runs: Count = Field(default=10, ge=1, le=1000)
     """Most runs of a case that may be broken; up to twice as many if a case that newly fails passed once."""
     fail_fast: Annotated[bool, Strict()] = True
-    """Stop at a case that is confirmed broken."""
+    """true: make no further runs once a case is confirmed broken."""
     max_missing: Unit = 0.10
     """Share of runs that may lack a score through no fault of the agent."""
     baseline_keep: Count = Field(default=20, ge=1, le=1000)
@@ -59,7 +59,7 @@ class StatisticsConfig(ConfigSection):
 
 
 class AnchorConfig(ConfigSection):
-    """Older baseline that stays fixed, so that many small drops are seen together."""
+    """Older baseline that stays fixed, so that many small drops together close the gate."""
 
     baseline: Annotated[str, Field(min_length=1)]
     """Baseline as in `gate.baseline`, or one of the past: a file or `branch:NAME`, then `@` and a tag, a
@@ -121,7 +121,8 @@ class GateConfig(ConfigSection):
     baseline: str | None = None
     """Baseline to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`.
 
-    One that does not exist yet is a notice, not an error. Absent: .evalgate/baseline.json, if it is there.
+    A baseline that does not exist yet is a notice, not an error. When absent: .evalgate/baseline.json, if it
+    exists.
     """
     anchor: Annotated[
         AnchorConfig | None,
@@ -139,13 +140,14 @@ class GateConfig(ConfigSection):
     """A drop of a metric's mean of this size or more closes the gate, unless it can be luck: a share of the
     range of the metric's scores."""
     require: Literal["guard", "proof"] = "guard"
-    """`guard` stops what is shown to be worse; `proof` lets through only what is shown not to be."""
+    """`guard`: the gate closes if the change is shown to be worse. `proof`: it opens only if the change is
+    shown not to be worse."""
     on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
     """Exit code of inconclusive runs: `warn` is 0, `fail` is 1, `distinguish` is 4."""
     max_runs: Count = Field(default=5, ge=1, le=1000)
     """Most rounds of `runs: auto`."""
     deterministic: Annotated[bool, Strict()] = False
-    """The agent answers the same each time: compare exactly."""
+    """true: the agent answers the same each time, so its scores are compared exactly, without statistics."""
     statistics: StatisticsConfig = StatisticsConfig.model_construct()
     """Settings that separate regressions from luck."""
     # The schema names the default as users write it.
@@ -160,4 +162,4 @@ class GateConfig(ConfigSection):
     min_cases: Count = Field(default=1, ge=0)
     """Least number of evaluated cases; with fewer there is no verdict. 0: a run without any case passes."""
     report_only: Annotated[bool, Strict()] = False
-    """Never close: a run that fails or is inconclusive ends with exit code 0, and reports say so."""
+    """true: a run that fails or is inconclusive ends with exit code 0, and the reports say so."""

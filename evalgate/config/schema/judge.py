@@ -31,31 +31,31 @@ def require_variable_reference(api_key: str, example: str) -> None:
 
 
 class CacheConfig(BaseModel):
-    """Storage of answers, so that no question is paid for twice."""
+    """Stored answers of the model, so that no question is paid for twice."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     mode: CacheMode = option_defaults.JUDGE_CACHE
-    """`read-write`; `read`: store no new answer; `off`: ask every question again."""
+    """`read-write`: use and store answers; `read`: store no new answer; `off`: ask every question again."""
     path: str = ".evalgate/judge-cache.sqlite"
     """File of the cache, relative to the thresholds file."""
     max_age_days: Number = Field(default=90.0, gt=0, allow_inf_nan=False)
-    """Answers that were not used for so long are removed."""
+    """Days after which an unused answer is removed."""
     max_megabytes: Number = Field(default=200.0, gt=0, allow_inf_nan=False)
     """Most megabytes (1,000,000 bytes) of answers; above, the answers unused for the longest are removed."""
 
 
 class JudgeFloor(BaseModel):
-    """Least agreement of the judge with people."""
+    """Least agreement of the judge with people; below it there is no verdict."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     anchors: Number = Field(default=0.8, ge=0, le=1, allow_inf_nan=False)
-    """The share of anchors that must be met; below it there is no verdict."""
+    """Lowest share of the judge's `anchors` on which it must agree with people."""
     agreement: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Lowest share of the answers labelled by people on which the judge gives the same verdict; None: any."""
+    """Lowest share of the answers labelled by people on which the judge gives the same verdict."""
     kappa: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """Cohen's kappa of the judge and people."""
+    """Lowest Cohen's kappa of the judge and people."""
     tpr: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Lowest true positive rate: the share of the answers passed by people that the judge must pass, too."""
     tnr: Number | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
@@ -88,11 +88,11 @@ class JudgeConfig(BaseModel):
     model: str
     """Name of the model, as the provider spells it."""
     base_url: str | None = None
-    """Of an OpenAI-compatible endpoint; the provider's own when absent. May hold `${NAME}`."""
+    """Address of an OpenAI-compatible endpoint; the provider's own when absent. May hold `${NAME}`."""
     api_key: str | None = None
     """`${NAME}` of the variable that holds the key; the provider's usual variable when absent."""
     temperature: Number | None = Field(default=None, ge=0, le=2, allow_inf_nan=False)
-    """Not sent when absent: some models take no other than their own."""
+    """Temperature of the requests. When absent, none is sent, because some models accept only their own."""
     max_tokens: Count | None = Field(default=None, ge=1)
     """Longest answer, in tokens; not sent when absent."""
     generation: Mapping[str, object] = Field(default_factory=dict)
@@ -102,17 +102,18 @@ class JudgeConfig(BaseModel):
     retries: Count = Field(default=4, ge=0, le=100)
     """Further attempts at a question when the provider is down, slow or busy."""
     give_up_after: Number = Field(default=300.0, gt=0, allow_inf_nan=False)
-    """Most seconds of pauses between the attempts at one question, in all; then the question fails."""
+    """Most seconds that the pauses between the attempts at one question take together."""
     concurrency: Count = Field(default=8, ge=1, le=1000)
-    """Questions at the same time, over all models of the endpoint."""
+    """Most questions at the same time, over all models of the endpoint."""
     requests_per_minute: Count | None = Field(default=None, ge=1)
-    """Questions that are begun in any minute, at most, over all models of the endpoint."""
+    """Most questions that may begin within one minute, over all models of the endpoint."""
     tokens_per_minute: Count | None = Field(default=None, ge=1)
-    """Input and output, over all models of the endpoint."""
+    """Most tokens within one minute, input and output together, over all models of the endpoint."""
     cache: CacheConfig = CacheConfig.model_construct()
-    """Storage of answers, with its limits."""
+    """Storage of the model's answers, with its limits."""
     anchors: str | None = None
-    """File of cases that people judged, relative to the thresholds file: they are judged first."""
+    """File of answers that people judged, relative to the thresholds file. The judge is checked with them
+    before the run."""
     floor: Annotated[
         JudgeFloor, BeforeValidator(_build_floor, json_schema_input_type=_Share | JudgeFloor)
     ] = JudgeFloor.model_construct()
@@ -182,15 +183,15 @@ class UserConfig(JudgeConfig):
     model: str = ""
     """Name of the model; "": the model of `judge`, with the settings that this section changes."""
     max_turns: Annotated[int, Strict()] = Field(default=20, ge=-1)
-    """Largest number of the user's turns, with the first one; a case may set its own. -1: no limit."""
+    """Most turns of the user, the first included; a case may set its own limit. -1: no limit."""
     personas: str | None = None
     """File of personas, relative to the thresholds file."""
     prompt: str | None = None
-    """File with a prompt template that replaces the built-in one, relative to the thresholds file."""
+    """File of a template that replaces evalgate's own prompt, relative to the thresholds file."""
     instructions: str | None = None
-    """Text of a prompt template, used if there is no `prompt`. A template of Google ADK works unchanged."""
+    """The template itself, if there is no `prompt`. A template of Google ADK works unchanged."""
     include_function_calls: bool = False
-    """Show the model the agent's tool calls and their results."""
+    """true: the model is told which tools the agent called, and what they returned."""
     stories: Literal["played", "first_sentence"] = "played"
     """Cases with a story and a starting sentence: `played` continues by the story, `first_sentence` ends
     there."""

@@ -51,13 +51,13 @@ class Price(BaseModel):
     output: Usd
     """US dollars for a million tokens of output."""
     cached_input: Usd | None = None
-    """US dollars for a million tokens of input from the provider's prompt cache; None: the price `input`."""
+    """US dollars for a million tokens of input from the provider's prompt cache; `input` when absent."""
     up_to_input_tokens: int | None = Field(default=None, ge=1)
-    """The longest prompt that this price is for; None: any."""
+    """Longest prompt in tokens that has this price; any length when absent."""
     until: date | None = None
-    """The last day of this price; None: until it is changed here."""
+    """Last day of this price; no end when absent."""
     as_of: str | None = None
-    """The day, or the month, in which `source` said so."""
+    """Day or month in which `source` named this price."""
     source: str | None = None
     """Address of the page that names the price."""
     note: str = ""

@@ -79,7 +79,7 @@ class SuiteConfig(ConfigSection):
     """A named part of the eval sets."""
 
     eval_sets: Names = Field(min_length=1)
-    """Files, folders or globs, as the key `eval_sets` of the whole file has them."""
+    """Files, folders or globs, written as in the key `eval_sets` of the whole file."""
     affects: Patterns = ()
     """Globs of files, relative to the working folder; a change of such a file affects the suite. Without
     globs, every change affects the suite, unless runs with `agent.track_files` recorded its files."""
@@ -125,7 +125,7 @@ def complete_eval_sets(value: object) -> object:
 
 
 class Config(ConfigSection):
-    """All sections of a thresholds file."""
+    """A thresholds file: which cases run, with which agent, how they are scored, what closes the gate."""
 
     version: Literal[1] = 1
     """Version of this file format."""
@@ -140,7 +140,7 @@ class Config(ConfigSection):
     agent: AgentConfig | None = None
     """The agent that is gated."""
     session: SessionConfig | None = None
-    """Start of the agent's session, for cases that say less about it."""
+    """Start of the agent's session, in cases that do not give it themselves."""
     executor: ExecutorConfig = LOCAL
     """Place where the agent's workers run: `local`, `ray`, or a section with more settings."""
     runs: Runs = Field(default=1, json_schema_extra=_drop_default)
@@ -159,11 +159,12 @@ class Config(ConfigSection):
     adk_version: str | None = None
     """Release of Google ADK whose scores are reproduced, as "2.3"; the newest when absent."""
     cases: tuple[CaseRule, ...] = ()
-    """Settings of some cases only; of two that disagree, the later one applies."""
+    """Settings of some cases only. If two entries disagree about a case, the later one applies."""
     tool_mocks: ToolMocks = ()
     """Fixed results in the place of tools, or a recording of them, so that no live backend is needed."""
     gate: GateConfig = GateConfig.model_construct()
-    """Conditions that close the gate next to thresholds: the baseline, regressions, errors, quarantine."""
+    """Conditions besides the thresholds that close the gate: regressions from the baseline, failed cases,
+    errors."""
     judge: JudgeConfig | None = None
     """The model that judges, where a metric names no other."""
     user: UserConfig | None = None
@@ -173,7 +174,7 @@ class Config(ConfigSection):
     prices: Mapping[str, Price] = Field(default_factory=dict)
     """Prices by `provider/model`; they replace the prices that evalgate knows of these models."""
     format: str | None = None
-    """Format of every eval set; detected by each file's content when absent."""
+    """Format of every eval set. When absent, the content of each file tells its format."""
 
     @model_validator(mode="before")
     @classmethod

@@ -161,7 +161,7 @@ class CaseComparison:
 
 @frozen
 class FollowUp:
-    """Result of further runs of a case that failed in a way that its baseline does not explain."""
+    """Conclusion from all runs of a failing case, follow-up runs included: whether the case broke."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
     """`broke`: the first `need` runs all failed, or of a larger number of first runs all but one. `flake`:
@@ -174,8 +174,9 @@ class FollowUp:
     need: int
     """Number of failures in a row, from the first run on, that luck does not explain; 0 if `excused`."""
     baseline_runs: int
+    """Number of stored runs that the case is compared with."""
     baseline_failed: int
-    """Stored runs that failed in the same way: by a crash, or by a missed threshold of the same metric."""
+    """Number of these that failed in the same way: by a crash, or by missing the same metric's threshold."""
     crashed: bool = False
     """The agent crashed or timed out in a run that counts."""
     baseline_otherwise: int = 0
@@ -186,7 +187,7 @@ class FollowUp:
 
 @frozen
 class SamplingCost:
-    """Cost of the runs of `runs: auto`."""
+    """Numbers of runs that `runs: auto` made and saved."""
 
     spent: int
     """Runs that were made."""
@@ -203,7 +204,7 @@ open. `doubtful`: luck alone may cause the fall."""
 
 @frozen
 class AnchorMetric:
-    """Mean of one gating metric compared with the anchor, over the cases that can be compared."""
+    """Mean of one gating metric compared with that of the anchor, the older baseline of `gate.anchor`."""
 
     name: str
     outcome: AnchorOutcome
@@ -251,7 +252,7 @@ longer fail: the suspicion was luck, or an outage that is over. `open`: too clos
 
 @frozen
 class ControlRun:
-    """One run that was made for the comparison with the control. It is part of no score and no baseline."""
+    """One run of the change or of the control, the base commit's agent. It is in no score and no baseline."""
 
     side: Literal["head", "control"]
     """`head`: the agent of the change; `control`: the agent of the base commit."""
@@ -267,7 +268,7 @@ class ControlRun:
 
 @frozen
 class ControlCase:
-    """One case with its control runs."""
+    """One case, with the runs that were made to compare the change with the base commit."""
 
     eval_set_id: str
     eval_id: str
@@ -310,7 +311,7 @@ class ControlCase:
 
 @frozen
 class ControlMetric:
-    """One metric with an average that fell, over the cases with control runs, in points of its scores."""
+    """One metric, with its means over the cases with control runs, in points of its scores."""
 
     name: str
     fingerprint: str

@@ -211,7 +211,7 @@ _MAX_TRACEBACK = 16 * 1024
 
 @frozen
 class Failure:
-    """Reason why a run has no answer. Never a score."""
+    """Reason why a run, or an attempt at it, has no answer. No metric scores such a run."""
 
     kind: str
     """A stable word: exception, exited, killed, protocol, timeout, import, interrupted, unsupported, …"""

@@ -49,7 +49,7 @@ class AgentInfo:
 
 @frozen
 class MetricSummary:
-    """One metric over all cases that it was evaluated on."""
+    """Result of one metric over all cases that it was evaluated on."""
 
     name: str
     score: float | None
@@ -282,7 +282,7 @@ class Shard:
 
 @frozen
 class FailureGroup:
-    """Failing cases in which the first difference from what was expected is the same."""
+    """Failing cases that went wrong first in the same way, such as by the same missing tool call."""
 
     label: str
     """The divergence in words, with names in backticks."""

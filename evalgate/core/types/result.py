@@ -149,7 +149,7 @@ Status: TypeAlias = Literal["passed", "failed", "errored", "not_evaluated"]
 
 @frozen
 class TurnMetric:
-    """One metric of one turn, in the record."""
+    """Result of one metric in one turn."""
 
     name: str
     score: float | None
@@ -172,7 +172,7 @@ class TurnResult:
 
 @frozen
 class RunMetric:
-    """One metric of one run."""
+    """Result of one metric in one run."""
 
     name: str
     score: float | None
@@ -232,7 +232,7 @@ class ModelUsage:
 
 @frozen
 class RunResult:
-    """One run of one case, scored."""
+    """Result of one run of one case: replies, scores and outcome."""
 
     run: int
     outcome: Outcome
@@ -279,7 +279,7 @@ class RecordedCriterion:
 
 @frozen
 class CaseMetric:
-    """One metric of one case, over all its runs."""
+    """Result of one metric for one case, over all its runs."""
 
     name: str
     score: float | None
@@ -323,7 +323,7 @@ class CaseMetric:
 
 @frozen
 class CaseResult:
-    """One case, over all its runs.
+    """Result of one case, over all its runs.
 
     >>> from evalgate import evaluate
     >>> case, criteria = {"query": "Hi", "reference": "Hello"}, {"response_match_score": 1.0}

@@ -175,7 +175,12 @@ class DuplicateLint:
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Return the checker for duplicates, to be called once for each case of the set, in order."""
         del metrics
-        cases = _DuplicateFinder(eval_set.cases, _get_case_key, _get_case_content)
+        checks = eval_set.checks.sections if eval_set.checks else {}
+
+        def get_content(case: EvalCase) -> object:
+            return (_get_case_content(case), checks.get(case.eval_id))
+
+        cases = _DuplicateFinder(eval_set.cases, _get_case_key, get_content)
 
         def check_case(case: EvalCase) -> Iterator[str]:
             turns = _DuplicateFinder(case.turns, _get_turn_key, _get_turn_content)
@@ -242,7 +247,11 @@ def _get_case_content(case: EvalCase) -> object:
     turns = [_get_turn_content(turn) for turn in case.turns]
     session = (case.session.app_name, case.session.state, case.final_state, case.context_messages)
     recorded = None if case.recorded is None else [_get_reply_content(reply) for reply in case.recorded]
-    return (turns, case.scenario, session, case.journey, recorded, case.rubrics)
+    alternatives = [[_get_reply_content(reply) for reply in each] for each in case.alternatives]
+    # Without the recording's file and digest, which say nothing about the answers that this case gets.
+    recording = (case.tool_recording.calls, case.tool_recording.live) if case.tool_recording else None
+    tools = (case.tool_mocks, recording)
+    return (turns, case.scenario, session, case.journey, recorded, case.rubrics, alternatives, tools)
 
 
 def _get_turn_key(turn: CaseTurn) -> _Key:

@@ -35,11 +35,8 @@ _NO_SESSION = SessionInput()
 """The session of all cases without a session; sharing it saves memory in large sets."""
 
 
-def build_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
-    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON.
-
-    `raw` gives the data that no field holds, for the `native` of each turn.
-    """
+def build_adk_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
+    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON."""
     conversation, plan, own = (
         get_member(raw, "conversation", find_snake_or_camel_key),
         wire.conversation_scenario,

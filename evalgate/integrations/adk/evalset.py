@@ -100,10 +100,10 @@ class AdkFormat:
                 return case
             # Most eval sets have common cases only.
             from evalgate.integrations.adk.case_models import AdkCase
-            from evalgate.integrations.adk.cases import build_case
+            from evalgate.integrations.adk.cases import build_adk_case
 
             wire = reader.validate_case(AdkCase, index, raw)
-            case = None if wire is None else build_case(wire, line, raw)
+            case = None if wire is None else build_adk_case(wire, line, raw)
             if reader.keys.is_open and not _has_plain_keys(raw, case):
                 reader.check_keys(AdkCase, index, raw)
             return case

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from evalgate.agents.tracing.chat_messages import decode_json, get_message_text, read_messages
+from evalgate.agents.tracing.chat_messages import decode_json, get_message_text, parse_messages
 from evalgate.agents.tracing.trace_formats import Span
 from evalgate.core.errors import InvalidInputError
 from evalgate.integrations.trace_sources.api_client import ApiClient, TraceQuery, encode_basic_auth
@@ -80,7 +80,7 @@ class LangfuseReader:
 
 def _build_info(row: Mapping[str, Any], trace_id: str) -> TraceInfo:
     """Return the facts about a trace, from Langfuse's trace, or from a root observation of Langfuse 4."""
-    sent, answer = read_messages(row.get("input"), "user"), read_messages(row.get("output"), "assistant")
+    sent, answer = parse_messages(row.get("input"), "user"), parse_messages(row.get("output"), "assistant")
     host, path = get_text(row, "evalgate_endpoint"), get_text(row, "htmlPath")
     if not path and (project := get_text(row, "projectId")):
         path = f"/project/{quote(project, safe='')}/traces/{quote(trace_id, safe='')}"

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from evalgate.agents.tracing.chat_messages import decode_json, get_message_text, read_messages
+from evalgate.agents.tracing.chat_messages import decode_json, get_message_text, parse_messages
 from evalgate.agents.tracing.trace_formats import Span
 from evalgate.core.errors import InvalidInputError
 from evalgate.integrations.trace_sources.api_client import ApiClient, TraceQuery
@@ -58,8 +58,8 @@ class LangSmithReader:
         )
         if not parent:
             path = get_text(row, "app_path")
-            questions = [m for m in read_messages(sent, "user") if m["role"] == "user"]
-            answers = [m for m in read_messages(answered, "assistant") if m["role"] == "assistant"]
+            questions = [m for m in parse_messages(sent, "user") if m["role"] == "user"]
+            answers = [m for m in parse_messages(answered, "assistant") if m["role"] == "assistant"]
             names = ("thread_id", "session_id", "conversation_id")
             yield TraceInfo(
                 trace_id=trace_id,
@@ -80,7 +80,7 @@ def _find_single_text(found: object) -> str:
 
 
 def _find_call_id(answered: object) -> str:
-    for message in read_messages(answered, "tool") if isinstance(answered, dict) else ():
+    for message in parse_messages(answered, "tool") if isinstance(answered, dict) else ():
         for part in message["parts"]:
             if part["type"] == "tool_call_response":
                 return str(part["id"])

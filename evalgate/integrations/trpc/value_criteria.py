@@ -90,7 +90,7 @@ class ComparerResultError(EvalgateError):
     """A function in `compare` returned something other than True or False."""
 
 
-def describe_comparison(
+def describe_mismatch(
     compare: Callable[[Any, Any], object], actual: object, expected: object, *, criterion: str
 ) -> str:
     """Return "" if the user's function `compare` finds that two values match, otherwise the reason.
@@ -187,7 +187,7 @@ class TextCriterion(GoModel):
         if self.ignore:
             return ""
         if self.compare is not None:
-            return describe_comparison(self.compare, actual, expected, criterion="TextCriterion")
+            return describe_mismatch(self.compare, actual, expected, criterion="TextCriterion")
         # Before the strategy, so that `skip` does not skip the length, and before any lower-casing.
         if self.length is not None and (fault := self.length.find_mismatch(actual)):
             return f"length mismatch: {fault}"
@@ -264,7 +264,7 @@ class JsonCriterion(GoModel):
         if self._is_contradictory:
             return _CONTRADICTION
         if self.compare is not None:
-            return describe_comparison(self.compare, actual, expected, criterion="JSONCriterion")
+            return describe_mismatch(self.compare, actual, expected, criterion="JSONCriterion")
         subject = actual
         if self.valid and isinstance(actual, str):
             subject, fault = parse_json_text(actual, exact=True)
@@ -306,7 +306,7 @@ class JsonCriterion(GoModel):
         if fault:
             return f"parse expected raw json: {fault}"
         if self.compare is not None:
-            return describe_comparison(self.compare, given, wanted, criterion="JSONCriterion")
+            return describe_mismatch(self.compare, given, wanted, criterion="JSONCriterion")
         return self._compare_values(given, wanted)
 
     @property

@@ -19,7 +19,7 @@ from evalgate.reporting.history.series import (
     name_source,
 )
 from evalgate.reporting.html.environment import TEMPLATES, render_html
-from evalgate.reporting.html.reporter import compute_digest
+from evalgate.reporting.html.reporter import compute_csp_hash
 
 _WIDTH, _HEIGHT, _MARGIN = 720, 120, 10
 _MOST_NAMED = 200
@@ -73,7 +73,7 @@ def render_history(history: GateRunHistory, label: str, repository: str, now: da
     return render_html(
         "history.html.j2",
         style=style,
-        style_source=compute_digest(style),
+        style_source=compute_csp_hash(style),
         status="pass" if history.passing == history.cases else "fail",
         label=label,
         headline=f"{history.passing:,} of {pluralize(history.cases, 'case')} passed in their newest gate run",

@@ -22,7 +22,7 @@ from evalgate.reporting.html.conversation import (
     build_turn_view,
 )
 from evalgate.reporting.html.groups import CaseMarks
-from evalgate.reporting.html.trace import RunTrace, build_run_trace
+from evalgate.reporting.html.trace import RunTraceView, build_run_trace
 from evalgate.reporting.repro_command import (
     ACCEPT,
     build_accept_command,
@@ -66,7 +66,7 @@ class _RunView:
     scores: tuple[ScoreView, ...]
     """The scores of the run; if the case has only this run, only the scores with details."""
     state: ClippedText | None
-    trace: RunTrace | None
+    trace: RunTraceView | None
 
 
 def build_case_view(

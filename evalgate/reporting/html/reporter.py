@@ -115,7 +115,7 @@ def load_script() -> str:
     return (TEMPLATES / "page.js").read_text("utf-8")
 
 
-def compute_digest(text: str) -> str:
+def compute_csp_hash(text: str) -> str:
     """Return the hash of a style sheet or script, with which a Content-Security-Policy allows it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
@@ -142,8 +142,8 @@ def _render_top(
     return render_html(
         "page_top.html.j2",
         style=sheet,
-        style_source=compute_digest(sheet),
-        script_source=compute_digest(load_script()) if entries else "",
+        style_source=compute_csp_hash(sheet),
+        script_source=compute_csp_hash(load_script()) if entries else "",
         status=record.verdict.status,
         control=record.control,
         title=describe_verdict(record.verdict)[1],

@@ -37,7 +37,7 @@ class StepView:
 
 
 @frozen
-class RunTrace:
+class RunTraceView:
     """The trace of a run in `report.html`."""
 
     totals: str
@@ -47,7 +47,9 @@ class RunTrace:
     identity: str
 
 
-def build_run_trace(run: RunResult, turns: Sequence[TurnView], anchor: str, budget: SizeBudget) -> RunTrace:
+def build_run_trace(
+    run: RunResult, turns: Sequence[TurnView], anchor: str, budget: SizeBudget
+) -> RunTraceView:
     """Return as much of the trace of a run as `budget` allows. `turns` are the turns that the page shows."""
     view = build_trace_view(run.trace, [turn.actual for turn in run.turns], limit=_MOST_STEPS)
     shown = {entry.anchor for turn in turns for entry in turn.entries if entry.anchor}
@@ -57,7 +59,7 @@ def build_run_trace(run: RunResult, turns: Sequence[TurnView], anchor: str, budg
     if drawing:
         budget.left -= 500 * len(drawing.boxes)
     more = f"{pluralize(left_out, 'more step')}: see results.json" if left_out else ""
-    return RunTrace(str(view.totals), steps, view.note or more, drawing, f"{anchor}-graph")
+    return RunTraceView(str(view.totals), steps, view.note or more, drawing, f"{anchor}-graph")
 
 
 def load_trace_styles() -> str:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from evalgate.core.frozen import frozen
 from evalgate.gating.variant_matrix import VariantMatrix
 from evalgate.reporting.html.environment import TEMPLATES, render_html
-from evalgate.reporting.html.reporter import compute_digest
+from evalgate.reporting.html.reporter import compute_csp_hash
 from evalgate.reporting.matrix.sentences import (
     NO_GATE,
     MatrixTable,
@@ -40,7 +40,7 @@ def render_page(matrix: VariantMatrix) -> str:
     return render_html(
         "matrix.html.j2",
         style=style,
-        style_source=compute_digest(style),
+        style_source=compute_csp_hash(style),
         headline=build_headline(matrix),
         facts=(f"{matrix.agent.kind} {matrix.agent.what}", f"{matrix.duration_s:,.0f} s", NO_GATE),
         outcome=list(describe_outcome(matrix)),

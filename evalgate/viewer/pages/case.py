@@ -19,7 +19,7 @@ from evalgate.reporting.repro_command import (
     build_replay_command,
     build_repro_command,
 )
-from evalgate.viewer.case_filters import CaseQuery, select_cases
+from evalgate.viewer.case_filters import CaseQuery, filter_cases
 from evalgate.viewer.case_views import (
     build_case_line,
     build_run_columns,
@@ -124,7 +124,7 @@ def _build_trace(
 
 def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
     """Return links to the list of cases, and to the previous and the next case in this list."""
-    found = select_cases(opened, query)
+    found = filter_cases(opened, query)
     position = opened.find_position(entry.case.key)
     at = found.index(position) if position in found else None
 

@@ -37,7 +37,7 @@ from evalgate.viewer.check_problems import (
     list_thresholds_checks,
     read_schema_file,
 )
-from evalgate.viewer.draft_builder import build_case
+from evalgate.viewer.draft_builder import build_drafted_case
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import (
     change_noted_case,
@@ -96,7 +96,7 @@ class EditedCase:
     actual: ActualRuns
 
 
-def show_case(request: Request) -> Response:
+def show_case_form(request: Request) -> Response:
     """Return the page with the form of a case.
 
     If `do` in the query is `forbid-call.…` or `require-call.…`, the form has one more check, which is not
@@ -112,7 +112,7 @@ def show_case(request: Request) -> Response:
     return render_case(request, page, draft, done=request.query_params.get("done", ""))
 
 
-def find_case(request: Request) -> Response:
+def redirect_to_editor(request: Request) -> Response:
     """Redirect from a case in a record to the page that edits this case."""
     query = request.query_params
     file = get_viewer(request).eval_sets.find_set(query.get("set", ""), query.get("path", ""))
@@ -274,7 +274,7 @@ def _change_case(request: Request, form: Form) -> Response:
 def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form) -> Response:
     """Save the draft, or preview its change. If it cannot be saved, show the form again."""
     viewer, file, action = get_viewer(request), page.file, get_field(form, "do")
-    case, errors = build_case(draft, page.case)
+    case, errors = build_drafted_case(draft, page.case)
     checks, problems = _build_checks(viewer, page, draft)
     if errors := {**errors, **problems}:
         sentence = "Nothing was saved: correct the fields that are marked."
@@ -390,8 +390,8 @@ def split_diff(diff: str) -> list[tuple[str, str]]:
 
 
 routes = (
-    Route("/edit", find_case),
-    Route("/sets/case", show_case),
+    Route("/edit", redirect_to_editor),
+    Route("/sets/case", show_case_form),
     Route("/sets/case", change_case, methods=["POST"]),
 )
 navigation = ()

@@ -19,7 +19,7 @@ from evalgate.viewer.case_filters import (
     SORTS,
     UNCHANGED,
     CaseQuery,
-    select_cases,
+    filter_cases,
 )
 from evalgate.viewer.case_views import build_case_line
 from evalgate.viewer.opened_record import OpenedRecord
@@ -36,7 +36,7 @@ def show_cases(request: Request) -> Response:
     """Return one page of the list, with the filters to choose from."""
     opened = get_viewer(request).records.open_record(request.path_params["record"])
     query = CaseQuery.from_params(request.query_params)
-    found = select_cases(opened, query)
+    found = filter_cases(opened, query)
     last = max(1, -(-len(found) // PAGE_SIZE))
     page = min(query.page, last)
     shown = found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE]

@@ -21,7 +21,7 @@ from evalgate.viewer.case_views import build_case_line, compare_run, create_budg
 from evalgate.viewer.comparisons import (
     BASELINE,
     ComparedRecord,
-    choose_run,
+    choose_shown_run,
     compare_records,
     find_remote_baseline,
     join_sides,
@@ -148,7 +148,7 @@ def show_compared_case(request: Request) -> Response:
     compared = compare_records(viewer, before, after)
     entry = compared.opened.find_entry((params.get("in", ""), params.get("id", "")))
     original = viewer.records.open_record(after).find_entry(entry.case.key)
-    run = choose_run(original.case)
+    run = choose_shown_run(original.case)
     replies = compared.get_earlier_replies(entry.case.key)
     budget = create_budget()
     change = compared.opened.changes.get(entry.case.key)

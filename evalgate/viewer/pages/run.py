@@ -17,7 +17,7 @@ from evalgate.core.types import CaseKey
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
 from evalgate.viewer.background_runs import BackgroundRuns, apply_choices, build_project_plan
-from evalgate.viewer.case_filters import CaseQuery, select_cases
+from evalgate.viewer.case_filters import CaseQuery, filter_cases
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
@@ -93,7 +93,7 @@ def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[
         return None
     opened = viewer.records.open_record(record_id)
     query = CaseQuery.from_params(dict(parse_qsl(asked.get("list", ("",))[0])))
-    return {_format_key(opened.entries[at].case.key) for at in select_cases(opened, query)}
+    return {_format_key(opened.entries[at].case.key) for at in filter_cases(opened, query)}
 
 
 def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapping[str, object]]:

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from evalgate.agents.host.busy_services import classify_transient_error
-from evalgate.agents.host.errors import describe_error
+from evalgate.agents.host.errors import build_error_fields
 
 
 class Foreign(Exception):
@@ -112,7 +112,7 @@ def test_retry_after_may_be_a_date() -> None:
 
 
 def test_error_message_of_a_busy_service() -> None:
-    described = describe_error(Foreign(status_code=429, retry_after=4))
+    described = build_error_fields(Foreign(status_code=429, retry_after=4))
     assert described.pop("traceback")
     assert described == {
         "kind": "rate_limited",

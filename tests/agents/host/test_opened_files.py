@@ -16,7 +16,7 @@ def take():
     return [found["paths"], found["incomplete"]]
 
 if __name__ == "__main__":
-    opened = module.OpenedFiles(os.getcwd())
+    opened = module.FileRecorder(os.getcwd())
     seen = {"before": take()}
     open("a").close(); seen["links"] = take()
     open("outer/c.txt").close(); seen["folders"] = take()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evalgate.agents.host.errors import NoMatchingMockError
-from evalgate.agents.host.recorded_tools import RecordedToolError, Recording, format_canonical
+from evalgate.agents.host.recorded_tools import CallRecording, RecordedToolError, format_canonical
 from evalgate.agents.host.session import Mocks
 
 
@@ -13,8 +13,8 @@ def call(name: str, args: Any, *answers: Any) -> dict[str, Any]:
     return {"name": name, "args": args, "answers": [{"result": each} for each in answers]}
 
 
-def recorded(*calls: dict[str, Any], **more: Any) -> Recording:
-    return Recording({"source": "tools.json", "calls": list(calls), **more})
+def recorded(*calls: dict[str, Any], **more: Any) -> CallRecording:
+    return CallRecording({"source": "tools.json", "calls": list(calls), **more})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.tracing.chat_messages import read_messages
+from evalgate.agents.tracing.chat_messages import parse_messages
 
 TEXTS = ["", " ", "Hi", '{"a": 1}', "[]"]
 IDS = [*TEXTS, None, 7]
@@ -29,4 +29,4 @@ def test_a_converted_message_stays_as_it_is(role: str) -> None:
     for parts in [[], *([part] for part in PARTS), *map(list, product(SIMPLE, SIMPLE))]:
         message = {"role": role, "parts": parts}
         long_way = {**message, "finish_reason": "stop"}  # a further key takes it
-        assert read_messages(message, "user") == read_messages(long_way, "user"), message
+        assert parse_messages(message, "user") == parse_messages(long_way, "user"), message

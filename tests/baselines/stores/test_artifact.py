@@ -13,7 +13,7 @@ from evalgate.baselines.serialization import dump_baseline
 from evalgate.baselines.stores import artifact
 from evalgate.baselines.stores.artifact import ArtifactStore
 from evalgate.ci.posting import PostTimeouts
-from evalgate.cli.baseline_save import SaveOptions, save_baseline
+from evalgate.cli.baseline_save import BaselineSaveOptions, save_baseline
 from evalgate.core.errors import EvalgateError, InvalidInputError, NoVerdictError
 from evalgate.core.plugin_registry import resolve_baseline_store
 from evalgate.core.protocols import StoreContext, explain_missing_baseline
@@ -312,7 +312,7 @@ def test_a_run_is_added_to_what_the_last_one_kept_and_left_to_be_uploaded(
         monkeypatch.setenv(name, value)
     (tmp_path / "results.json").write_text(dump_record(RECORD), "utf-8")
     shelf = resolve_target(tmp_path, f"artifact:{NAME}", None)
-    said = save_baseline("results.json", shelf, SaveOptions({}, commit="new"))
+    said = save_baseline("results.json", shelf, BaselineSaveOptions({}, commit="new"))
     assert said == (
         f"Runs of 1 case added to artifact:{NAME}, which now contains 2 gate runs. "
         f"Upload the folder {NAME} as the artifact `{NAME}`."

@@ -178,7 +178,7 @@ def test_each_case_is_made_once_to_check_it_and_once_for_each_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: Counter[str] = Counter()
-    make = cases.build_case
+    make = cases.build_adk_case
 
     def counted(wire: Any, line: int, raw: object) -> EvalCase:
         made[wire.eval_id] += 1
@@ -186,7 +186,7 @@ def test_each_case_is_made_once_to_check_it_and_once_for_each_run(
 
     folder = project(tmp_path, FILES["adk"], runs=2)
     as_large(monkeypatch)
-    monkeypatch.setattr(cases, "build_case", counted)
+    monkeypatch.setattr(cases, "build_adk_case", counted)
     gated(folder, options=RunOptions(journal_folder=folder / "out"))
     assert set(made.values()) == {3}
 

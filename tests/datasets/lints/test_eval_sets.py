@@ -9,7 +9,18 @@ import pytest
 
 from evalgate.config.loader import load_thresholds
 from evalgate.core.protocols import Lint, Metric
-from evalgate.core.types import CaseTurn, EvalCase, Reply, Scenario
+from evalgate.core.types import (
+    CaseChecks,
+    CaseTurn,
+    EvalCase,
+    EvalSet,
+    RecordedAnswer,
+    RecordedCall,
+    Reply,
+    Scenario,
+    ToolMock,
+    ToolRecording,
+)
 from evalgate.datasets.lints.cases import (
     DuplicateLint,
     IgnoredFeaturesLint,
@@ -106,6 +117,44 @@ def test_cases_that_ask_and_expect_the_same() -> None:
 
     assert said_by(DuplicateLint(), one, stateful, other) == [
         ("other", "asks and expects the same as the case `one`")
+    ]
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"tool_mocks": (ToolMock("find", {"n": 1}),)},
+        {"tool_recording": ToolRecording("a.json", (RecordedCall("find", {}, (RecordedAnswer(1),)),))},
+        {"tool_recording": ToolRecording("a.json", live=("find",))},
+        {"alternatives": ((a_reply("Hello"),),)},
+    ],
+)
+def test_cases_that_differ_in_their_tools_or_alternatives_are_no_duplicates(difference: Any) -> None:
+    one, other = a_case("one", FULL), replace(a_case("other", FULL), **difference)
+    third = replace(other, eval_id="third")
+
+    assert said_by(DuplicateLint(), one, other, third) == [
+        ("third", "asks and expects the same as the case `other`")
+    ]
+
+
+def test_recordings_of_equal_calls_in_two_files_are_duplicates() -> None:
+    one = replace(a_case("one", FULL), tool_recording=ToolRecording("a.json", digest="1"))
+    other = replace(one, eval_id="other", tool_recording=ToolRecording("b.json", digest="2"))
+
+    assert said_by(DuplicateLint(), one, other) == [("other", "asks and expects the same as the case `one`")]
+
+
+def test_cases_with_other_checks_in_their_notes_are_no_duplicates() -> None:
+    cases = tuple(a_case(name, FULL) for name in ("one", "other", "third"))
+    checks = {"other": {"kind": {"response": "sorry"}}, "third": {"kind": {"response": "sorry"}}}
+    eval_set = EvalSet("s", cases, checks=CaseChecks(checks, "notes.yaml", lambda place: (0, 0)))
+    check_case = DuplicateLint().build_checker(eval_set, {})
+
+    assert [list(check_case(case)) for case in cases] == [
+        [],
+        [],
+        ["asks and expects the same as the case `other`"],
     ]
 
 

@@ -20,18 +20,18 @@ def read_object(text: Any) -> Optional[dict[str, Any]]:
 
     "" stands for no arguments and gives an empty dict. Return None for any other value.
     """
-    value = read_json(text) if isinstance(text, str) and text else ({} if text == "" else text)
+    value = decode_json(text) if isinstance(text, str) and text else ({} if text == "" else text)
     return value if isinstance(value, dict) else None
 
 
-def read_result(content: Any) -> Any:
+def decode_result(content: Any) -> Any:
     """Return a tool's result. The JSON text of an object or list is parsed; other content is unchanged."""
     if isinstance(content, str) and content.lstrip()[:1] in ("{", "["):
-        return read_json(content)
+        return decode_json(content)
     return content
 
 
-def read_json(text: str) -> Any:
+def decode_json(text: str) -> Any:
     """Return the value of a JSON text, or the text itself if it is not valid JSON."""
     try:
         return json.loads(text)
@@ -155,7 +155,7 @@ class ChatCompletionsDialect:
                 key = f"name {message.get('name')}"
             else:
                 continue
-            results.append(ToolAnswer(key, read_result(_join_texts(message.get("content")))))
+            results.append(ToolAnswer(key, decode_result(_join_texts(message.get("content")))))
         return results
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
@@ -226,7 +226,7 @@ class ResponsesDialect:
     def read_results(self, body: _Json) -> list[ToolAnswer]:
         """Return the results in input items of types that end in `_call_output`."""
         return [
-            ToolAnswer(str(item.get("call_id") or ""), read_result(_join_texts(item.get("output"))))
+            ToolAnswer(str(item.get("call_id") or ""), decode_result(_join_texts(item.get("output"))))
             for item in filter_objects(body.get("input"))
             if str(item.get("type")).endswith("_call_output")
         ]
@@ -261,7 +261,7 @@ def _read_response_call(item: _Json, kind: str) -> ModelToolCall:
     args = _wrap_custom_input(item.get("input")) if kind == "custom_tool_call" else item.get("arguments")
     result = item.get("output") if kind == "mcp_call" else None
     id_ = item.get("call_id") or item.get("id")
-    return ModelToolCall(_read_name(item) or kind, read_object(args), id_, read_result(result))
+    return ModelToolCall(_read_name(item) or kind, read_object(args), id_, decode_result(result))
 
 
 class _ResponseAssembler:
@@ -284,7 +284,7 @@ class MessagesDialect:
     def read_results(self, body: _Json) -> list[ToolAnswer]:
         """Return the results in content blocks of the type `tool_result`."""
         return [
-            ToolAnswer(str(block.get("tool_use_id") or ""), read_result(_join_texts(block.get("content"))))
+            ToolAnswer(str(block.get("tool_use_id") or ""), decode_result(_join_texts(block.get("content"))))
             for message in filter_objects(body.get("messages"))
             for block in filter_objects(message.get("content"))
             if block.get("type") == "tool_result"
@@ -385,7 +385,7 @@ def _read_model(body: _Json) -> str:
 
 def _wrap_custom_input(text: Any) -> Any:
     """Return the arguments in a custom tool's input: a JSON object, or `{"input": text}` for other input."""
-    value = read_json(text) if isinstance(text, str) else text
+    value = decode_json(text) if isinstance(text, str) else text
     return value if isinstance(value, dict) else {"input": text}
 
 
