@@ -77,7 +77,7 @@ class AgentEvaluator:
         app_name: str | None = None,
         eval_set_results_manager: Any = None,
     ) -> Record:
-        """Run an eval set against the agent of a module, and assert that every metric reaches its threshold.
+        """Run an eval set against a module's agent, assert that it reaches every threshold, return the record.
 
         As in Google's class, the mean of a metric over all turns and runs of a case must reach the threshold.
         Three failures are added. A case fails if its agent crashed or a metric raised an error. A case fails
@@ -85,8 +85,8 @@ class AgentEvaluator:
         cases fails.
 
         Args:
-            agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`. Its
-                `root_agent` is the agent, or its `get_agent_async` returns the agent.
+            agent_module: Dotted path of a package with a member `agent`, or of a module. Its `root_agent` is
+                the agent, or its `get_agent_async` returns the agent.
             eval_set: An `EvalSet`, Google's or evalgate's.
             criteria: Deprecated: a threshold for each metric name. If it is not empty, it replaces
                 `eval_config`.
@@ -100,8 +100,8 @@ class AgentEvaluator:
                 before a failure is raised. None: they are not stored.
 
         Raises:
-            AssertionError: a case fails; the message names every metric and run that failed. Or the agent has
-                no sub-agent `agent_name`.
+            AssertionError: a case fails; the message has a line for each metric of a case, and each run, that
+                failed. Or the agent has no sub-agent `agent_name`.
             ValueError: neither `eval_config` nor `criteria` is given, the module has no agent, or a manager
                 is given without an `app_name`.
             ImportError: the module cannot be imported.
@@ -268,17 +268,16 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
         AssertionError: the root agent has no sub-agent `agent_name`.
     """
     module = importlib.import_module(module_name)
-    if not (hasattr(module, "agent") or module_name.endswith(".agent")):
-        raise ValueError(
-            f"Module {module_name} does not have a member named `agent` or the name should endwith `.agent`."
-        )
-    holder = getattr(module, "agent", module)
-    if hasattr(holder, "root_agent"):
-        root = holder.root_agent
-    elif hasattr(holder, "get_agent_async"):
-        found = await holder.get_agent_async()
-        # ADK's code expects the agent and its exit stack; in ADK's guide, the agent alone is returned.
-        root = found[0] if isinstance(found, tuple) else found
+    # ADK's code wants a member `agent` or a module named so; ADK's guide names `my_package.travel_agent`.
+    for holder in (getattr(module, "agent", None), module):
+        if hasattr(holder, "root_agent"):
+            root = holder.root_agent
+            break
+        if hasattr(holder, "get_agent_async"):
+            found = await holder.get_agent_async()
+            # ADK's code expects the agent and its exit stack; in ADK's guide, the agent alone is returned.
+            root = found[0] if isinstance(found, tuple) else found
+            break
     else:
         raise ValueError(f"Module {module_name} does not have a root_agent or get_agent_async method.")
     if not agent_name:
