@@ -77,7 +77,7 @@ class AgentEvaluator:
         app_name: str | None = None,
         eval_set_results_manager: Any = None,
     ) -> Record:
-        """Run an eval set against a module's agent, assert that it reaches every threshold, return the record.
+        """Run an eval set against a module's agent; return the record if every threshold is reached.
 
         As in Google's class, the mean of a metric over all turns and runs of a case must reach the threshold.
         Three failures are added. A case fails if its agent crashed or a metric raised an error. A case fails
