@@ -28,7 +28,7 @@ from evalgate.redaction.redactor import REPLACEMENT
 
 
 def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
-    """Return the stored groups of a record; without any, compute groups, which are never marked."""
+    """Return the groups that the record stores. If it stores none, compute groups, which are never marked."""
     return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
 
 

@@ -52,8 +52,8 @@ _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
     """Compare every variant with the first variant.
 
-    `again` are fresh runs of the first variant and the winner only, compared in a matrix of their own;
-    None: there are no such runs.
+    `again` holds fresh runs of the first variant and the winner only. They are compared in a second matrix,
+    which the result contains. None: there are no fresh runs.
     """
     records = measured.records
     statistics = _build_statistics(measured.variants[0].plan)

@@ -266,8 +266,8 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
     """Return the baseline of `gate.anchor`, which stays fixed for months; None if the file has no anchor.
 
     Raises:
-        InvalidInputError: the baseline does not exist or cannot be read. It is an error because forbidden
-            drops would pass otherwise.
+        InvalidInputError: the baseline does not exist or cannot be read. Without this error, drops that the
+            anchor forbids would pass.
     """
     if plan.anchor_store is None or plan.gate.anchor is None:
         return None

@@ -100,7 +100,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _find_problem(name: str, sign: str) -> str:
-    """Return the reason why `name` cannot be varied; "" if it can. `sign` is "" if it has no `=`."""
+    """Return the reason why `name` cannot be varied; "" if it can. `sign` is "" if no `=` follows it."""
     place, _, key = name.partition(".")
     if not sign or not key or place not in {"env", "agent"}:
         return "must be env.NAME=VALUE,VALUE or agent.KEY=VALUE,VALUE"
@@ -205,8 +205,8 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
     """Yield the number of runs, then an estimate of their cost, or the reason why there is none.
 
-    Each variant is estimated as the agent of the baseline, because its own cost is not known yet. Nothing
-    follows the number if the baseline's runs used no tokens.
+    Each variant is expected to cost as much as the agent of the baseline, because its own cost is not known
+    yet. If the baseline's runs used no tokens, only the number of runs is yielded.
     """
     cases = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases

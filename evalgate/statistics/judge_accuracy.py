@@ -192,9 +192,9 @@ def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | N
 def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
     """Return all figures, by name, from the three values that `_compute_shares` returns.
 
-    `ppv` and `npv` are the correct shares of the answers that the judge passed and failed. If it passed any
-    and `ppv` is None, or failed any and `npv` is None, all figures are None. A single figure is None if the
-    three values do not determine it.
+    `ppv` and `npv` are the correct shares of the answers that the judge passed and failed. All figures are
+    None if the judge passed answers but `ppv` is None, or failed answers but `npv` is None. A single figure
+    is None if the three values do not determine it.
     """
     if (ppv is None and observed > 0) or (npv is None and observed < 1):
         return dict.fromkeys(_FIGURES)

@@ -112,8 +112,8 @@ class DropModel:
     def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
         """Return the chance that the average closes the gate if the true average falls by `drop`.
 
-        The chance is 0 unless `drop` is above 0 and at most `average`. `cases` is the number of cases of the
-        suite, all like the present ones; None: the present number.
+        The chance is 0 if `drop` is not above 0, or is larger than `average`. `cases` is the number of cases
+        of the suite, all like the present ones; None: the present number.
         """
         if not 0 < drop <= self.average:
             return 0.0
