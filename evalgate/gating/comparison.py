@@ -52,7 +52,7 @@ def compare_runs(
 ) -> ComparedRuns:
     """Compare scored runs with the baseline, by plain means and by significance tests.
 
-    Without settings of the statistics in `scored`, the runs are only summarized.
+    If `scored` has no settings of the statistics, the runs are only summarized.
 
     `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """

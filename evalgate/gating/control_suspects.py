@@ -209,7 +209,7 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 
 
 class SuspectOutcomes:
-    """The ways in which one suspected case failed, used to find further runs that failed in the same ways."""
+    """Ways in which one suspected case failed. They serve to find further runs that failed in these ways."""
 
     def __init__(self, case: CaseResult, baseline: Baseline, statistics: StatisticalPolicy) -> None:
         self._case = case

@@ -71,7 +71,7 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 def decide_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
     """Return the verdict and its reasons, the weightiest first.
 
-    - With `report_only`, every verdict but `error` leaves the gate open.
+    - With `report_only`, every verdict except `error` leaves the gate open.
     - A run that cannot be trusted, as with too many errors, is never called better or worse.
     - A certain failure outweighs a metric that could not be evaluated.
     - A run without any score never passes. A run without any case passes only with `min_cases: 0`.

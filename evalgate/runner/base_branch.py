@@ -430,8 +430,8 @@ def open_anchor_store(
 ) -> BaselineStore | None:
     """Open the baseline of `gate.anchor`, which stays fixed for comparison over months.
 
-    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline; a
-    name with `://` is an address as a whole, even if it has an `@`.
+    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline. A
+    name with `://` is an address as a whole, even if it contains an `@`.
 
     Raises:
         InvalidInputError: the baseline cannot be opened.

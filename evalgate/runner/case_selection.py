@@ -175,8 +175,9 @@ def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Se
 def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Candidate]:
     """Draw `size` of the cases, or all if there are fewer, and return them in their order.
 
-    The sample is stratified by eval set and tags: each stratum gets its share, by largest remainders. Each
-    case has a rank that depends only on its name and `seed`, so a new case changes little of the sample.
+    The cases are grouped by eval set and tags. Each group gets its share of the sample, rounded by largest
+    remainders. Each case has a rank that depends only on its name and `seed`, so a new case changes little of
+    the sample.
     """
     if size >= len(cases):
         return cases

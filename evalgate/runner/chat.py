@@ -332,10 +332,9 @@ def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
 
 
 def select_turns(text: str, count: int) -> tuple[int, ...]:
-    """Return the 0-based indices of the turns that a person picks, as in `1-3,5`; all for blank text.
+    """Return the 0-based indices of the turns that a person picks, as in `1-3,5`. Blank text picks all.
 
-    `count` is the number of turns. The text counts turns from 1. The indices are sorted, without
-    repetitions.
+    `count` is the number of turns. The text counts turns from 1. The indices are sorted, without repetitions.
 
     Raises:
         ValueError: the text is no list of numbers and ranges, or names a turn outside of 1 to `count`.

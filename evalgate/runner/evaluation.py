@@ -74,8 +74,8 @@ class RunScope:
 class RunHooks:
     """Functions of the caller that a run calls; by default they do nothing.
 
-    A run goes in this order: `tell`, the agent's processes start, `while_starting`, it becomes certain that
-    the agent exists, the journal begins, `on_begin`, the agent's first turn.
+    The order of a run is: `tell`, the agent's processes start, `while_starting`, the agent is known to exist,
+    the journal begins, `on_begin`, the agent's first turn.
     """
 
     tell: Callable[[str], object] = lambda _: None
@@ -443,7 +443,7 @@ def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
 
 
 def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
-    """Sort runs by number; return the same tuple if it is in order, so that it exists in memory only once."""
+    """Sort runs by number. If they are in order, return the same tuple, which saves memory."""
     numbers = [run.run for run in runs]
     if numbers == sorted(numbers):
         return runs

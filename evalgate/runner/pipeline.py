@@ -214,8 +214,8 @@ def run_gate(
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
 
-    If the change affects no suite of the plan, nothing is run, the verdict is `skipped`, and `on_begin` is
-    the only hook called. Must not be called within an event loop.
+    If the change affects no suite of the plan, nothing is run. The verdict is then `skipped`, and no hook
+    except `on_begin` is called. Do not call this within an event loop.
 
     Raises:
         EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.

@@ -76,7 +76,7 @@ class FixedRuns:
 
 @frozen
 class StatisticalRuns:
-    """Strategy that plans the next runs from the statistics of the results so far; it holds no state.
+    """Strategy that plans the next runs from the statistics of the results so far. It has no state.
 
     With `runs: auto` it plans rounds of all cases. If `runs` is a number, only single cases are run again.
     """
@@ -181,7 +181,8 @@ def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
     """Return the settings of the statistics, or None if plain means are enough.
 
-    Plain means are enough if there is no baseline, `runs` is not `auto`, and no criterion needs statistics.
+    Plain means are enough under three conditions: there is no baseline, `runs` is not `auto`, and no
+    criterion needs statistics.
     """
     criteria = [bound.criterion for bound in plan.bound_metrics]
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)

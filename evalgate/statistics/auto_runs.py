@@ -212,7 +212,7 @@ def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: 
     """Return True if the drop has at most the chance `futility` to reach `max_drop` by the last round.
 
     The rounds to come are assumed to keep the drop on average, and to vary as the runs of each case did.
-    Return False if `futility` is 0, if the drop has reached `max_drop`, or if no round is left.
+    Return False if `futility` is 0, the drop has reached `max_drop`, or no round is left.
     """
     left = 1 / rounds - 1 / parameters.max_runs
     if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:

@@ -181,9 +181,9 @@ class BreakageCriteria:
 
         - `broke`: the case is broken.
         - `flake`: too many runs passed.
-        - `open`: too few runs to decide.
+        - `open`: too few runs were made to decide.
 
-        The first runs alone decide, so that further runs give luck no second chance.
+        Only the first runs decide, so that further runs give luck no second chance.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"

@@ -84,8 +84,8 @@ class FreshScores:
 class AverageSuspect:
     """One metric with an average that may have fallen in look 1, the comparison with the stored runs.
 
-    A drop of half of `max_drop` is usually enough for a suspect: AUTO stops at the first broken case, so the
-    average may not have been measured to the end.
+    A drop of half of `max_drop` usually makes an average a suspect. AUTO stops at the first broken case, so
+    the average may not have been measured to the end.
     """
 
     name: str

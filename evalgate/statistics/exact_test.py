@@ -39,10 +39,10 @@ class SumDistribution:
 def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
     """Return the exact distribution of the sum of `runs` of the `pooled` scores, drawn without replacement.
 
-    `pooled` is ascending. The sums are counted by a recursion over the scores. The counts of all sums of
-    subsets of one size are packed into one integer, each in a fixed number of bytes, so that a score is
-    added by a shift and an addition.
+    `pooled` must be in ascending order.
     """
+    # The sums are counted by a recursion over the scores. The counts of all sums of subsets of one size are
+    # packed into one integer, each in `slot` bytes, so that a score is added by a shift and an addition.
     low = pooled[0]
     step = math.gcd(*(score - low for score in pooled)) or 1
     values = [(score - low) // step for score in pooled]

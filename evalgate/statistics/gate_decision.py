@@ -369,13 +369,9 @@ def _build_case_outcome(
 
 
 def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
-    """Return the final status of a case; `status` is None if the case was not tested.
+    """Return the final status of a case. `fell`: the case lost `case_drop` or more of its mean.
 
-    - A case that fell and is compared exactly is `broken`.
-    - A case with None, `ok` or `rerun` is `suspect` if it fell, otherwise `ok`.
-    - Any other status stays.
-
-    `fell`: the case lost `case_drop` or more of its mean.
+    `status` is None if the case was not tested.
     """
     if fell and exact:
         return "broken"

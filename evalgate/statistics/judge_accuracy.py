@@ -2,10 +2,10 @@
 
 People label a sample that is drawn separately from the answers that the judge passed and from the answers
 that it failed. In this sample the shares of correct verdicts among passed and among failed answers are
-unbiased. The judge's true positive and true negative rates (TPR, TNR) in the sample are biased, so they are
-computed from these shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic
-tests when disease verification is subject to selection bias"). Limits are quantiles of the posterior with
-Jeffreys' priors, drawn with a fixed seed.
+unbiased. The judge's true positive and true negative rates (TPR, TNR) in the sample are biased. They are
+therefore computed from these shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of
+diagnostic tests when disease verification is subject to selection bias"). Limits are quantiles of the
+posterior with Jeffreys' priors, drawn with a fixed seed.
 """
 
 import random

@@ -1,7 +1,7 @@
 """Correct for several tests at once: family-wise error (Holm, Hochberg) and false discovery rate.
 
-With twenty unchanged metrics, luck alone gives one of them a p of 0.05 or less on average, and without a
-correction this one would close the gate.
+With twenty unchanged metrics, luck alone gives one of them a p of 0.05 or less on average. Without a
+correction, this metric would close the gate.
 """
 
 from collections import Counter

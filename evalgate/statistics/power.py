@@ -1,8 +1,8 @@
 """Estimate the drops that a gate can detect, and simulate the gate on the stored runs of a suite.
 
 A trial draws a baseline and a candidate with replacement from the stored runs of each case, so that they
-differ only by luck, and decides on them as the gate does (`simulate_procedure`). A drop of known size is made
-by replacing scores of the candidate with 0. No agent is called; the same seed gives the same figures.
+differ only by luck. It decides on them as the gate does (`simulate_procedure`). A drop of known size is made
+by replacing scores of the candidate with 0. No agent is called, and the same seed gives the same figures.
 """
 
 import random

@@ -74,8 +74,9 @@ class Journal:
     ) -> Self:
         """Begin a journal in `folder`. The journal of an unfinished run is kept as `….previous`.
 
-        `lock`: descriptor that `lock_journal` returned; None: the lock is taken here. `parts`: names and
-        values of the plan's parts, to say what differs if the journal is resumed with another plan.
+        `lock` is the descriptor that `lock_journal` returned. None: the lock is taken here. `parts` holds the
+        names and values of the plan's parts. If the journal is resumed with another plan, a message says
+        which parts differ.
 
         Raises:
             InvalidInputError: another run writes there.

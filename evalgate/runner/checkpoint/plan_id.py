@@ -61,7 +61,7 @@ def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), excluded: Sequence[Path] = ()) -> str:
     """Return a hash of 16 hexadecimal digits over `named` files and the untracked source files in `folder`.
 
-    Left out are source files that git ignores, and all `excluded` files, even if `named` has them.
+    Source files that git ignores are left out. So are all `excluded` files, even if `named` has them.
     """
     listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
@@ -138,7 +138,7 @@ def compute_local_plan_id(plan: Plan) -> PlanId:
 def plan_parts(plan: Plan) -> dict[str, str]:
     """Return the named parts of a plan, so that a message can say what differs between two plans.
 
-    The number of runs and the version of Python are kept as they are; other values become a digest, because
+    The number of runs and the version of Python are kept as they are. Other values become a digest, because
     they may hold a secret. The code is not included.
     """
     settings = {
@@ -258,8 +258,8 @@ def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
 def describe_changed_parts(then: object, now: Mapping[str, str]) -> Iterator[str]:
     """Yield the parts that differ between two plans, with both values if they are short.
 
-    At most `_NAMED` parts are named; a last text counts the others. Nothing is yielded if the parts of one
-    of the plans are not known.
+    At most `_NAMED` parts are named, and a last text counts the others. Nothing is yielded if the parts of
+    one plan are not known.
     """
     if not isinstance(then, dict) or not then or not now:
         return

@@ -117,10 +117,10 @@ def _find_named_commit(folder: Path, name: str) -> str:
 def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
     """Return True if the working folder has the code of the commit.
 
-    On a CI service edited files do not count, because a step of the job may have made them. A control with
-    the tested code would fail wherever the change fails, so every regression would look like a drift of the
-    provider.
+    On a CI service edited files do not count, because a step of the job may have made them.
     """
+    # A control with the tested code would fail wherever the change fails, so every regression would look like
+    # a drift of the provider.
     if commit != git.run_git(folder, "rev-parse", "HEAD"):
         return False
     return is_known_service(environ) or not git.run_git(folder, "status", "--porcelain")
