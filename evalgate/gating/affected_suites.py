@@ -93,7 +93,7 @@ class AffectedSuites:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of this run's suites that are concerned, in the order of the rules."""
+        """Return the names of the suites of this run that the change concerns, in the order of the rules."""
         if self.everything:
             return self.rules.names
         found = {name for effect in self.effects for name in effect.suites}
@@ -101,7 +101,7 @@ class AffectedSuites:
 
     @property
     def is_everything(self) -> bool:
-        """Return True if every suite of this run is concerned."""
+        """Return True if the change concerns every suite of this run."""
         return len(self.names) == len(self.rules.names)
 
     def list_reasons(self, suite: str) -> tuple[str, ...]:
@@ -186,11 +186,9 @@ def _explain_suite(suite: SuiteScope, path: str) -> str:
 
 
 def _is_below(path: str, files: frozenset[str]) -> bool:
-    """Return True if the path is one of the files or a folder above one of the files.
-
-    Folders count because git lists a folder that was replaced by a link as one changed path. Upper and lower
-    case are equal, as on some file systems.
-    """
+    """Return True if the path is one of the files, or a folder above one of the files."""
+    # Folders count, because git lists a folder that was replaced by a link as one changed path. Some file
+    # systems do not tell upper case from lower case.
     return path.casefold() in _fold_with_parents(files)
 
 

@@ -1,9 +1,9 @@
 """Compare the averages with the anchor, an older baseline that stays fixed, to find slow drops.
 
-The moving baseline shows sudden drops, but hardly slow ones. A drop since the anchor may be older than the
-tested change. So the anchor closes the gate of an unmerged change only if the average also fell against the
-moving baseline, by more than luck. On other commits, such as those of the default branch, the drop since the
-anchor is enough.
+The usual baseline moves with every stored run, so it shows sudden drops, but hardly slow ones. A drop since
+the anchor may be older than the tested change. On an unmerged change, the anchor therefore closes the gate
+only if the average also fell against the moving baseline, by more than luck. On other commits, such as those
+of the default branch, the drop since the anchor is enough.
 
 Both tests of an average, against the baseline and against the anchor, share one false-alarm level. On an
 unmerged change each test gets the full level, because only a drop in both closes the gate by the anchor. On
@@ -136,8 +136,8 @@ def decide_anchor_outcome(
         assessment: assessment of the average against the anchor.
         own: change of the average against the moving baseline; None if nothing was compared with it.
         own_level: significance level of `own`; None if the agent is deterministic.
-        is_unmerged: True if an unmerged change is tested. If `own` shows no drop, the outcome is then
-            `fell_before` instead of `fell`. Without `own` it stays `fell`.
+        is_unmerged: True if an unmerged change is tested. A drop since the anchor is then `fell_before` if
+            `own` shows no drop. Without `own` it is `fell`.
     """
     verdict = assessment.checks[0].verdict
     if verdict != "fail":

@@ -69,9 +69,10 @@ class BudgetFigures:
     """Number of cases with a figure in the baseline, and with runs now that passed but have no figure."""
 
     def list_costs_from_zero(self) -> list[float]:
-        """Return the mean cost of each case that cost 0 in every stored run and more in every run now.
+        """Return the mean cost of each case that was free in the baseline and costs something now.
 
-        An increase from 0 has no ratio. Budgets of counts return an empty list: 1 is added to their figures.
+        Every stored run of such a case cost 0, and every run now costs more. An increase from 0 has no ratio.
+        Budgets of counts return an empty list: 1 is added to their figures, so no figure is 0.
         """
         if self.metric in _COUNTS:
             return []
@@ -99,7 +100,8 @@ def collect_budget_figures(
 ) -> dict[str, BudgetFigures]:
     """Return the figures of every budget, by the name of its score table.
 
-    A budget with several lines in the report, as with limits that differ between cases, has one entry.
+    The report may show a budget on several lines, because its limits differ between cases. It has one entry
+    here.
     """
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
@@ -139,7 +141,7 @@ def collect_budget_figures(
 def _build_row(
     case: CaseResult, metric: CaseMetric, old: BaselineCase | None
 ) -> tuple[CaseFigures, tuple[int, int]]:
-    """Return the figures of one case, and the counts of its left-out runs now and in the baseline.
+    """Return the figures of one case, and how many runs are left out of them, now and in the baseline.
 
     A run with a figure is left out if it missed another gating metric.
     """
@@ -168,9 +170,9 @@ def _build_row(
 
 
 def _lacks_figure(case: CaseResult, name: str, row: CaseFigures) -> bool:
-    """Return True if the baseline has a figure of the case, and no run that passed has one now.
+    """Return True if the baseline has a figure of the case, but no passed run has one now.
 
-    Return False if no run passed, or the case or the metric changed since the baseline.
+    Return False if no run passed, or if the case or the metric changed since the baseline.
     """
     had_one = row.comparable and any(figure is not None for figure in row.baseline or ())
     passed = [run for run in case.runs if has_passed_others(run)]
@@ -219,8 +221,8 @@ def compare_budgets(
         cases: all cases of the run.
         baseline: the stored runs; None if there is no baseline.
         statistics: settings of the statistics.
-        decision: decision on all gating metrics. A budget that does not gate is compared on its own; without
-            a decision, every budget is.
+        decision: decision on all gating metrics. A budget that does not gate is compared on its own. If
+            `decision` is None, every budget is.
         context: words and settings of the sentences.
     """
     if not any(each.range.lower_is_better for each in metrics):
@@ -251,7 +253,10 @@ def compare_budgets(
 def _find_growth(
     figures: BudgetFigures, name: str, decision: Decision | None, statistics: "StatisticalPolicy"
 ) -> MetricDecision | None:
-    """Return the decision on the increase of the budget `name`; None if `decision` lacks this budget."""
+    """Return the decision on the increase of the budget `name`; None if `decision` lacks this budget.
+
+    If `decision` is None, decide on this budget alone.
+    """
     if decision is not None:
         return decision.metrics.get(name)
     from evalgate.statistics.auto_runs import decide_available_runs
@@ -268,9 +273,10 @@ def _compare_means(
     growth: MetricDecision | None,
     parameters: Parameters,
 ) -> MetricSummary:
-    """Return the summary with the baseline's mean and the delta, over cases with figures on both sides.
+    """Return the summary with the budget's mean in the baseline, and the change of the mean as delta.
 
-    `line` names the summary's rows, only some of the rows in `figures` if limits differ between cases.
+    Only cases with figures now and in the baseline count. `line` names the rows of this summary. The report
+    may show a budget on several lines, so `figures` may have further rows.
     """
     rounds = growth.rounds if growth else None
     pairs = []
@@ -375,7 +381,7 @@ def _judge_percentile(figures: BudgetFigures, statistics: "StatisticalPolicy") -
 
 
 def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep: int) -> CaseResult:
-    """Return the case with each budget's `standing` set to its comparison with the baseline."""
+    """Return the case with a comparison with the baseline for each budget, in the field `standing`."""
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
     name = build_row_name(case)
@@ -389,7 +395,7 @@ def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep:
 
 
 def _compare_case_figures(row: CaseFigures, keep: int) -> CaseComparison:
-    """Return the comparison of one case with its baseline, in figures of the runs that passed."""
+    """Compare one case with its baseline, in figures of the runs that passed."""
     then = [each for each in (row.baseline or ())[-keep:] if each is not None]
     now = [each for each in row.candidate if each is not None]
     unpaired: UnpairedReason | None = None

@@ -1,7 +1,7 @@
 """Compare a run with its baseline, matched by eval set and case id.
 
-A case with other expectations than in the baseline is `changed`. It is neither better nor worse, because its
-scores cannot be compared.
+A case is `changed` if it has other expectations than in the baseline. It is neither better nor worse, because
+its scores cannot be compared.
 """
 
 from collections import Counter
@@ -37,8 +37,8 @@ MOST_POINTS = 12
 def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase, float]]) -> tuple[float, ...]:
     """Return the mean of a metric in each gate run of the baseline, oldest first, at most `MOST_POINTS`.
 
-    `members` holds for each case its metric, its stored case and its weight. A gate run without a score of
-    every case is left out: its mean would be over fewer cases.
+    `members` holds the metric, the stored case and the weight of each case. A gate run is left out if a case
+    has no score in it, because its mean would be over fewer cases.
     """
     by_source: dict[int, list[float]] = {}
     for metric, old, _ in members:
@@ -179,9 +179,10 @@ def _select_comparable_metrics(
 
 
 def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
-    """Return a sentence about the reason why no metric has a delta.
+    """Return a sentence that says why no metric has a delta.
 
-    Return "" if there is no metric, or if any metric has a delta or lacks the scores of too many runs.
+    Return "" if there is no metric, or if any metric has a delta. Also return "" if a metric got no verdict
+    because too many of its runs lack a score.
     """
     if not metrics or any(
         metric.delta is not None
@@ -195,10 +196,10 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
 
 
 def describe_missing_checks(cases: Iterable[CaseResult], baseline: Baseline) -> str:
-    """Return a sentence about checks with a score in the newest stored runs of unchanged cases, but none now.
+    """Return a sentence about checks that were scored in the newest stored runs and do not exist now.
 
-    Return "" if no check is missing. Only checks are looked at, because a tested change can remove them from
-    the case notes. Other metrics come from the base branch.
+    Return "" if no check is missing. Changed cases are left out. Metrics other than checks are left out too:
+    they come from the base branch, while a tested change can remove checks from the case notes.
     """
     before = baseline.index_cases()
     missing = Counter[str]()
@@ -273,10 +274,10 @@ def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | No
 def _find_changed_metrics(
     cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase], *, other_judge: bool
 ) -> Iterator[str]:
-    """Yield the names of metrics that changed since the baseline in unchanged cases; names may repeat.
+    """Yield the names of metrics that changed since the baseline in unchanged cases. Names may repeat.
 
-    With `other_judge`, yield metrics in which only the judge changed. Without it, yield all other changed
-    metrics and metrics that the baseline does not have.
+    With `other_judge`, yield the metrics in which only the judge changed. Otherwise yield all other changed
+    metrics, and the metrics that the baseline does not have.
     """
     for case in cases:
         old = before.get(case.key)
@@ -316,12 +317,13 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
 def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
     """Return the change of a case that has both passed and failed stored runs.
 
-    A mean cannot classify a case that passed 6 of 10 stored runs and fails once. The change is
+    A mean cannot classify a case that passed 6 of 10 stored runs and fails once.
 
-    - `newly_failing` if the case fails now, and it broke by the statistics or failed as no stored run did.
-    - `flaky` if the case fails now in any other way.
-    - `newly_passing` if the case passes now, and so many passes are hardly ever luck.
-    - None if the case passes otherwise, or its runs say nothing about the agent.
+    - `newly_failing`: the case fails now. The exact test calls it broken, or no stored run failed in this
+      way.
+    - `flaky`: the case fails now in any other way.
+    - `newly_passing`: the case passes now, and luck hardly ever gives so many passes.
+    - None: the case passes in any other way, or its runs say nothing about the agent.
     """
     if _is_failure(case.status):
         broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)

@@ -52,7 +52,7 @@ def compare_runs(
 ) -> ComparedRuns:
     """Compare scored runs with the baseline, by plain means and by significance tests.
 
-    Without settings of the statistics in `scored`, the runs are only summarized.
+    If `scored` has no settings of the statistics, the runs are only summarized.
 
     `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
     """
@@ -100,8 +100,8 @@ def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, 
 def compute_drop_limit(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> float:
     """Return the smallest drop of the mean that is a regression, in the metric's own range.
 
-    The `max_regression` of the metric's criterion replaces that of the gate, unless the gate's is 1: then
-    every drop is allowed.
+    The `max_regression` of the metric's criterion takes precedence over that of the gate. If that of the gate
+    is 1, every drop is allowed.
     """
     criterion = criteria.get(metric.name)
     own = None if criterion is None or gate.max_regression >= 1 else criterion.max_regression

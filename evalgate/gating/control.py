@@ -218,8 +218,8 @@ def apply_control(
 ) -> ComparedRuns:
     """Return the comparison with new verdicts for the metrics that the control runs clear or leave open.
 
-    Control runs answer only for drops of averages and for broken cases. Budgets, missed minima of a mean or
-    of pass^k and missing runs count as before. Sentences about cleared drops and cases are left out.
+    Control runs answer only for drops of averages and for broken cases. Budgets, missing runs, and means or
+    pass^k below their minimum count as before. Sentences about cleared drops and cases are removed.
     """
     decision = scored.decision
     if decision is None:
@@ -295,8 +295,8 @@ def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> M
 def build_best_case(suspects: ControlSuspects) -> ControlComparison:
     """Return a made-up comparison, in which control runs explain every suspect.
 
-    If the gate stays closed with this comparison, something else closes the gate, and control runs would be
-    wasted.
+    If the gate stays closed with this comparison, the suspects are not the only cause, and control runs would
+    be wasted.
     """
     return ControlComparison(
         "",

@@ -1,4 +1,4 @@
-"""Suspects, the cases and averages that may close the gate against the baseline, and their fresh runs.
+"""Suspects and their fresh runs. Suspects are the cases and averages that may close the gate.
 
 The control is the base commit's agent. It is run today on the suspects, in turn with further runs of the
 change's agent (the head). `statistics/control_runs.py` compares these runs.
@@ -49,10 +49,11 @@ class FreshRuns:
 
 
 def split_fresh_runs(case: CaseResult, fresh: CaseResult) -> FreshRuns:
-    """Split the fresh runs of a case: odd run numbers are the head's (the change), even ones the control's.
+    """Split the fresh runs of a case: odd numbers belong to the head (the change), even ones to the control.
 
     A crash of the control counts only if the head crashed in the same way, now or in the runs of `case`. Any
-    other crash, as by a file that only the head's folder has, becomes `faulted`: it is no sign of a drift.
+    other crash becomes `faulted`, because it is no sign of a drift. For example, the control may lack a file
+    that only the head's folder has.
     """
     head = tuple(run for run in fresh.runs if run.run % 2)
     known = {_describe_crash(run) for run in (*case.runs, *head)}
@@ -191,7 +192,7 @@ def find_suspects(
 
 
 def _is_suspect(case: CaseResult) -> bool:
-    """Return True if the case gates, is not protected, and broke or may have broken by the baseline."""
+    """Return True if the case gates, is not protected, and failed in a new way or has a broken metric."""
     return case.gates and not case.protected and (_has_new_failures(case) or bool(_list_broken_metrics(case)))
 
 
@@ -208,7 +209,7 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 
 
 class SuspectOutcomes:
-    """The ways in which one suspected case failed, used to find further runs that failed in the same ways."""
+    """Ways in which one suspected case failed. They serve to find further runs that failed in these ways."""
 
     def __init__(self, case: CaseResult, baseline: Baseline, statistics: StatisticalPolicy) -> None:
         self._case = case

@@ -4,7 +4,7 @@ The first divergence is the first difference from the expectation, such as a mis
 marked as unprecedented if all of this is true:
 
 - The divergence of the group says something about the agent.
-- The baseline stores the divergence of every failed run, and no run has the divergence of the group.
+- The baseline stores the divergence of every failed run, and none is the divergence of the group.
 - A case of the group has comparable stored runs, and is neither excused nor already failing.
 """
 
@@ -28,7 +28,7 @@ from evalgate.redaction.redactor import REPLACEMENT
 
 
 def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
-    """Return the stored groups of a record; without any, compute groups, which are never marked."""
+    """Return the groups that the record stores. If it stores none, compute groups, which are never marked."""
     return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
 
 

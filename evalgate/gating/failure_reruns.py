@@ -1,9 +1,9 @@
 """Find the failing cases that broke, by running them again.
 
 The exact test measures how far a score fell, and needs many stored runs to judge one case. Follow-up runs
-need fewer: they repeat a case that missed a threshold or crashed, although none of its stored runs did, one
-run at a time. After one or two runs without the failure the case is a flake. After more failures than luck
-explains the case is broken.
+need fewer. They repeat, one run at a time, a case that missed a threshold or crashed although none of its
+stored runs did. If it passes one or two of them, the case is a flake. If it fails more often than luck
+explains, the case is broken.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,8 +34,9 @@ def classify_failures(
 ) -> tuple[CaseResult, ...]:
     """Return the cases, with a `follow_up` for each failing case that can be compared with the baseline.
 
-    A case cannot be compared if it has no comparable stored runs, or missed the threshold of a metric that
-    is new or changed. Without a baseline or with `max_failed_cases`, the cases are returned unchanged.
+    A failing case cannot be compared if it has no comparable stored runs. The same is true if it missed the
+    threshold of a metric that is new or changed. Without a baseline or with `max_failed_cases`, the cases are
+    returned unchanged.
     """
     classifier = build_classifier(baseline, statistics)
     return classifier.add_follow_ups(cases) if classifier else tuple(cases)
@@ -54,17 +55,17 @@ class FailureClassifier:
     def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
         """Compare with the newest `keep` stored runs of each case.
 
-        `most`: most runs of a case that never passes. With 1, no case can be run again: the first failure
-        that no stored run shows makes the case broken.
+        `most` is the largest number of runs of a case that never passes. If it is 1, no case can be run
+        again. Then the first failure that no stored run shows makes the case broken.
         """
         self._before = baseline.index_cases()
         self._keep = keep
         self._most = most
 
     def plan_reruns(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
-        """Return the next run number of each failing case that another run can decide.
+        """Return the number of the next run of each failing case that another run can decide.
 
-        Keys are indexes in `cases`, values tuples of one run number.
+        Keys are indexes in `cases`. Each value is a tuple with one run number.
         """
         found = {}
         flaky: _FlakyEstimate | None = None
@@ -88,8 +89,8 @@ class FailureClassifier:
     def add_follow_ups(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
         """Return the cases, with a `follow_up` for each failing case that can be compared.
 
-        A case cannot be compared if it has no comparable stored runs, or missed the threshold of a metric
-        that is new or changed.
+        A failing case cannot be compared if it has no comparable stored runs. The same is true if it missed
+        the threshold of a metric that is new or changed.
         """
         if not any(_is_failing(case) for case in cases):
             return tuple(cases)
@@ -105,7 +106,7 @@ class FailureClassifier:
         return len(stored.list_comparable(_find_missed_metrics(case))) if stored else 0
 
     def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
-        """Return True if a run of the case failed as no stored run did, else False.
+        """Return True if a run of the case failed in a way that no stored run did, else False.
 
         Return None if the case has no comparable stored runs, or the run says nothing about the agent.
         """
@@ -164,7 +165,7 @@ class FailureClassifier:
 
 @frozen
 class _FlakyEstimate:
-    """Estimated numbers of flaky cases, and of flaky ways to fail."""
+    """Estimates of how many cases are flaky, and of how many kinds of failure occur by chance."""
 
     cases: float
     """Number of flaky cases; a case without a failed stored run is judged by this number."""
@@ -213,11 +214,8 @@ class _StoredRuns:
         return scored.difference(*(run.missed for run in self.runs))
 
     def can_explain(self, case: CaseResult) -> bool:
-        """Return True if the stored runs have scores of each metric that the case missed, or all crashed.
-
-        A metric that is new or changed, or was never scored, has no history: no stored run could have
-        excused the failure, and no further run can.
-        """
+        """Return True if the stored runs have scores of each metric that the case missed, or all crashed."""
+        # A metric that is new, changed or never scored has no history: no run can excuse the failure.
         return _find_missed_metrics(case) <= self.known
 
     @property
@@ -234,13 +232,10 @@ class _StoredRuns:
         return ways
 
     def list_comparable(self, missed: frozenset[str]) -> tuple[_StoredRun, ...]:
-        """Return the stored runs to compare with a case that missed the metrics `missed`.
-
-        If stored runs never missed one of these metrics, return the runs with a score of it. If this holds
-        for several, take the one with the fewest scores. If stored runs missed all of them, return all stored
-        runs.
-        """
+        """Return the stored runs to compare with a case that missed the metrics `missed`."""
+        # Metrics that no stored run missed. The runs to compare are those with a score of such a metric.
         new = sorted(missed & self.never_missed)
+        # Of several such metrics, the one with the fewest scores counts. If there is none, all runs count.
         return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)
 
     def _list_runs_of(self, metric: str) -> tuple[_StoredRun, ...]:

@@ -96,7 +96,7 @@ def apply_quarantine(
         is_part: only some cases were selected, so an entry may name others.
 
     Raises:
-        InvalidInputError: the file is wrong; or an entry names a protected case, or no case if not `is_part`.
+        InvalidInputError: the file is wrong, or an entry names a protected case, or none (unless `is_part`).
     """
     keys = {
         (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases
@@ -126,7 +126,8 @@ def apply_quarantine(
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a notice for each quarantined case that passed its newest `RECOVERED_RUNS` stored runs.
 
-    A case is left out if it or one of its gating metrics changed since: its stored runs say nothing about it.
+    A case is left out if it or one of its gating metrics changed since those runs, because they then say
+    nothing about it.
     """
     before = baseline.index_cases()
     quote = build_case_quote(case.key for case in cases)
@@ -214,8 +215,8 @@ def _resolve_entries(
 ) -> Sequence[_QuarantineEntry] | None:
     """Return the quarantine entries that count.
 
-    If the job tests an unmerged change, the entries of the target branch count. The result is () if its file
-    is missing or wrong, and None if git does not know the branch. In other jobs `entries` count.
+    If an unmerged change is tested, the entries of the target branch count. Return () if the branch's file is
+    missing or wrong, and None if git does not know the branch. In all other jobs `entries` count.
     """
     if not describe_unmerged_change(environ):
         return entries

@@ -25,7 +25,7 @@ def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None
 
 
 def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown_as: str) -> str:
-    """Return the text with the pattern's entry replaced or added; removed if `quarantine` is None.
+    """Replace or add the pattern's entry, and return the new text. If `quarantine` is None, remove the entry.
 
     Raises:
         InvalidInputError: the entry is incomplete, or the file is not a YAML list with `- case:` for each
@@ -50,7 +50,7 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
 
 
 def rename_quarantine(text: str, pattern: str, new_pattern: str, shown_as: str) -> str:
-    """Return the text with the pattern replaced in its entry; unchanged if there is no such entry.
+    """Replace the pattern in its entry, and return the new text. Without an entry, return `text` unchanged.
 
     Raises:
         InvalidInputError: the file is not YAML.

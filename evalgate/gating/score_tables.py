@@ -154,12 +154,12 @@ def _pool_tables(
 def compare_line_means(
     tables: ScoreTables, rounds: Mapping[str, int], parameters: Parameters
 ) -> Iterator[tuple[str, MeanDifference]]:
-    """Yield (table name, change of the average) for each line of the metrics with several report lines.
+    """Yield (table name, change of the average) for each line of a metric with several lines in the report.
 
     Args:
         tables: as `build_score_tables` returns them.
-        rounds: by table name, how many runs of each case count, from its first one on. Tables without an
-            entry are skipped.
+        rounds: table name to the number of runs of each case that count, from its first run on. Tables
+            without an entry are skipped.
         parameters: parameters of the decision.
     """
     for name, table in tables.items():
@@ -173,14 +173,14 @@ def compare_line_means(
 
 
 def is_line_table(name: str) -> bool:
-    """Return True if the table holds one of several lines of a metric, for its minima alone."""
+    """Return True if the table is for one of several lines of a metric. It serves only for their minima."""
     return name.count("\0") > 1
 
 
 def describe_out_of_range_scores(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Iterator[str]:
-    """Yield a sentence for each metric that has no table because a score is out of range, with the score."""
+    """Yield a sentence for each metric that has no table. It names the score that is out of range."""
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
     quote = build_case_quote(case.key for case in cases)
@@ -273,8 +273,8 @@ def build_statistical_policy(
 ) -> StatisticalPolicy:
     """Translate the section `gate` and the criteria into settings of the statistics.
 
-    `repeatable`: False if a recording is replayed instead of the agent, so that another run ends the same.
-    `shares_with_anchor`: the averages leave half of their share of `alpha` to `gate.anchor`.
+    `repeatable` is False if a recording is replayed instead of the agent, because another run would end the
+    same. `shares_with_anchor`: half of the averages' share of `alpha` is left to `gate.anchor`.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None

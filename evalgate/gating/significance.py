@@ -114,12 +114,12 @@ def apply_decision(
 def find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
-    """Yield (table name, excess) for each average that is too high because of `runs: auto`.
+    """Yield (table name, excess) for each average that `runs: auto` made too high.
 
-    AUTO stops at good averages, which are good in part by luck. The excess is an expected value, as a share
-    of the metric's range. Left out are averages over `max_runs` runs, and averages that are better than the
-    baseline by more than luck. Nothing is yielded if any average failed, because the runs stopped for that
-    reason.
+    AUTO stops at good averages, which are good in part by luck. The excess is the expected part of luck, as a
+    share of the metric's range. Averages over `max_runs` runs are left out. So are averages that are better
+    than the baseline by more than luck. If any average failed, nothing is yielded, because the runs stopped
+    for that reason.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"

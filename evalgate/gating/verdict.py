@@ -71,7 +71,7 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 def decide_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
     """Return the verdict and its reasons, the weightiest first.
 
-    - With `report_only`, every verdict but `error` leaves the gate open.
+    - With `report_only`, every verdict except `error` leaves the gate open.
     - A run that cannot be trusted, as with too many errors, is never called better or worse.
     - A certain failure outweighs a metric that could not be evaluated.
     - A run without any score never passes. A run without any case passes only with `min_cases: 0`.
@@ -144,7 +144,7 @@ def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
 
 
 def _describe_undecided(evidence: GateInput) -> Iterator[str]:
-    """Yield sentences about inconclusive metrics, except for the lack of any baseline."""
+    """Yield the sentences of inconclusive metrics. Skip those that only say that there is no baseline."""
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is None or judgement.verdict != "inconclusive":
@@ -194,11 +194,11 @@ def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[s
 
 
 def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
-    """Return the end of a sentence: the first reason why a case lacks a score, or `.` if there is none.
+    """Return the first reason why a case lacks a score, as the end of a sentence; `.` if there is none.
 
-    Reasons of errors go before reasons why a metric does not apply. Reasons of metrics with a score are not
-    quoted: they explain the score.
+    Reasons of errors come first, then reasons why a metric does not apply.
     """
+    # A metric with a score may have a reason too, but it explains the score.
     missing = [each for case in cases for each in case.metrics if each.score is None and each.reason]
     missing.sort(key=lambda each: each.status != "errored")
     first = missing[0].reason if missing else ""
@@ -242,9 +242,9 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
 
 
 def _has_only_follow_up_break(case: CaseResult, incomplete: Collection[str]) -> bool:
-    """Return True if the follow-up runs show that the case broke, and no exact test does.
+    """Return True if the follow-up runs show that the case broke, but no exact test shows it.
 
-    `incomplete` are the metrics with too few scores for a verdict: their test reports nothing.
+    `incomplete` are the metrics with too few scores for a verdict. Their tests do not count.
     """
     if case.follow_up is None or case.follow_up.outcome != "broke":
         return False
@@ -285,7 +285,7 @@ def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
 
 
 def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
-    """Yield a sentence per case that fails as no stored run did, but has too few runs to decide."""
+    """Yield a sentence for each case that failed in a new way, but has too few runs to decide."""
     settled = evidence.control.settled if evidence.control else ()
     quote = build_case_quote(case.key for case in evidence.cases)
     for case in evidence.cases:
@@ -305,9 +305,9 @@ def _is_missing_runs(metric: MetricSummary) -> bool:
 
 
 def _is_measured(case: CaseResult, incomplete: Collection[str]) -> bool:
-    """Return True if metrics of the case lack a score, and the statistics judged each of them all the same.
+    """Return True if metrics of the case lack a score, but the statistics judged each of these metrics.
 
-    `incomplete` are names of metrics that lack the scores of too many runs.
+    `incomplete` are the names of metrics for which too many runs lack a score. They do not count as judged.
     """
     missing = [metric for metric in case.metrics if metric.score is None]
     return bool(missing) and all(
@@ -361,7 +361,7 @@ def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
 
 
 def _quote_missing_figure(metric: MetricSummary, cases: Sequence[CaseResult]) -> str:
-    """Return the first reason why a budget has no figure, after a colon; "" for metrics with scores."""
+    """Return a colon and the first reason why a budget has no figure; "" for metrics with scores."""
     if not metric.range.lower_is_better:
         return ""
     own = (each for case in cases for each in case.metrics if each.name == metric.name)

@@ -58,7 +58,10 @@ class MessageContext:
         return format_score(own, beside=other)
 
     def format_scores(self, *scores: float, limit: float) -> tuple[str, ...]:
-        """Format scores and, last, their limit in the metric's own range, so that all can be compared."""
+        """Format scores and their limit in the metric's own range, with digits that allow a comparison.
+
+        The limit comes last.
+        """
         return format_scores([*map(self.score, scores)], self.score(limit))
 
     def format_difference(self, amount: float) -> str:
@@ -88,9 +91,10 @@ class MessageContext:
 
 
 def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
-    """Return sentences about the checks that decided on one metric, and about cases that scored lower.
+    """Return sentences about the checks that decided on one metric, then a sentence about its suspects.
 
-    Checks that ended better than the verdict are not mentioned.
+    Suspects are cases that scored lower than in their stored runs, maybe by luck. Checks that ended better
+    than the verdict are not mentioned.
     """
     worst = [part for part in metric.checks if part.verdict == metric.verdict]
     texts = [text for part in worst for text in _describe_check(part, metric, context)]
@@ -98,7 +102,7 @@ def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[st
 
 
 def describe_suspects(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
-    """Return one sentence that lists the cases with lower scores that may be luck; () if there are none."""
+    """Return one sentence that lists the suspects, cases that may have fallen by luck; () without any."""
     names = metric.list_cases("suspect")
     if not names:
         return ()
@@ -152,7 +156,7 @@ def describe_broken_case(case: str, outcome: CaseComparison, context: MessageCon
 
 
 def open_broken_sentence(name: str) -> str:
-    """Return the opening of `describe_broken_case`, by which `gating.control` finds its sentences."""
+    """Return the first words of `describe_broken_case`, by which `gating.control` finds its sentences."""
     return f"{name} broke: "
 
 
@@ -273,17 +277,15 @@ def _describe_power(change: MeanDifference, context: MessageContext) -> str:
 
 
 def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
-    """Return sentences on an inconclusive metric: its effect on the gate, and ways to a clear answer.
-
-    More runs now are no use if the baseline has fewer runs than were made: noise comes from both sides.
-    Raising `max_runs` helps only if `max_runs` runs were made.
-    """
+    """Return sentences on an inconclusive metric: its effect on the gate, and ways to a clear answer."""
     effect = "Blocking, as on_inconclusive: fail asks." if context.blocking else "Not blocking."
     stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
+    # More runs now would be no use: noise comes from both sides, and the baseline has fewer runs.
     if stored and max(stored) < metric.rounds:
         return f"{effect} Add cases or store more runs in the baseline for a clear answer."
     if context.fixed_runs:
         return f"{effect} Add cases or raise runs for a clear answer."
+    # The runs ended before `max_runs`, so a larger `max_runs` would change nothing.
     if context.max_runs is not None and metric.rounds < context.max_runs:
         return f"{effect} Add cases for a clear answer."
     return f"{effect} Add cases or raise max_runs for a clear answer."
@@ -332,8 +334,9 @@ def _format_points(amount: float) -> str:
 def _format_near_limit(value: float, limit: float, digits: int, limit_text: str) -> str:
     """Return `about <value>`, or `just under <limit>` or `just over <limit>`.
 
-    The value gets `digits` decimals, or as many more as tell it from the limit, but no more than the limit
-    has. If it still reads as the limit without being equal, the words are `just under` or `just over`.
+    The value gets as many decimals as are needed to tell it from the limit: at least `digits`, and at most as
+    many as the limit has. If it still reads as the limit without being equal, the words are `just under` or
+    `just over`.
     """
     digits = _count_digits(value, digits)
     most = max(digits, len(f"{limit:g}".partition(".")[2]))
@@ -389,14 +392,14 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if the exact test can call a case broken, or no case's stored mean reaches `case_drop`."""
+    """Return True if the exact test can call a case broken."""
     least = parameters.case_drop - EPSILON
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= least]
     return not high or any(case.need is not None for case in high)
 
 
 def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield one sentence about the means that pass although they are below the threshold of a case."""
+    """Yield at most one sentence. It lists the means that pass, but are below the threshold of a case."""
     below = [
         f"{metric.label} ({' < '.join(metric.range.format_pair(metric.score, metric.threshold))})"
         for metric in metrics
@@ -414,7 +417,7 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
 
 
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield one sentence about the averages that differ visibly from their corrected values."""
+    """Yield at most one sentence. It lists the averages that early stopping made visibly too high."""
     corrected = [
         f"{metric.label} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
         for metric in metrics

@@ -117,12 +117,12 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 
 
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
-    """Return the rules, with every change affecting the suites with an outdated list of opened files.
+    """Return the rules with a mark on each suite that has an outdated list of opened files.
 
-    The field `unknown_because` of these suites states the reason. A list is outdated if one of its files was
-    edited after the run that opened it: the file may open others now, which are listed only when the next
-    run is stored. Two kinds of files are left out: files that the change itself edits, because they concern
-    the suite anyway, and files that git does not track.
+    Every change affects a marked suite. The mark is the field `unknown_because`, which states the reason. A
+    list is outdated if one of its files was edited after the run that made the list: the edited file may open
+    further files, and only the next stored run lists them. Files that the change itself edits are left out,
+    because they concern the suite anyway. Files that git does not track are left out as well.
 
     Raises:
         UnknownChangeError: git fails.
@@ -153,10 +153,10 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 
 
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
-    """Return the rules, with every change affecting the suites in which the agent opens untracked files.
+    """Return the rules with a mark on each suite in which the agent opens files that git does not track.
 
-    The field `unknown_because` of these suites names such a file, one that git does not track. Files that a
-    glob of `ignored` matches do not count.
+    Every change affects a marked suite. The mark is the field `unknown_because`, which names one of the
+    files. Files that a glob of `ignored` matches are left out.
 
     Raises:
         UnknownChangeError: git fails.
@@ -256,7 +256,7 @@ def _build_suite_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteS
 def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
     """Return the files that the agent opened in stored runs, by eval set; None if `track_files` is off.
 
-    Eval sets of which the newest run tracked no files are left out.
+    An eval set is left out if its newest run tracked no files.
     """
     if not plan.agent.settings.track_files:
         return None
@@ -269,9 +269,10 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
 def _join_tracked_files(
     tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
 ) -> tuple[frozenset[str], str]:
-    """Return the files that the agent opens in eval sets, and a reason if every change affects the sets.
+    """Return the files that the agent opens in the eval sets, and why every change affects these sets.
 
-    The reason is the end of a sentence; "" if the known files decide which changes affect the eval sets.
+    The second value is the end of a sentence. It is "" if the files and globs tell which changes affect the
+    sets.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -292,10 +293,10 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
-    """Map the path of each eval set of a suite, as the suite gives it, to the path that the plan gives.
+    """Map each eval set of a suite from its path in the suite to its path in the plan.
 
-    The two paths differ if the suite names a link and the plan names the link's target. An eval set that
-    the plan lacks keeps its path.
+    The two paths differ if the suite names a link and the plan names the link's target. If the plan lacks the
+    eval set, its path in the suite is kept.
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}

@@ -26,7 +26,7 @@ def list_annotated_findings(record: Record) -> list[Finding]:
 def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator[Annotation]:
     """Yield an annotation for each finding, on the line of its case in the eval set.
 
-    `folder` is the folder that paths in the findings start from, relative to the repository's root.
+    Paths in the findings start from `folder`, which is relative to the repository's root.
     """
     for finding in findings:
         message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
@@ -37,8 +37,8 @@ def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator
 def build_check_annotations(record: Record, folder: str = "") -> tuple[Annotation, ...]:
     """Return the annotations of a check run, at most `MOST_ANNOTATIONS_A_REQUEST`.
 
-    With more failing cases, the last annotation says how many cases have no annotation of their own.
-    `folder` is the folder that paths in the record start from, relative to the repository's root.
+    With more failing cases, the last annotation says how many cases have no annotation of their own. Paths in
+    the record start from `folder`, which is relative to the repository's root.
     """
     findings = list_annotated_findings(record)
     if len(findings) <= MOST_ANNOTATIONS_A_REQUEST:

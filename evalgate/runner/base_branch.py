@@ -1,9 +1,9 @@
 """Read the gate's own rules from the base branch, so that no change can soften them for itself.
 
 The rules are the thresholds files with their tool mocks, the baseline, prompts, judges' anchors, labels and
-personas, and the code of custom metrics; `gating.quarantine` handles the quarantine file. Eval sets and
-agent are the change's own, and so are tool mocks and final states inside an eval set: a notice lists the
-edited sets.
+personas, and the code of custom metrics. `gating.quarantine` handles the quarantine file. Eval sets and the
+agent are read as the change has them, with the tool mocks and final states inside an eval set. A notice lists
+the eval sets that the change edits.
 """
 
 import hashlib
@@ -54,8 +54,8 @@ _SHOWN_OF_COMMIT = 12
 class _BaseVersion:
     """Version of a file on the base branch.
 
-    If `copy` is None and `is_new` is False, the checked-out file is used. Then the rules of the base branch
-    do not apply, git does not know its commit, or git does not track the file.
+    The checked-out file is used if `copy` is None and `is_new` is False. There are three possible causes: the
+    rules of the base branch do not apply, git does not know its commit, or git does not track the file.
     """
 
     copy: Path | None = None
@@ -86,11 +86,10 @@ class RuleFiles:
     _committed: "CommittedFiles | None" = None
 
     def __enter__(self) -> Self:
-        """Check that `--policy base`, if it is given, can find out if a pull request is tested.
+        """With `--policy base`, check that the CI service tells if a pull request is tested.
 
         Raises:
-            InvalidInputError: `--policy base` is given, and no variable of a CI service says if a pull
-                request is tested.
+            InvalidInputError: `--policy base` is given, and no variable of a CI service tells it.
         """
         if self.policy == "base" and not (
             describe_unmerged_change(self.environ) or is_known_service(self.environ)
@@ -136,7 +135,10 @@ class RuleFiles:
         return self.applies_base_rules and not self.base_commit
 
     def find_target_commit(self) -> str:
-        """Return the target branch's commit, under any policy; "" if unknown, or without a pull request."""
+        """Return the commit of the pull request's target branch, under every policy.
+
+        Return "" if git does not know the commit, or if no pull request is tested.
+        """
         return find_base_commit(self.folder, self.environ)
 
     def describe_fetch(self) -> str:
@@ -160,9 +162,9 @@ class RuleFiles:
     def find_default_file(self) -> Path | None:
         """Return the path of the thresholds file with a usual name; None if there is none.
 
-        If the base branch's rules apply, a file that the base branch has comes first. So a change cannot
-        replace the thresholds file by adding a file with a name that is earlier in `DEFAULT_NAMES`. The
-        file may exist only on the base branch.
+        If the base branch's rules apply, a file on the base branch comes first, even if it exists only there.
+        Otherwise a change could replace the thresholds file: it could add a file with a name that is earlier
+        in `DEFAULT_NAMES`.
         """
         for name in DEFAULT_NAMES if self.base_commit else ():
             then = git.read_blob(self.folder, self.base_commit, name)
@@ -181,9 +183,9 @@ class RuleFiles:
         return replace(load_thresholds(self.choose_version(path), shown_as), folder=path.parent)
 
     def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
-        """Read the thresholds file that the user names; None: the one in the folder.
+        """Read the thresholds file that the user names. None: read the one in the folder.
 
-        Without a file in the folder, return the defaults. If `thresholds_file` is a folder, its files hold
+        If the folder has no such file, return the defaults. If `thresholds_file` is a folder, its files hold
         the criteria of each eval set, as in tRPC-Agent-Go's base folder of metrics.
 
         Raises:
@@ -199,10 +201,11 @@ class RuleFiles:
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def choose_version(self, path: Path) -> Path:
-        """Return the path to read for a file with rules: `path` itself, or a copy of the base branch's.
+        """Return the path to read for a file with rules: `path` itself, or a copy of the base branch's file.
 
-        If the base branch has no version of the file, `path` is returned, with a notice if git tracks the
-        file. The copy exists until the end of the block.
+        Return `path` if the base branch's rules do not apply, or if the branch does not have the file. If git
+        tracks a file that the branch does not have, a notice is added. The copy exists until the end of the
+        `with` block.
 
         Raises:
             InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
@@ -226,8 +229,8 @@ class RuleFiles:
     def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
         """Read the code of a custom metric and of its imports.
 
-        The base branch's version is read if its rules apply and it has the metric. `entry` is the entry
-        point of the metric. `roots` are further folders in which Python looks for modules.
+        The base branch's version is read if the branch's rules apply and the branch has the metric. `entry`
+        is the entry point of the metric. `roots` are further folders in which Python looks for modules.
 
         Raises:
             InvalidInputError: `--policy base` is given and git does not know the base commit.
@@ -254,7 +257,7 @@ class RuleFiles:
         return code
 
     def _note_code_change(self, where: str, own: MetricCode, then: MetricCode, edited: Sequence[str]) -> None:
-        """Add a notice about edited code of a metric, and about the version that was used."""
+        """Add a notice if a metric's code is edited, new or outside the folder: it names the version used."""
         if not own.files and not then.files:
             self._add_notice(
                 f"The code of the metric {where} is not in this folder: the gate used what is installed, "
@@ -274,10 +277,10 @@ class RuleFiles:
             )
 
     def check_eval_sets(self, paths: Iterable[str]) -> None:
-        """Add a notice about eval sets that the change edits or adds: the change's own contents are used.
+        """Add a notice with the eval sets that the change edits or adds, as the gate uses their new contents.
 
-        Files that git does not track are left out. If the rules of the base branch do not apply, add no
-        notice.
+        Files that git does not track are not listed. If the rules of the base branch do not apply, no notice
+        is added.
         """
         named = sorted({path for path in paths if path})
         if self.base_commit and named and (edited := self.list_changed_files(*named)):
@@ -294,7 +297,7 @@ class RuleFiles:
         return [self.format_relative_path(top / name) for name in changed.split("\0") if name]
 
     def note_local_plugins(self) -> None:
-        """Add a notice for each plugin package that is installed from a folder with edits of the change."""
+        """Add a notice for each plugin package that is installed from a folder which the change edits."""
         if not self.base_commit:
             return
         from evalgate.core.installation import find_local_packages
@@ -336,8 +339,8 @@ class RuleFiles:
     def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
         """Open the baseline in the file `path`.
 
-        If the base branch's rules apply, its version of the file is read now, and the returned store is
-        read-only. `owner` is the user and group id of files that are written; None: those of this process.
+        If the base branch's rules apply, the base branch's version is read at once, and the returned store is
+        read-only. `owner` is the user and group id for files that are written. None: those of this process.
 
         Raises:
             InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
@@ -428,8 +431,8 @@ def open_anchor_store(
 ) -> BaselineStore | None:
     """Open the baseline of `gate.anchor`, which stays fixed for comparison over months.
 
-    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline; a
-    name with `://` is an address as a whole, even if it has an `@`.
+    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline. A
+    name with `://` is an address as a whole, even if it contains an `@`.
 
     Raises:
         InvalidInputError: the baseline cannot be opened.

@@ -73,7 +73,10 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 def _find_misplaced(
     eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem for each check with a name from the thresholds file, and each key `ids` or `tags`."""
+    """Yield a problem for each check that has the name of a check in the thresholds file.
+
+    Each key `ids` or `tags` is a problem too, because a check in case notes is for its case only.
+    """
     for name, section in sections.items():
         place = ("cases", eval_id, "checks", name)
         if name in thresholds.config.checks:
@@ -95,10 +98,9 @@ def _bind_checks(
     environment: MetricEnvironment,
     problems: list[Problem],
 ) -> list[BoundMetric]:
-    """Return the metrics of all checks; equal checks of several cases are one metric.
+    """Return the metrics of all checks. Equal checks of several cases share one metric.
 
-    Wrong checks are appended to `problems`. If a case has a wrong check, its other checks get no metric,
-    unless an earlier case has an equal check.
+    Wrong checks are appended to `problems`.
     """
     built: dict[tuple[str, str], BoundMetric] = {}
     cases: dict[tuple[str, str], set[CaseKey]] = {}
@@ -111,6 +113,7 @@ def _bind_checks(
         try:
             bound = bind_metrics(replace(thresholds, criteria=new), context, environment)
         except InvalidInputError as error:
+            # The other checks of this case get no metric either, unless an earlier case has an equal check.
             problems += error.problems
         else:
             built |= {keys[each.name]: each for each in bound}

@@ -21,14 +21,14 @@ def resolve_case_policies(
     *,
     is_part: bool = False,
 ) -> CasePolicies:
-    """Return the policies of cases, from their own tags and from the rules; of two rules the later wins.
+    """Return the policies of cases, from their own tags and the rules. Later rules override earlier ones.
 
-    The tags of a case and of its rules add up. `is_part`: the user selected some of the cases, so a rule
-    may name others.
+    A case has its own tags and the tags of all its rules. `is_part`: the user selected only some of the
+    cases, so a rule may name others.
 
     Raises:
-        InvalidInputError: a rule, or an id or tag in it, matches no case (unless `is_part`), or a rule
-            names a metric that is not among the criteria.
+        InvalidInputError: a rule, or an id or tag in it, matches no case (unless `is_part`), or a rule names
+            a metric that is not among the criteria.
     """
     eval_sets = tuple(eval_sets)
     tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)

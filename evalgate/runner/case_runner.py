@@ -76,7 +76,7 @@ class AttemptHistory:
         self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
-        """Return the final run with the earlier attempts, and with their usage by simulated users added."""
+        """Return the final run with its earlier attempts, and with the usage of their simulated users."""
         if not self._attempts:
             return run
         used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
@@ -151,7 +151,7 @@ class CaseRunner:
     async def _make_attempt(
         self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
     ) -> _AttemptResult:
-        """Run a case once, in the slot that the caller holds, and tell the throttle if the rate was limited.
+        """Run a case once in the slot that the caller holds, and report a rate limit to the throttle.
 
         A case with recorded replies is not run: its replies are the result.
         """
@@ -292,7 +292,10 @@ class _ConversationDriver:
         unasked: tuple[Reply, ...] = (),
         final_state: JsonObject | None = None,
     ) -> CaseRun:
-        """Return the run until now, and `unasked`, replies of a recording after the last sent message."""
+        """Build the run from the turns until now.
+
+        `unasked` are further replies of a recording, after the last message that was sent.
+        """
         session_id, user_id = get_session_ids(self.session)
         return CaseRun(
             run_number,

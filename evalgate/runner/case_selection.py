@@ -37,10 +37,10 @@ class Candidate:
 def select_plan_cases(
     plan: "Plan", options: SelectionOptions, thresholds: "Thresholds", rule_files: "RuleFiles"
 ) -> "Plan":
-    """Return the plan with the selected cases only; the others count as not selected by the user.
+    """Return the plan with only the selected cases. The other cases count as not selected by the user.
 
-    With `affected` alone the plan stays whole if the change concerns every suite. If the change concerns no
-    suite, the plan has no case.
+    If `affected` is the only option and the change concerns every suite, the plan stays whole. If the change
+    concerns no suite, the plan has no case.
 
     Raises:
         InvalidInputError: an option is wrong, `find_affected` fails, or no case is left although the change
@@ -143,11 +143,11 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
 def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Sequence[Candidate]:
     """Return the cases that did not pass in a `results.json`. Cases that are not in the file are left out.
 
-    If the file is missing, the record of the run before is read, which the last run kept beside it.
+    If the file is missing, the record of the previous run is read, which is kept under another name.
 
     Raises:
-        InvalidInputError: the file cannot be read, all of its cases passed, or none of its other cases is
-            in `cases`.
+        InvalidInputError: the file cannot be read, all of its cases passed, or none of its other cases is in
+            `cases`.
     """
     previous = f"{results}{PREVIOUS_SUFFIX}"
     if not (folder / results).exists() and (folder / previous).exists():
@@ -175,8 +175,9 @@ def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Se
 def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Candidate]:
     """Draw `size` of the cases, or all if there are fewer, and return them in their order.
 
-    The sample is stratified by eval set and tags: each stratum gets its share, by largest remainders. Each
-    case has a rank that depends only on its name and `seed`, so a new case changes little of the sample.
+    The cases are grouped by eval set and tags. Each group gets its share of the sample, rounded by largest
+    remainders. Each case has a rank that depends only on its name and `seed`, so a new case changes little of
+    the sample.
     """
     if size >= len(cases):
         return cases
@@ -192,7 +193,7 @@ def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Ca
 
 
 def allocate_sample(sizes: Collection[int], wanted: int) -> list[int]:
-    """Return the share of each stratum, in proportion to its size; the sum of the shares is `wanted`.
+    """Divide `wanted` among strata in proportion to their `sizes`, and return the share of each stratum.
 
     At least one of the `sizes` must be above 0, and `wanted` must not be above their sum.
     """

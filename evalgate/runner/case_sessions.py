@@ -13,14 +13,14 @@ from evalgate.datasets.cases import map_cases
 def complete_sessions(
     eval_sets: Sequence[EvalSet], config: SessionConfig, folder: Path, *, is_part: bool
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets with the section `session` applied to their cases.
+    """Return the eval sets with the settings of the section `session` applied to their cases.
 
-    A case keeps its own names of app and user. `folder`: the working directory. `is_part`: the user
-    selected some of the eval sets, so the session file may be for others.
+    If a case names app or user itself, its own name is kept. `folder` is the working directory. `is_part`:
+    the user selected only some of the eval sets, so the session file may be for others.
 
     Raises:
-        InvalidInputError: the session file holds no session, or no eval set has the old format that needs
-            it (unless `is_part`).
+        InvalidInputError: the session file holds no session, or no eval set has the old format that needs it
+            (unless `is_part`).
     """
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)
@@ -41,7 +41,7 @@ def complete_sessions(
 def _set_initial_session(
     eval_sets: Sequence[EvalSet], file: str, folder: Path, *, is_part: bool
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets, with the session in `file` for cases in Google ADK's old format, lists of turns.
+    """Return the eval sets, with the session in `file` for cases in Google ADK's old format (lists of turns).
 
     Raises:
         InvalidInputError: the file holds no session, or no eval set has the old format (unless `is_part`).

@@ -63,7 +63,7 @@ class AgentSetup:
     """True if `--trace` or the thresholds file asks for the trace of runs."""
 
     def build_agent(self) -> Agent:
-        """Build the agent without starting it; its dependencies are installed now.
+        """Build the agent and install its dependencies, but do not start it.
 
         Raises:
             EvalgateError: the setup fails, or an option names something that cannot be used.
@@ -121,7 +121,7 @@ def read_state(path: Path, shown_as: str) -> JsonObject:
 
 
 class ChatError(Exception):
-    """Error: the agent gave no reply in a turn. The conversation is over; another one may begin."""
+    """The agent gave no reply in a turn. The conversation is over; another one may begin."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -142,11 +142,11 @@ class ChatTurn:
 
 
 class Chat:
-    """Conversation of a person with a started agent; it can begin again.
+    """Conversation of a person with a started agent. When it is over, another one can begin.
 
-    An agent cannot take a turn back, or go on from half of a turn. So a turn that failed or was cancelled
-    ends the conversation. Earlier `turns` are kept, and if there are any, `is_cut_off` is True. Then call
-    `begin_again` or `repeat_turns`: after `send_message` alone the agent would not know the earlier turns.
+    A turn that fails or is cancelled ends the conversation, because an agent cannot take a turn back or go on
+    from half of it. Earlier `turns` are kept, and `is_cut_off` is True if there are any. Then call
+    `begin_again` or `repeat_turns`. After `send_message` alone, the agent would not know the earlier turns.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class Chat:
         self.failed_trace = ()
 
     async def repeat_turns(self) -> None:
-        """Begin another conversation with the messages of this one.
+        """Begin another conversation, and send the messages of this one again.
 
         If a message gets no reply, `turns` and `state` keep their values, and the conversation is cut off.
 
@@ -332,10 +332,9 @@ def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
 
 
 def select_turns(text: str, count: int) -> tuple[int, ...]:
-    """Return the 0-based indices of the turns that a person picks, as in `1-3,5`; all for blank text.
+    """Return the 0-based indices of the turns that a person picks, as in `1-3,5`. Blank text picks all.
 
-    `count` is the number of turns. The text counts turns from 1. The indices are sorted, without
-    repetitions.
+    `count` is the number of turns. The text counts turns from 1. The indices are sorted, without repetitions.
 
     Raises:
         ValueError: the text is no list of numbers and ranges, or names a turn outside of 1 to `count`.

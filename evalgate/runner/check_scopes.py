@@ -19,10 +19,10 @@ def limit_checks(
     *,
     is_part: bool,
 ) -> tuple[BoundMetric, ...]:
-    """Return the metrics, with each check that has `ids` or `tags` limited to the cases that match.
+    """Return the metrics. Each check with `ids` or `tags` is limited to the cases that match.
 
-    `case_policies` hold the tags of cases. `is_part`: the user selected some of the cases, so a check may
-    name others. A check that matches no case is left out.
+    A check that matches no case is left out. `case_policies` hold the tags of the cases. `is_part`: the user
+    selected only some of the cases, so a check may name others.
 
     Raises:
         InvalidInputError: a check, or an id or tag in it, matches no case (unless `is_part`).
@@ -52,7 +52,7 @@ def limit_checks(
 def find_unscored_cases(
     eval_set: EvalSet, get_metrics: Callable[[EvalCase], Sequence[BoundMetric]], thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem if some cases of the eval set have no metric: their runs would have no verdict."""
+    """Yield a problem if cases of the eval set have no metric, because their runs would have no verdict."""
     names = [case.eval_id for case in eval_set.cases if not get_metrics(case)]
     if names:
         which = f"{pluralize(len(names), 'case')} of {eval_set.path}, as {names[0]!r}"

@@ -40,7 +40,10 @@ class UsageEstimate:
 
 @frozen
 class CostEstimate:
-    """Expected usage of the planned runs; cases without stored runs count as the average of the others."""
+    """Expected usage of the planned runs.
+
+    A case without stored runs is expected to use the average of the other cases.
+    """
 
     runs: int
     agent: UsageEstimate
@@ -138,10 +141,10 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
 def find_metrics_with_other_judge(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
-    """Return the judged metrics with another fingerprint of the judge in the baseline, or with none.
+    """Return the judged metrics for which the baseline stores another fingerprint of the judge, or none.
 
-    `judged` holds the fingerprint of each judged metric by case. Of `keys`, cases that the baseline lacks
-    do not count.
+    `judged` holds the fingerprint of each judged metric by case. Cases are looked at only if they are in
+    `keys` and in the baseline.
     """
     then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (

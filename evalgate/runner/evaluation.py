@@ -41,7 +41,7 @@ _KEPT_AT_ONCE = 64
 
 
 class RunJournal(Protocol):
-    """Journal of finished runs, from which a killed run is continued; `Checkpoint` keeps one."""
+    """Journal of finished runs, from which a killed run can continue. `Checkpoint` implements it."""
 
     def begin_run(self) -> None:
         """Replace the stored runs of an earlier run. Must not raise."""
@@ -74,8 +74,8 @@ class RunScope:
 class RunHooks:
     """Functions of the caller that a run calls; by default they do nothing.
 
-    A run goes in this order: `tell`, the agent's processes start, `while_starting`, it becomes certain that
-    the agent exists, the journal begins, `on_begin`, the agent's first turn.
+    The order of a run is: `tell`, the agent's processes start, `while_starting`, the agent is known to exist,
+    the journal begins, `on_begin`, the agent's first turn.
     """
 
     tell: Callable[[str], object] = lambda _: None
@@ -91,7 +91,7 @@ NO_HOOKS = RunHooks()
 
 
 class Evaluation:
-    """Runs of a plan, made and scored by this object, which alone holds the results of a run in progress."""
+    """Runs of a plan, made and scored here. No other object holds the results of a run in progress."""
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_scope: RunScope) -> None:
         self._plan = plan
@@ -197,7 +197,7 @@ class Evaluation:
             yield
 
     async def _check_entry_and_begin(self, agent: Agent, hooks: RunHooks) -> None:
-        """Wait until the agent is known to exist, then begin; begin also if the wait is interrupted.
+        """Wait until the agent is known to exist, then begin. If the wait is interrupted, begin as well.
 
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
@@ -244,13 +244,13 @@ class Evaluation:
 
     @property
     def judge_usage(self) -> ModelUsage | None:
-        """Return the usage of the judges, with that of runs that this one continues; None without a call."""
+        """Return the usage of the judges, including runs that this run continues; None without a call."""
         whole = self._run_scope.used.judge_usage + self._plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judging(self) -> RunUsage:
-        """Return the judges' usage before this run, which the meter has counted for the budget already."""
+        """Return the judges' usage before this run. The meter has counted it for the budget already."""
         return RunUsage(self._run_scope.used.judge_usage)
 
     async def check_judge(self) -> bool:
@@ -351,7 +351,7 @@ class Evaluation:
         self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
-        """Add a run to the journal, together with all others of this round of the event loop."""
+        """Add a run to the journal, with all runs that finish in the same round of the event loop."""
         if not self._unkept:
             asyncio.get_running_loop().call_soon(self._flush_runs)
         self._unkept.append((index, result))
@@ -365,10 +365,10 @@ class Evaluation:
             self._run_scope.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
-        """Write the usage to the journal before the runs that caused it, because these runs may never end.
+        """Write the usage to the journal before the runs that caused it are written, as they may never end.
 
-        Model calls in progress count with an unknown cost: if the gate is killed, the provider may still
-        charge for them. The next usage line replaces this line.
+        A model call in progress counts with an unknown cost: if the gate is killed, the provider may still
+        charge for it. The next usage line replaces this line.
         """
         if self._run_scope.journal is not None:
             models = self._plan.judge_resolver.models
@@ -381,7 +381,8 @@ class Evaluation:
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Return the result of every case, in the order of the plan.
 
-        Runs with a number above `rounds` are marked as follow-ups and are in no mean; None: all runs count.
+        Runs with a number above `rounds` are marked as follow-ups and do not count for means. None: all runs
+        count.
         """
         results = self._cached_results.get(rounds)
         if results is None:
@@ -427,9 +428,9 @@ def _is_final(run: RunResult) -> bool:
 
 
 def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
-    """Return the run with the objects of an earlier run's expectations, wherever both are equal.
+    """Return the run with the expectations of `earlier` wherever both are equal, to save memory.
 
-    A case of a large set is parsed anew for each run; this way the record holds its expectations only once.
+    A case of a large set is parsed anew for each run, so equal expectations are different objects.
     """
     if all(turn.expected is old.expected for turn, old in zip(run.turns, earlier.turns, strict=False)):
         return run
@@ -442,7 +443,7 @@ def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
 
 
 def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
-    """Sort runs by number; return the same tuple if it is in order, so that it exists in memory only once."""
+    """Sort runs by number. If they are in order, return the same tuple, which saves memory."""
     numbers = [run.run for run in runs]
     if numbers == sorted(numbers):
         return runs

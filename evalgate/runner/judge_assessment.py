@@ -56,9 +56,9 @@ def assess_judges(
 ) -> list[JudgeAssessment]:
     """Return the agreement with people of each judge that `used` names.
 
-    `used` maps names of metrics to fingerprints of judges. None: for each metric, the judges for which the
-    newest sample of answers was drawn. Judges without a sample are left out. `floors` maps the name of a
-    figure, such as `tpr`, to its floor.
+    `used` maps names of metrics to fingerprints of judges. If it is None, take for each metric the judges for
+    which the newest sample of answers was drawn. Judges without a sample are left out. `floors` maps the name
+    of a figure, such as `tpr`, to its floor.
     """
     newest = {(each.metric, each.fingerprint): each for each in store.samples}
     if used is None:
@@ -188,7 +188,7 @@ def _iter_pairs(store: LabelStore, one: str, other: str) -> Iterator[tuple[str, 
 
 @frozen
 class LabelCheck:
-    """Decisions on the floors of `judge.floor`, from people's labels, for the judges of a run."""
+    """Decisions, by people's labels, on the floors in `judge.floor` for the judges of a run."""
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]

@@ -52,8 +52,8 @@ _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
     """Compare every variant with the first variant.
 
-    `again` are fresh runs of the first variant and the winner only, compared in a matrix of their own;
-    None: there are no such runs.
+    `again` holds fresh runs of the first variant and the winner only. They are compared in a second matrix,
+    which the result contains. None: there are no fresh runs.
     """
     records = measured.records
     statistics = _build_statistics(measured.variants[0].plan)
@@ -143,10 +143,10 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
 def _compare_usage(
     variants: Sequence[Variant], records: Sequence[Record], common: frozenset[CaseKey]
 ) -> dict[str, dict[UsageFigure, UsageRatio]]:
-    """Return the ratio of each usage figure to that of the first variant, by the names of the other variants.
+    """Return ratios of usage to the first variant's usage, by the name of the other variant and the figure.
 
-    Figures that a run does not report, and durations that differ by less than `LEAST_SECONDS`, are left
-    out. Only the cases in `common` count.
+    Only the cases in `common` count. Figures that a run does not report are left out. So are durations that
+    differ by less than `LEAST_SECONDS`.
     """
     by_figure = {figure: [_list_usage(record, figure, common) for record in records] for figure in _FIGURES}
     count = sum(means is not None for rows in by_figure.values() for means in rows[1:])
@@ -210,9 +210,9 @@ def _build_row(
 
 
 def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
-    """Return the estimated share of cases that pass k runs in a row.
+    """Return the estimated share of cases that pass k runs in a row; None if a case has fewer than k runs.
 
-    Return None if there is no case, or a case has fewer than k runs.
+    Also return None if there is no case.
     """
     if not all(total for _, total in counts) or not counts:
         return None

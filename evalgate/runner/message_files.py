@@ -29,9 +29,8 @@ def build_message_cases(
 ) -> list[EvalCase]:
     """Return a case without expectations for each conversation. A conversation must not be empty.
 
-    `eval_id` is the id of the case if there is one conversation. With None each id is made of the
-    conversation's first message, redacted by `hide`, and differs from the other ids and from those in
-    `taken`.
+    `eval_id` is the id of the case, for a single conversation. If it is None, each id is made from the first
+    message of its conversation, redacted by `hide`. Ids differ from each other and from those in `taken`.
     """
     cases: list[EvalCase] = []
     for messages in conversations:

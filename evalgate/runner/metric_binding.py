@@ -127,10 +127,11 @@ def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
 def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> list[Problem]:
     """Return a problem if a threshold of a `test_config.json` is below the lowest score of its metric.
 
-    Google ADK accepts any threshold. A threshold above all scores fails every case, which users notice. A
-    threshold below all scores passes every agent. evalgate's own files are refused in both cases when they
-    are read. Metrics of other packages are not checked, as their scores may be below 0.
+    evalgate's own files need no check: both a threshold below and one above all scores are refused when the
+    file is read. Metrics of other packages are not checked, as their scores may be below 0.
     """
+    # Google ADK accepts any threshold. One above all scores fails every case, which users notice. One below
+    # all scores passes every agent.
     low, high = min(criterion.range), max(criterion.range)
     if (
         thresholds.dialect != "adk"
@@ -244,8 +245,7 @@ def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresh
 def _is_registered(name: str, thresholds: Thresholds) -> bool:
     """Return True if `name` is a metric of evalgate that the file may name.
 
-    In a `.metrics.json`, only metrics with the prefix `trpc/` count, and those of sections such as
-    `checks`.
+    A `.metrics.json` may name only metrics with the prefix `trpc/`, and those of sections such as `checks`.
     """
     if name in plugin_registry.SECTION_METRICS:
         return True

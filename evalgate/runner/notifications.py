@@ -136,9 +136,9 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
 
 
 def _read_setting(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of `name` with `_OTLP_LOGS_` for `_OTLP_`, the variable for logs only.
+    """Return the value of OpenTelemetry's variable `name`, or of its variant for logs, which comes first.
 
-    If this variable is not set, return the value of `name`. Return "" if neither is set.
+    The variant has `_OTLP_LOGS_` in place of `_OTLP_`. Return "" if neither is set.
     """
     own = name.replace("_OTLP_", "_OTLP_LOGS_")
     return (environ.get(own) or environ.get(name) or "").strip()

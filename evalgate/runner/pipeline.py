@@ -224,8 +224,8 @@ def run_gate(
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
 
-    If the change affects no suite of the plan, nothing is run, the verdict is `skipped`, and `on_begin` is
-    the only hook called. Must not be called within an event loop.
+    If the change affects no suite of the plan, nothing is run. The verdict is then `skipped`, and no hook
+    except `on_begin` is called. Do not call this within an event loop.
 
     Raises:
         EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
@@ -276,8 +276,8 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
     """Return the baseline of `gate.anchor`, which stays fixed for months; None if the file has no anchor.
 
     Raises:
-        InvalidInputError: the baseline does not exist or cannot be read. It is an error because forbidden
-            drops would pass otherwise.
+        InvalidInputError: the baseline does not exist or cannot be read. Without this error, drops that the
+            anchor forbids would pass.
     """
     if plan.anchor_store is None or plan.gate.anchor is None:
         return None

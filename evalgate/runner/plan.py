@@ -1,8 +1,8 @@
 """Build the plan of a run from the command line and the thresholds file.
 
-Errors in files, names and options are found here, before anything runs. Errors of the journal, the folder of
-the reports, the agent's own code and most baselines are found when the run begins; only a baseline of the
-base branch is read here. Later steps read only the `Plan`, never the user's input.
+Errors in files, names and options are found here, before anything runs. Errors that are found only when the
+run begins concern the journal, the folder of the reports, the agent's own code and most baselines. A baseline
+of the base branch is read here. Later steps read only the `Plan`, never the user's input.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -119,9 +119,9 @@ class Plan:
     def select_cases(self, keys: Collection[CaseKey]) -> "Plan":
         """Return the plan with only the cases in `keys`, pairs of eval set id and case id.
 
-        The others count as not selected by the user, so the comparison with the baseline leaves them out.
-        Suites without a case in `keys` are dropped. If no eval set is left whole, `min_cases` is at most
-        the number of cases.
+        The other cases count as not selected by the user, so they are not compared with the baseline. Suites
+        without a case in `keys` are dropped. If no eval set has all of its cases, `min_cases` is at most the
+        number of cases.
         """
         suites = tuple(each for suite in self.suites if (each := suite.select_cases(keys)).eval_set.cases)
         is_part = self.is_part or suites != self.suites
@@ -247,9 +247,9 @@ def _describe_setup(
 def _choose_config(
     overrides: Overrides, rule_files: RuleFiles, thresholds: Thresholds, objects: GivenObjects
 ) -> Config:
-    """Return the settings of the thresholds file, with the command line's options and the usual baseline.
+    """Return the settings of the thresholds file, with the command line's options and the default baseline.
 
-    The usual baseline is named only if its file exists and the settings name no baseline.
+    The default baseline is used only if its file exists and the settings name no baseline.
     """
     config = apply_overrides(thresholds.config, overrides)
     if config.gate.baseline is None and rule_files.has_file(Path(DEFAULT_BASELINE)):
@@ -424,7 +424,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return `gate`; if no eval set is whole, its `min_cases` is lowered to the number of cases."""
+    """Return `gate`. If no eval set has all of its cases, lower `min_cases` to the number of cases."""
     if any(suite.eval_set.is_whole for suite in suites):
         return gate
     cases = sum(len(suite.eval_set.cases) for suite in suites)

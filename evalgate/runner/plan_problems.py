@@ -185,7 +185,7 @@ def iter_plan_notices(config: Config, suites: Sequence[Suite]) -> Iterator[str]:
 
 
 def _describe_recordings(config: Config, suites: Sequence[Suite]) -> tuple[str, ...]:
-    """Return a notice for each tool recording of a case, the file with results that replace tool calls."""
+    """Return a notice for each tool recording, a file with results that replace the tool calls of a case."""
     found: dict[str, ToolRecording] = {}
     for suite in suites if list_recordings(config.tool_mocks) else ():
         for case in suite.eval_set.cases:

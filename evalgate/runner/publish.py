@@ -80,8 +80,8 @@ def build_post_content(
 ) -> "PostContent":
     """Return the content of the posts about a record.
 
-    `comment` renders the comment, and `redact` removes secrets from its text. `folder` is the folder that
-    paths in the record start from, relative to the repository's root.
+    `comment` renders the comment, and `redact` removes secrets from its text. Paths in the record start from
+    `folder`, which is relative to the repository's root.
     """
     from evalgate.ci.posting import PostContent
     from evalgate.runner.annotations import build_check_annotations
@@ -394,9 +394,9 @@ def rerender_reports(
 ) -> int:
     """Render every report from a stored record, print the result, and return the record's exit code.
 
-    Earlier reports in the folder `out` are removed. Of the reports on request, the HTML page and those in
-    `requested` are rendered. If a report cannot be written, an error is printed, and the exit code is 2
-    instead of 0. `details` is that of `TerminalReport`.
+    Earlier reports in the folder `out` are removed. Reports that are made only on request are left out,
+    except the HTML page and those in `requested`. If a report cannot be written, an error is printed, and the
+    exit code is 2 instead of 0. `details` is that of `TerminalReport`.
 
     Raises:
         InvalidInputError: the record cannot be read or contradicts itself, or `out` cannot be written.

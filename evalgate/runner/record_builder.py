@@ -133,7 +133,7 @@ def compare_with_anchor_baseline(
     created_at: str,
     control: ControlComparison | None,
 ) -> AnchorComparison | None:
-    """Compare the means of a run with the anchor, the baseline of `gate.anchor`; return None without one.
+    """Compare the means of a run with the baseline of `gate.anchor`; return None if there is no anchor.
 
     `created_at` is the time of the run, ISO 8601 in UTC.
     """
@@ -184,9 +184,10 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
 def score_counted_runs(
     plan: Plan, evaluation: Evaluation, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
-    """Score every case over the runs that count: the runs of the rounds with which the statistics decided.
+    """Score every case over the runs that count.
 
-    A round is one run of every case. Without `statistics`, all runs count.
+    These are the runs of the rounds that the statistics used for their decision. A round is one run of every
+    case. Without `statistics`, all runs count.
     """
     cases = evaluation.collect_results()
     rounds = min((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs

@@ -67,7 +67,7 @@ _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison
 
 
 def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Return the record, scored, compared and decided anew by the rules, without control runs and anchor."""
+    """Score, compare and decide a record anew by the rules, without control runs and anchor."""
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([rescore_case(case, rules) for case in record.cases])
@@ -114,7 +114,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
 
 
 def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
-    """Return `gate`; if the user selected single cases, `min_cases` is at most the number of them."""
+    """Return `gate`. If the user selected single cases, lower `min_cases` to the number of these cases."""
     is_named = bool(record.partial_sets) and not _list_whole_sets(record)
     if record.selection is None and not is_named:
         return gate
@@ -162,7 +162,8 @@ def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresh
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
     """Return the reasons to distrust a record that are not visible in its cases, such as a spent budget.
 
-    Return () if there are none. With any reason the record has no verdict, under all settings of the gate.
+    Return () if there are none. If there is a reason, the record has no verdict under any settings of the
+    gate.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()
@@ -187,7 +188,7 @@ def score_stored_runs(
 def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
     """Return the case with its stored scores judged under the rules.
 
-    Runs after the first `rounds` are marked as follow-ups and are in no mean; None: all runs count.
+    Runs after the first `rounds` are marked as follow-ups and do not count for means. None: all runs count.
     """
     if rules.case_policies is None:
         case_policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)

@@ -34,10 +34,11 @@ async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], Ev
 def collect_stored_runs(
     record: Record, suites: Sequence[Suite], hide: Callable[[EvalCase], EvalCase]
 ) -> Mapping[int, Sequence[CaseRun]]:
-    """Return the stored runs of every case of the suites, by the index of the case, without follow-up runs.
+    """Return the stored runs of every case of the suites, by the index of the case.
 
-    A run gets the outcome `not_run` if its user messages differ from those of the case now. A case that is
-    not in the record gets one run with this outcome. The failure of the run states the reason.
+    Follow-up runs are left out. If the user messages of a case have changed since the run, the run gets the
+    outcome `not_run`. A case that is not in the record gets one run with this outcome. The failure of the run
+    states the reason.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}

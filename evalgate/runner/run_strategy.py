@@ -76,7 +76,7 @@ class FixedRuns:
 
 @frozen
 class StatisticalRuns:
-    """Strategy that plans the next runs from the statistics of the results so far; it holds no state.
+    """Strategy that plans the next runs from the statistics of the results so far. It has no state.
 
     With `runs: auto` it plans rounds of all cases. If `runs` is a number, only single cases are run again.
     """
@@ -123,7 +123,7 @@ class StatisticalRuns:
         } | reruns
 
     def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
-        """Return True if the follow-up runs of a case confirm a regression; False if `fail_fast` is off."""
+        """Return True if `fail_fast` is on, and the follow-up runs of a case confirm a regression."""
         from evalgate.gating.failure_reruns import classify_failures
 
         if not self.statistics.parameters.fail_fast:
@@ -148,10 +148,10 @@ def _has_failing_average(decision: "Decision") -> bool:
 
 
 def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
-    """Return the plan with `runs: auto` if the user gave no number and the baseline has enough runs.
+    """Return the plan with `runs: auto` if the user gave no number of runs and the baseline has enough runs.
 
-    Enough are `MEASURED_RUNS` runs of at least half of the cases. One run of a recording or of a
-    deterministic agent is enough, so their plan is returned unchanged. A notice tells about the choice.
+    Enough are `MEASURED_RUNS` runs of at least half of the cases. A recording or a deterministic agent needs
+    only one run, so its plan is returned unchanged. A notice tells about the choice.
     """
     repeats_itself = plan.agent.settings.kind == "replay" or plan.gate.deterministic
     if plan.runs_given or baseline is None or repeats_itself:
@@ -181,7 +181,8 @@ def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
     """Return the settings of the statistics, or None if plain means are enough.
 
-    Plain means are enough if there is no baseline, `runs` is not `auto`, and no criterion needs statistics.
+    Plain means are enough under three conditions: there is no baseline, `runs` is not `auto`, and no
+    criterion needs statistics.
     """
     criteria = [bound.criterion for bound in plan.bound_metrics]
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
@@ -202,5 +203,5 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
 def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
-    """Return the strategy that uses `statistics`; without statistics, the one with a fixed number of runs."""
+    """Return the strategy that uses `statistics`. None: return the one with a fixed number of runs."""
     return FixedRuns(plan.first_runs) if statistics is None else StatisticalRuns(statistics, baseline)

@@ -51,8 +51,9 @@ async def run_requests(
 ) -> Failure | None:
     """Run the requests in order, `concurrency` (1 or more) at once, with an agent that was started.
 
-    Return None, or the reason why the agent could not be reached. Every request without an outcome is then
-    `not_run` with this failure. May be called again with the same agent if more runs are wanted.
+    Return None, or the reason why the agent could not be reached. In the second case every request without an
+    outcome becomes `not_run` with this failure. The function may be called again with the same agent if more
+    runs are wanted.
 
     `on_finished` is awaited exactly once for each request, in the task that ran it. Other cases go on
     meanwhile.
@@ -60,18 +61,17 @@ async def run_requests(
     `throttle` controls how fast cases are begun and how often they are retried. None: as fast as possible,
     and without retries. Pass the same throttle when calling again.
 
-    `create_user` creates the user of each run, unless the agent provides users itself. `create_trace`
-    creates the trace of each run; None: runs keep none.
+    `create_user` creates the user of each run, unless the agent provides users itself. `create_trace` creates
+    the trace of each run; None: runs keep none.
 
-    `stop_reason` is asked before a case begins or is retried, and after each case that finished.
-    `time_limit` is a number of seconds and the failure after them. As soon as `stop_reason` returns a
-    failure or the time is over, running cases are cancelled. These and every remaining request are then
-    `not_run` with the failure.
+    `stop_reason` is asked before a case begins or is retried, and after each case that finished. `time_limit`
+    is a number of seconds and the failure after them. As soon as `stop_reason` returns a failure or the time
+    is over, running cases are cancelled. These and every remaining request are then `not_run` with the
+    failure.
 
     If the calling task is cancelled, running cases are cancelled. These and every remaining request go to
-    `on_finished` as `not_run`, kind `interrupted`; an `on_finished` in progress may end. Then
-    `CancelledError` is raised: by that time every request has an outcome. A second cancellation raises at
-    once, without these outcomes.
+    `on_finished` as `not_run`, kind `interrupted`. An `on_finished` in progress may end. Once every request
+    has an outcome, `CancelledError` is raised. A second cancellation raises at once, without these outcomes.
 
     Raises:
         Exception: as `on_finished` or the iterator of requests raised it, once everything else is stopped.

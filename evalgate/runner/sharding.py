@@ -78,8 +78,8 @@ def find_contradictions(
 ) -> Iterator[Problem]:
     """Yield the contradictions between a plan and the runs of its shards.
 
-    Runs may be repeated, missing or not planned; for each case, one run of each kind is named. A run may
-    also lack metrics, or have a score that contradicts the metric's status or the scores of the turns.
+    A case may have runs that are repeated, missing or not planned; one run of each kind is named. A run may
+    lack metrics. It may also have a score that contradicts the metric's status or the scores of the turns.
 
     Args:
         plan: The plan that the shards are parts of.
@@ -264,9 +264,9 @@ def collect_finished_runs(
 
 
 def restore_written_cases(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
-    """Return the merged record with the case objects of the shards, where merging changed nothing in a case.
+    """Return the merged record, with the shards' own objects for cases that merging left unchanged.
 
-    These objects keep their JSON text, which need not be encoded again.
+    A shard's object keeps the JSON text that it was read from, so the text need not be encoded again.
     """
     cases = list(record.cases)
     for _, part in records:
@@ -342,11 +342,11 @@ def _list_case_keys(plan: Plan) -> list[tuple[str, str]]:
 
 
 def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
-    """Return the paths of the shards' records, relative to `folder`, for names of files, folders and globs.
+    """Return the paths of the shards' records, relative to `folder`. `patterns` name files, folders or globs.
 
-    A folder is replaced by every `results.json` in it, at any depth; without any, by `FOLDER/results.json`.
-    A name that matches nothing stays unchanged, so that reading it reports a missing file. The paths of one
-    name are sorted; names keep their order.
+    A folder stands for every `results.json` in it, at any depth. If it has none, it stands for
+    `FOLDER/results.json`. A name that matches nothing stays as it is, so that reading it reports a missing
+    file. The names keep their order, and the paths of one name are sorted.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])
 
@@ -363,7 +363,7 @@ def _expand_pattern(pattern: str, folder: Path) -> list[str]:
 
 
 def read_shard(path: Path, shown_as: str) -> Record:
-    """Read the record of a shard. If this version wrote it, its conversations are parsed on first access.
+    """Read the record of a shard. If this version of evalgate wrote it, conversations are parsed on access.
 
     Raises:
         InvalidInputError: the file cannot be read, or was edited after this version wrote it.

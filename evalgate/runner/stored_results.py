@@ -43,7 +43,7 @@ class BaselineTarget:
 
     @property
     def next_step(self) -> str:
-        """Return a space and the sentence that tells users to share an update, such as `Commit it.`.
+        """Return a sentence that tells users to share an update, such as `Commit it.`, after a space.
 
         Return "" if the store needs no such step.
         """

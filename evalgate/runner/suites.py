@@ -83,9 +83,9 @@ class Suite:
 
     @cached_property
     def _metrics_by_case(self) -> Mapping[str, tuple[BoundMetric, ...]]:
-        """Return the metrics of each case that some metric names, by the id of the case.
+        """Map the id of each case that some metric names to the metrics of the case.
 
-        Other cases have the metrics that score all cases.
+        Cases that are not in the mapping have the metrics that score all cases.
         """
         # Looked up by case: with checks of single cases there may be as many metrics as cases.
         everywhere, places = list[int](), dict[str, list[int]]()
@@ -171,8 +171,8 @@ def build_suites(
     """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
 
     If the thresholds file has no criteria, those of the `.metrics.json` or `test_config.json` next to a set
-    are added to its checks. If there is neither such a file nor a check, a set of Google ADK or adk-rs gets
-    the defaults of its tool. Any other set without checks in its notes is refused if `needs_criteria`.
+    are added to its checks. A set with neither gets the defaults of its tool, if this is Google ADK or
+    adk-rs. Any other set is refused if `needs_criteria`, unless its case notes have checks.
     """
     is_part = is_partial_selection(thresholds, config, workspace)
     _check_runs(thresholds, config)
@@ -211,7 +211,7 @@ def _complete_cases(
     *,
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets with tool mocks, users of stories and sessions from the settings added."""
+    """Return the eval sets with the settings for tool mocks, stories and sessions applied to their cases."""
     eval_sets = _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
     if config.user is not None and config.user.stories == "played":
         from evalgate.runner.user_factory import play_stories
@@ -265,7 +265,7 @@ def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
 
 
 def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
-    """Yield problems: unjudged rubrics, cases without a metric, sets without a gating metric."""
+    """Yield problems: rubrics that no model judges, cases without a metric, sets without a gating metric."""
     for suite in suites:
         yield from find_unjudged_rubrics(suite)
         if suite.selects_cases:
@@ -282,7 +282,7 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
 
 def _suggest_suite(problem: Problem, config: Config) -> Problem:
-    """Return the problem; if its file is missing, with the most similar name of a suite as a suggestion."""
+    """Return the problem. If its file is missing, add the most similar name of a suite as a suggestion."""
     is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")
     from evalgate.core.did_you_mean import did_you_mean
 

@@ -115,9 +115,10 @@ class RecordedCases:
         """Identity of all recorded calls."""
 
     def find_calls(self, eval_set: EvalSet, case: EvalCase) -> tuple[RecordedCall, ...] | None:
-        """Return the calls of a case, also if its eval set was renamed; None if the case was not recorded.
+        """Return the recorded calls of a case; None if the case was not recorded.
 
-        A renamed eval set is recognized only if exactly one recorded set has a case of this id.
+        If the eval set was renamed, its cases are found only if exactly one recorded set has a case of this
+        id.
         """
         sets = self._sets_of.get(case.eval_id, [])
         known = eval_set.eval_set_id if eval_set.eval_set_id in sets else sets[0] if len(sets) == 1 else None
@@ -263,10 +264,7 @@ _Calls = dict[tuple[str, str], RecordedCall]
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call once, with its answers from the run with the most usable answers to the call.
-
-    Of runs with equally many, the first counts.
-    """
+    """Return each distinct call once, with its answers from the run with the most usable answers to it."""
     merged: _Calls = {}
     for run in runs:
         for key, call in run.items():
@@ -280,11 +278,11 @@ def _count_usable(call: RecordedCall) -> int:
 
 
 def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
-    """Return the calls of a run with their answers; equal calls are one, with several answers.
+    """Return the calls of a run with their answers. Equal calls become one call with several answers.
 
-    A result answers the open call of the same id, or without this call the first open call of its tool. The
-    answer of a call without a result is the tool's error in the trace. Without an error, it is a note that
-    the result is lost.
+    A result answers the open call with the same id. If there is none, it answers the first open call of its
+    tool. A call without a result gets the tool's error in the trace as its answer. Without an error, the
+    answer is a note that the result is lost.
     """
     pairs: list[tuple[ToolCall, RecordedAnswer | None]] = []
     for reply in replies:

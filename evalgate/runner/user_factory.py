@@ -46,12 +46,12 @@ def build_user_factory(
     """Build the function that creates the user who talks to the agent in a run.
 
     `config` is that of `thresholds` with the options of the command line. `adjacent` maps the id of an eval
-    set to the thresholds file next to it, also with these options; this file counts only if `thresholds`
-    have no `user` section. `locate` returns the path to read for a file that a thresholds file names.
+    set to the thresholds file next to it, also with these options. If `thresholds` have a `user` section,
+    `adjacent` has no effect. `locate` returns the path to read for a file that a thresholds file names.
 
     Raises:
-        InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an
-            unknown persona. Personas are checked only if no file in `adjacent` counts.
+        InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an unknown
+            persona. Personas are checked only if no file in `adjacent` is used.
     """
     played = {each.eval_set_id for each in eval_sets if any(case.is_simulated for case in each.cases)}
     if not played:

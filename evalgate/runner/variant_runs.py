@@ -209,7 +209,7 @@ class _Stage:
     def _explain_unreachable(self, records: Sequence[Record]) -> str:
         """Return a sentence about the agent that could not be reached.
 
-        If only some variants have runs, the sentence after it names the others.
+        If other variants have runs, a second sentence names the variants without a run.
         """
         pairs = zip(self.variants, records, strict=True)
         names = [variant.name for variant, record in pairs if not has_runs(record)]
@@ -235,14 +235,13 @@ def measure_variants(
     choose_winner: ChooseWinner = lambda _: None,
     run_options: RunOptions = NO_OPTIONS,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
-    """Run every case with every variant; if there is a winner, run it and the first variant again.
+    """Run every case with every variant. If there is a winner, run it and the first variant again.
 
-    Return both measurements. The second is None if there is no winner, or if runs of the first measurement
-    are missing. The winner was chosen by its first runs, so the second measurement has only fresh runs.
+    Return both measurements. The winner was chosen by its first runs, so the second measurement has only
+    fresh runs. It is None if there is no winner, or if runs of the first measurement are missing.
 
-    `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the
-    reports: each variant keeps a journal there, in the folder of its results. Do not call this within an
-    event loop.
+    `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the reports:
+    each variant keeps a journal there, in the folder of its results. Do not call this within an event loop.
 
     Raises:
         EvalgateError: an agent cannot be set up, there is no such agent, or a journal cannot be resumed.

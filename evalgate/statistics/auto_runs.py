@@ -114,15 +114,15 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
     """Return the next runs to make, or the decision if none are needed.
 
     After a `NextRuns`, make its runs, append their scores to `candidate` of their cases (None without a
-    score), and call again, at most `max_runs + confirm_runs` times. With fixed `runs` there is a single
-    round, in which every case gets this number of runs; only suspects, cases that may have broken, get
-    further runs.
+    score), and call again, at most `max_runs + confirm_runs` times. With fixed `runs`, every case gets this
+    number of runs in a single round. Only suspects, cases that may have broken, get further runs.
 
     The averages after k rounds use the first k runs of every case, so that a case that failed gets no more
     chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and
-    `is_futile` returns False, or while a minimum, pass^k or a required proof is undecided. No round follows
-    after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast` after a case
-    broke. A metric that is compared exactly needs no further round.
+    `is_futile` returns False. It also follows while a minimum, pass^k or a required proof is undecided.
+
+    No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
+    after a case broke. A metric that is compared exactly needs no further round.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -160,8 +160,8 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
 def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
     """Decide on the existing runs alone, for a gate run that ended early and for stored runs.
 
-    If runs are missing, the averages use the fixed `runs`. With AUTO they use the number of runs of the case
-    with the fewest, at least 1. Suspects that were not followed up stay suspects.
+    With fixed `runs`, the averages use this number of runs, even if some are missing. With AUTO they use as
+    many runs as the case with the fewest has, at least 1. A suspect without follow-up runs stays a suspect.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -212,7 +212,7 @@ def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: 
     """Return True if the drop has at most the chance `futility` to reach `max_drop` by the last round.
 
     The rounds to come are assumed to keep the drop on average, and to vary as the runs of each case did.
-    Return False if `futility` is 0, if the drop has reached `max_drop`, or if no round is left.
+    Return False if `futility` is 0, the drop has reached `max_drop`, or no round is left.
     """
     left = 1 / rounds - 1 / parameters.max_runs
     if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:
@@ -229,9 +229,9 @@ def _classify_all_cells(
 ) -> dict[Cell, RegressionStatus]:
     """Return the status of each cell, a pair (metric, case), that is tested by statistics.
 
-    The test is repeated after each run of the case, from the first round on, and the first status other than
-    `rerun` counts. Without one, the status is `rerun` if the case may get further runs. Otherwise it is
-    `suspect`.
+    The test is repeated after each run of the case, from the first round on. The first status other than
+    `rerun` counts. If there is none, the status is `rerun` while the case may get further runs, and `suspect`
+    afterwards.
     """
     return {
         (name, pair.case): _find_first_status(

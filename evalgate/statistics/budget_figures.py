@@ -49,9 +49,11 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
     Only figures of the same case are compared, so in each case the share 0.5 is halfway between the case's
     smallest and largest logarithm. All cases have the same width: the widest spread of one case's logarithms,
-    or 1 without any spread. With a larger width, more figures would become equal, because shares are rounded
-    to thousandths later. `offset` is added to each figure before the logarithm is taken. A figure that is not
-    above `-offset` has no logarithm, and its share is None.
+    or 1 if there is no spread. A larger width would make more figures equal, because shares are rounded to
+    thousandths later.
+
+    `offset` is added to each figure before the logarithm is taken. A figure of `-offset` or less has no
+    logarithm, and its share is None.
     """
     logs: dict[str, dict[float, float]] = {}
     for name, row in cases.items():
@@ -87,7 +89,7 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
-    """Return the fewest runs that include one above the percentile with a chance of 1 − alpha or more.
+    """Return how many runs are needed for one above the percentile with a chance of 1 − alpha or more.
 
     `share` is the percentile as a share: 0.95 is the 95th percentile.
     """
@@ -105,8 +107,8 @@ def compare_percentile(
       limit.
 
     Return None if there are too few figures for bounds. The bounds are order statistics, which hold for any
-    distribution (Hahn and Meeker, Statistical Intervals, 5.2). The percentile is beyond each with a chance of
-    at most `alpha`. In the result, `minimum` is the limit.
+    distribution (Hahn and Meeker, Statistical Intervals, 5.2). The percentile lies beyond each bound with a
+    chance of at most `alpha`. In the result, `minimum` is the limit.
     """
     n = len(figures)
     if n < count_needed_runs(alpha):
@@ -127,11 +129,11 @@ def compare_percentile(
 def _find_bounds(n: int, alpha: float) -> tuple[int, int]:
     """Return the ranks of the two figures that bound the 95th percentile from below and from above.
 
-    Rank 1 is the smallest of `n` figures; `n` must be at least `count_needed_runs(alpha)`. The first rank is
-    0 if no figure is low enough for a lower bound. Each bound is wrong with a chance of at most `alpha`: the
-    number of figures at or below the percentile is binomial, and the figure of rank r is one of these if
-    their number is r or more.
+    Rank 1 is the smallest of `n` figures. The first rank is 0 if no figure is low enough for a lower bound.
+    `n` must be at least `count_needed_runs(alpha)`.
     """
+    # Each bound is wrong with a chance of at most `alpha`. The number of figures at or below the percentile
+    # is binomial. The figure of rank r is one of them if this number is r or more.
     reached, below, above = 0.0, 0, n
     for rank in range(n):
         # reached = P(fewer than `rank` figures are below the percentile)

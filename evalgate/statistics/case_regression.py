@@ -38,8 +38,8 @@ def build_confirmation_plan(
 ) -> ConfirmationPlan:
     """Divide `case_alpha` among the cells (metric, case) in which a break can be confirmed (Tarone 1990).
 
-    In these cells `confirm_runs` scores of 0 confirm a break. In any other cell no scores do, so that no
-    false alarm is possible, and no share is needed.
+    In these cells a break is confirmed if `confirm_runs` runs all score 0. In any other cell no scores
+    confirm a break. There no false alarm is possible, so no share is needed.
     """
     # A case that could not fall by `case_drop` even to 0 is never called broken.
     eligible = {
@@ -85,9 +85,9 @@ def classify_case(
         need: runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
         case_drop: smallest fall of the mean that counts.
         limit: most runs of a case that fails with scores above 0, for example because one of two turns is
-            wrong. The case gets further runs if each of its runs is below the stored mean by at least
-            `case_drop`, and if further runs like its worst run would confirm a break. None: no case gets
-            more than `need` runs.
+            wrong. Such a case gets further runs on two conditions. Each of its runs is below the stored mean
+            by at least `case_drop`, and further runs like its worst run would confirm a break. None: no case
+            gets more than `need` runs.
     """
     if compute_score_mean(baseline) - compute_score_mean(candidate) < case_drop - EPSILON:
         return "ok"
@@ -168,7 +168,7 @@ def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
 
 @frozen
 class BreakageCriteria:
-    """Numbers of a case's first runs that suffice to call the case broken."""
+    """Numbers of first runs that suffice to call a failing case broken."""
 
     in_a_row: int
     """Number of first runs that suffices if all of them failed."""
@@ -181,9 +181,9 @@ class BreakageCriteria:
 
         - `broke`: the case is broken.
         - `flake`: too many runs passed.
-        - `open`: too few runs to decide.
+        - `open`: too few runs were made to decide.
 
-        The first runs alone decide, so that further runs give luck no second chance.
+        Only the first runs decide, so that further runs give luck no second chance.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"

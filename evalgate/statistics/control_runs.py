@@ -6,9 +6,9 @@ of the baseline comparison, in turn with further runs of the changed agent (the 
 runs alone, because the head's earlier runs are selected for being bad. Only `drifted` uses the stored runs.
 
 The gate closes only if both comparisons find a drop or a broken case. If the control comparison has too few
-results, the baseline comparison alone decides. If nothing changed, the baseline comparison is wrong at most
-as often as without control runs. If a drift hit head and control alike, the baseline comparison may always be
-wrong, so the control comparison alone keeps the levels: `case_alpha` over all suspects, and the averages'
+results, the baseline comparison alone decides. If nothing changed, both together are wrong at most as often
+as the baseline comparison alone. If a drift hit head and control alike, the baseline comparison may always be
+wrong. So the control comparison alone keeps the levels: `case_alpha` over all suspects, and the averages'
 share of `alpha`.
 
 A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
@@ -52,8 +52,8 @@ MOST_PAIRS = 20
 class CaseSuspect:
     """One case that the comparison with the baseline called broken or left open, with its fresh runs.
 
-    Open cases are suspects, because they got no more follow-up runs once something else closed the gate. If a
-    drift explains the closed gate, an open case may still have broken.
+    An open case is a suspect because it got no more follow-up runs once something else had closed the gate.
+    If a drift explains why the gate was closed, the open case may still have broken.
     """
 
     name: str
@@ -85,8 +85,8 @@ class FreshScores:
 class AverageSuspect:
     """One metric with an average that may have fallen in the baseline comparison.
 
-    A drop of half of `max_drop` is usually enough for a suspect: AUTO stops at the first broken case, so the
-    average may not have been measured to the end.
+    A drop of half of `max_drop` usually makes an average a suspect. AUTO stops at the first broken case, so
+    the average may not have been measured to the end.
     """
 
     name: str
@@ -350,7 +350,7 @@ class _AverageLook:
 def _is_explained(average: AverageSuspect, drifted: Collection[str]) -> bool:
     """Return True if cases that drifted explain the drop of an average from the stored runs.
 
-    The drop left without these cases must be below half of `max_drop`. Return False if the drops are unknown.
+    Without these cases, the drop must be below half of `max_drop`. Return False if the drops are unknown.
     """
     left = math.fsum(
         drop * average.cases[case].weight for case, drop in average.drops.items() if case not in drifted
@@ -436,10 +436,7 @@ def _answer_average(
 def _is_futile(
     change: MeanDifference, look: _AverageLook, limit: float, last: int, parameters: Parameters
 ) -> bool:
-    """Return True if the drop has at most the chance `futility` to reach `limit` by round `last`.
-
-    Return False before 4 rounds if fewer than 10 cases have unequal runs.
-    """
+    """Return True if the drop has at most the chance `futility` to reach `limit` by round `last`."""
     # If only few cases have unequal runs, few rounds do not show the size of luck.
     if look.rounds < LEAST_PAIRS and change.informative < _MANY:
         return False

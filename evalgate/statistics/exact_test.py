@@ -39,10 +39,10 @@ class SumDistribution:
 def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
     """Return the exact distribution of the sum of `runs` of the `pooled` scores, drawn without replacement.
 
-    `pooled` is ascending. The sums are counted by a recursion over the scores. The counts of all sums of
-    subsets of one size are packed into one integer, each in a fixed number of bytes, so that a score is
-    added by a shift and an addition.
+    `pooled` must be in ascending order.
     """
+    # The sums are counted by a recursion over the scores. The counts of all sums of subsets of one size are
+    # packed into one integer, each in `slot` bytes, so that a score is added by a shift and an addition.
     low = pooled[0]
     step = math.gcd(*(score - low for score in pooled)) or 1
     values = [(score - low) // step for score in pooled]
@@ -71,17 +71,16 @@ def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
 
 
 def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
-    """Return the largest p of a case that is possible and at most the threshold; 0 if there is none.
+    """Return the largest possible p of a case that is at most the threshold; 0 if there is none.
 
-    `pooled` are all scores of the case, ascending. Every choice of `runs` of these scores as the candidate's
-    gives a possible p. With more than 500 possible sums, return the largest multiple of 1 / (number of
-    choices) up to the threshold instead: nearly every multiple is then a possible p, and the result is never
-    too small.
+    `pooled` are all scores of the case, ascending. Each choice of `runs` of these scores as the candidate's
+    gives a possible p. With more than 500 possible sums the result is approximate, but never too small.
     """
     if threshold >= 1:
         return 1.0
     step = math.gcd(*(score - pooled[0] for score in pooled)) or 1
     if runs * (pooled[-1] - pooled[0]) // step > _WIDE:
+        # Nearly every multiple of 1 / choices is a possible p, so take the largest one up to the threshold.
         choices = math.comb(len(pooled), runs)
         # In whole numbers, because the number of choices of 515 of 1,030 runs is too large for a float.
         numerator, denominator = threshold.as_integer_ratio()

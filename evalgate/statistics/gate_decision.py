@@ -115,7 +115,7 @@ class Decision:
 
     @property
     def rounds(self) -> int:
-        """Return the runs of each case that the averages use: the largest number of any metric.
+        """Return the number of runs of each case that the averages use; the largest if metrics differ.
 
         Raises:
             ValueError: there is no metric.
@@ -132,8 +132,8 @@ class Decision:
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
     """Return the margin of a verdict: the distance of an average, a minimum's mean or pass^k from its limit.
 
-    The margin also has the fewest runs that could bring the average to the limit: after a pass if they scored
-    0 instead, after any other verdict if they scored 1. This number is None for pass^k, and if even all runs
+    The margin also has a number of runs: the fewest that could bring the average to the limit. After a pass
+    they would have to score 0, after any other verdict 1. The number is None for pass^k, and if even all runs
     do not suffice. A smaller change may already make a fail inconclusive, so the margin is an upper bound.
 
     Return None for a verdict that does not depend on the distance:
@@ -183,9 +183,9 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """Return for each run the move of the average if the run scored 1 (`rising`) or 0, largest first.
+    """Return for each run how far the average would move if the run scored 1 (`rising`) or 0.
 
-    Runs that have this score already are left out.
+    The largest moves come first. Runs that have this score already are left out.
     """
     cases = list(cases)
     total = math.fsum(weight for _, weight in cases)
@@ -245,8 +245,9 @@ def build_decision(
         metrics: the measured scores, of all runs.
         parameters: parameters of the gate.
         assessments: metric to its assessment at the stage that decides.
-        statuses: status of the cells, pairs (metric, case), that were tested one by one. Any other cell with
-            a fall of `case_drop` or more is broken if the metric is compared exactly, otherwise a suspect.
+        statuses: status of the cells, pairs (metric, case), that were tested one by one. Any other cell that
+            fell by `case_drop` or more is broken if its metric is compared exactly; otherwise it is a
+            suspect.
         plan: number of runs that confirm a break of each cell.
         rounds: runs of every case that the averages are computed from.
     """
@@ -369,13 +370,9 @@ def _build_case_outcome(
 
 
 def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
-    """Return the final status of a case; `status` is None if the case was not tested.
+    """Return the final status of a case. `fell`: the case lost `case_drop` or more of its mean.
 
-    - A case that fell and is compared exactly is `broken`.
-    - A case with None, `ok` or `rerun` is `suspect` if it fell, otherwise `ok`.
-    - Any other status stays.
-
-    `fell`: the case lost `case_drop` or more of its mean.
+    `status` is None if the case was not tested.
     """
     if fell and exact:
         return "broken"

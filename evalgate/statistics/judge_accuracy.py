@@ -2,10 +2,10 @@
 
 People label a sample that is drawn separately from the answers that the judge passed and from the answers
 that it failed. In this sample the shares of correct verdicts among passed and among failed answers are
-unbiased. The judge's true positive and true negative rates (TPR, TNR) in the sample are biased, so they are
-computed from these shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic
-tests when disease verification is subject to selection bias"). Limits are quantiles of the posterior with
-Jeffreys' priors, drawn with a fixed seed.
+unbiased. The judge's true positive and true negative rates (TPR, TNR) in the sample are biased. They are
+therefore computed from these shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of
+diagnostic tests when disease verification is subject to selection bias"). Limits are quantiles of the
+posterior with Jeffreys' priors, drawn with a fixed seed.
 """
 
 import random
@@ -192,9 +192,9 @@ def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | N
 def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
     """Return all figures, by name, from the three values that `_compute_shares` returns.
 
-    `ppv` and `npv` are the correct shares of the answers that the judge passed and failed. If it passed any
-    and `ppv` is None, or failed any and `npv` is None, all figures are None. A single figure is None if the
-    three values do not determine it.
+    `ppv` and `npv` are the correct shares of the answers that the judge passed and failed. All figures are
+    None if the judge passed answers but `ppv` is None, or failed answers but `npv` is None. A single figure
+    is None if the three values do not determine it.
     """
     if (ppv is None and observed > 0) or (npv is None and observed < 1):
         return dict.fromkeys(_FIGURES)

@@ -1,10 +1,11 @@
 """Separate the noise of a judge from that of an agent; standard library only.
 
 Several runs of a case answer the same question, and the judge scores each response several times. The average
-score of a response varies between runs for two reasons: the agent answers differently, and the judge scores
-the same response differently when asked again. If s² is the variance of the n scores of a response, s² / n is
-an unbiased estimate of the judge's part in the variance of their average, for every distribution (a one-way
-random-effects decomposition with unequal variances; Searle, Casella and McCulloch 1992).
+score of a response varies between runs for two reasons. The agent answers differently, and the judge scores
+the same response differently when asked again. The judge's part in the variance of the average is estimated
+by s² / n, where s² is the variance of the n scores of a response. The estimate is unbiased for every
+distribution (a one-way random-effects decomposition with unequal variances; Searle, Casella and McCulloch
+1992).
 """
 
 import math

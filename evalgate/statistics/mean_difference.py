@@ -119,8 +119,7 @@ def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
     """Return (moves, scale): for each case, the move of the weighted drop by one step of the case's sum.
 
     The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum. The moves are multiplied by `scale`,
-    which makes all of them whole numbers. A weight is taken as the decimal number that it prints as, so that
-    0.2 is twice 0.1.
+    which makes all of them whole numbers.
     """
     moves = []
     for pair in pairs:
@@ -130,6 +129,7 @@ def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
             if len({*_pool_scores(pair)}) > 2
             else max(pair.baseline[-1], pair.candidate[-1]) - min(pair.baseline[0], pair.candidate[0])
         )
+        # A weight is taken as the decimal number that it prints as, so that 0.2 is twice 0.1.
         moves.append(Fraction(repr(float(pair.weight))) * Fraction((before + after) * step, before * after))
     scale = math.lcm(*(move.denominator for move in moves))
     return [move.numerator * (scale // move.denominator) for move in moves], scale
@@ -306,7 +306,6 @@ def compute_pooled_variance(pair: Pair) -> float:
 def _compute_unpooled_variance(pair: Pair, total: float) -> float:
     """Return the case's part of the drop's variance, from the separate variances of both sides.
 
-    If a side has one run, its variance is unknown, and the squared drop is taken for the sum of both.
     `total` is the weight of all cases.
     """
     share = (pair.weight / total) ** 2
@@ -315,4 +314,5 @@ def _compute_unpooled_variance(pair: Pair, total: float) -> float:
         return share * (
             compute_score_variance(pair.baseline) / before + compute_score_variance(pair.candidate) / after
         )
+    # The variance of a single run is unknown. The squared drop stands for the sum of both variances.
     return share * _compute_drop(pair) ** 2

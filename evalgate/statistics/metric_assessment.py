@@ -117,7 +117,7 @@ class Assessment:
 def build_assessments(
     metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: AnalysisStage
 ) -> dict[str, Assessment]:
-    """Assess every metric on the first runs of every case, `moment.rounds` of each.
+    """Assess every metric on the first `moment.rounds` runs of every case.
 
     The tested metrics share the significance level.
 
@@ -280,8 +280,9 @@ def _decide_drop_verdict(
 def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_bounded: bool = True) -> bool:
     """Return True if the test can tell the largest possible drop from luck, at the level `doubt`.
 
-    In the largest drop all candidate runs score 0, or -1 if `is_bounded` is False. If even its p is above
-    `doubt`, as with two cases of one run on each side, a large p says nothing about the agent.
+    In the largest drop all candidate runs score 0, or -1 if `is_bounded` is False. With few runs, such as one
+    run on each side of two cases, even this drop has a p above `doubt`. Then a large p says nothing about the
+    agent.
     """
     lowest = 0 if is_bounded else -1  # a figure may be larger, and its share smaller, than all stored ones
     worst = [replace(pair, candidate=(lowest,) * len(pair.candidate)) for pair in pairs]

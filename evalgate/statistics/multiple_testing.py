@@ -1,7 +1,7 @@
 """Correct for several tests at once: family-wise error (Holm, Hochberg) and false discovery rate.
 
-With twenty unchanged metrics, luck alone gives one of them a p of 0.05 or less on average, and without a
-correction this one would close the gate.
+With twenty unchanged metrics, luck alone gives one of them a p of 0.05 or less on average. Without a
+correction, this metric would close the gate.
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ from evalgate.statistics.score_pairs import Pair, Thousandths, compute_score_mea
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Return for each test the largest p at which the test rejects (Holm's step-down procedure).
 
-    After the first test that does not reject, no test with a larger p may reject: all of them get the level
-    of this first test.
+    The procedure stops at the first test that does not reject. Tests with a larger p may not reject either,
+    so all of them get the level of this test.
     """
     levels: dict[str, float] = {}
     stopped: float | None = None
@@ -43,9 +43,10 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
     """Return the ids of the cases that fell by `case_drop` or more and have the smallest p.
 
-    The ids have the order of `pairs`. The list is as long as possible, with an expected share of at most
-    `rate` of unchanged cases in it. The rule is the discrete version of Benjamini and Hochberg (Heyse 2011):
-    at each threshold, a case counts with the largest possible p of its scores that is at most the threshold.
+    The ids have the order of `pairs`. The list is as long as possible, but unchanged cases are expected to
+    make up at most the share `rate` of it. The rule is the discrete version of Benjamini and Hochberg (Heyse
+    2011): at each threshold, a case counts with the largest possible p of its scores that is at most the
+    threshold.
 
     Raises:
         ValueError: cases have unequal numbers of runs. If only bad cases are run again, the list is biased.

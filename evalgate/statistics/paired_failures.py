@@ -1,9 +1,9 @@
 """Compare the failures of two agents that are run in turn, one pair of runs after the other.
 
-The statistic is the smallest p of Fisher's exact test over the pairs so far. If the test is repeated after
-every pair, equal agents have many chances to show a small p. `compute_repeated_p` returns the chance of a
-small p after any of the pairs that may be made, so a decision may be taken after any pair. Dividing the
-level among the pairs would be simpler, but it would take two more pairs to confirm a total break.
+The statistic is the smallest p of Fisher's exact test over the pairs so far. The test is repeated after every
+pair, which gives equal agents many chances to show a small p. `compute_repeated_p` returns the chance of a
+small p after any of the pairs that may be made, so a decision may be taken after any pair. Dividing the level
+among the pairs would be simpler, but it would take two more pairs to confirm a total break.
 """
 
 import math
@@ -41,8 +41,8 @@ _GRID = 64
 def compute_repeated_p(smallest: float, most: int) -> float:
     """Return the chance that equal agents show a p of Fisher's test up to `smallest` after any pair.
 
-    A p is computed after each pair from 1 to `most`. The chance is the largest over 64 rates of failure,
-    evenly spaced up to one half, that both agents may share. For each rate it is exact.
+    The test is repeated after each pair from 1 to `most`. For one rate of failure that both agents share, the
+    chance is exact. The result is the largest chance over 64 rates, evenly spaced up to one half.
     """
     limit = smallest + EPSILON
     alive = {(0, 0): 1}

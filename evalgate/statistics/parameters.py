@@ -45,7 +45,7 @@ class MetricRule:
 
     @property
     def judges_cases(self) -> bool:
-        """Return True if a single case can close the gate by its drop."""
+        """Return True if the drop of a single case can close the gate."""
         return self.max_drop is not None and not self.is_figure
 
 
@@ -92,7 +92,7 @@ class Parameters:
 
     @property
     def follow_up_limit(self) -> int | None:
-        """Return the most runs of a suspect; None: the number that confirms a break if all score 0."""
+        """Return the most runs that a suspect may get. None: as many as confirm a break if all score 0."""
         return self.confirm_runs if self.follow_up else None
 
 

@@ -1,8 +1,8 @@
 """Estimate the drops that a gate can detect, and simulate the gate on the stored runs of a suite.
 
 A trial draws a baseline and a candidate with replacement from the stored runs of each case, so that they
-differ only by luck, and decides on them as the gate does (`simulate_procedure`). A drop of known size is made
-by replacing scores of the candidate with 0. No agent is called; the same seed gives the same figures.
+differ only by luck. It decides on them as the gate does (`simulate_procedure`). A drop of known size is made
+by replacing scores of the candidate with 0. No agent is called, and the same seed gives the same figures.
 """
 
 import random
@@ -117,7 +117,7 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 
 
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
-    """Return the number of stored runs with which a break could be confirmed, if all further runs pass.
+    """Return the number of stored runs needed to confirm a break, if all further stored runs pass.
 
     Return None if 49 further stored runs are too few. `sharers` is the number of cells, pairs (metric, case),
     that share `case_alpha`. `most` is the largest number of candidate runs of a case.
@@ -289,7 +289,8 @@ def _find_smallest_drop(
 ) -> float | None:
     """Find the smallest drop that fails in 80 % of the trials or more, by bisection in steps of 0.01.
 
-    Return None if even a drop of 1 fails less often. Luck aside, a larger drop fails at least as often.
+    Return None if even a drop of 1 fails less often. The bisection relies on larger drops failing at least as
+    often, which is true apart from luck.
     """
     # The same seed for every drop: the trials differ in the drop alone, so bisection sees little luck.
     missed, caught = 0, round(1 / _FINEST) + 1

@@ -2,7 +2,7 @@
 
 Normal distributions model the procedure of `auto_runs` and `metric_assessment`. The averages of baseline and
 candidate vary as the runs of each case do. The gate closes if the drop reaches `max_drop` and is more than
-luck explains. The model leaves out that single broken cases close the gate as well.
+luck explains. In the model, single broken cases do not close the gate.
 """
 
 import math
@@ -52,8 +52,9 @@ class RunDesign:
 def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tuple[CaseNoise, ...]:
     """Return the noise of each case, from the scores (0 to 1, the oldest first) of its newest `keep` runs.
 
-    Cases without a score are left out. One run does not show how much a case varies, so a case with a single
-    score gets the average of all cases as its mean, and the largest variance that is possible at this mean.
+    Cases without a score are left out. One score does not show how much a case varies. A case with a single
+    score therefore gets the average of all cases as its mean, and the largest variance that is possible at
+    this mean.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -112,8 +113,8 @@ class DropModel:
     def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
         """Return the chance that the average closes the gate if the true average falls by `drop`.
 
-        The chance is 0 unless `drop` is above 0 and at most `average`. `cases` is the number of cases of the
-        suite, all like the present ones; None: the present number.
+        The chance is 0 if `drop` is not above 0, or is larger than `average`. `cases` is the number of cases
+        of the suite, all like the present ones; None: the present number.
         """
         if not 0 < drop <= self.average:
             return 0.0

@@ -153,7 +153,7 @@ def _build_score(
 
 
 def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: float) -> int | None:
-    """Return the runs of each case that decide with a chance of 80 % if the measured difference is true.
+    """Return how many runs of each case decide with a chance of 80 %, if the measured difference is true.
 
     To decide is to show either the difference, or a drop smaller than `max_drop`. Return None if a thousand
     runs do not suffice.

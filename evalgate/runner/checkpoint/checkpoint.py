@@ -57,7 +57,7 @@ class Checkpoint:
             self.used = self._journal.used
 
     def begin_run(self) -> None:
-        """Open a new journal, unless an old one is continued. A full disk does not stop the run."""
+        """Open a new journal, unless an earlier journal is continued. A full disk does not stop the run."""
         if self._folder is None or self._journal is not None or self._fault:
             return
         lock, self._lock = self._lock, None

@@ -1,8 +1,8 @@
 """Write every finished run of a case to disk at once, so that `--resume` can continue from there.
 
-Each line is JSON. The first line identifies the plan; each other line holds a run, or the usage until then,
-with a checksum. Runs that finish at the same moment are written together, so that a gate that is killed
-loses at most these. The next reader cuts off an incomplete last line.
+Each line is JSON. The first line identifies the plan. Each other line holds a run, or the usage until then,
+with a checksum. Runs that finish at the same moment are written together: if the gate is killed, at most
+these runs are lost. The next reader cuts off an incomplete last line.
 """
 
 import fcntl
@@ -74,8 +74,9 @@ class Journal:
     ) -> Self:
         """Begin a journal in `folder`. The journal of an unfinished run is kept as `….previous`.
 
-        `lock`: descriptor that `lock_journal` returned; None: the lock is taken here. `parts`: names and
-        values of the plan's parts, to say what differs if the journal is resumed with another plan.
+        `lock` is the descriptor that `lock_journal` returned. None: the lock is taken here. `parts` holds the
+        names and values of the plan's parts. If the journal is resumed with another plan, a message says
+        which parts differ.
 
         Raises:
             InvalidInputError: another run writes there.
@@ -261,7 +262,7 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Return True if `data` begin like the first line of a journal, or are the beginning of one."""
+    """Return True if `data` begin like the first line of a journal, or are an incomplete first line."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 

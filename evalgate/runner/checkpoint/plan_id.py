@@ -61,7 +61,7 @@ def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), excluded: Sequence[Path] = ()) -> str:
     """Return a hash of 16 hexadecimal digits over `named` files and the untracked source files in `folder`.
 
-    Left out are source files that git ignores, and all `excluded` files, even if `named` has them.
+    Source files that git ignores are left out. So are all `excluded` files, even if `named` has them.
     """
     listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
@@ -138,7 +138,7 @@ def compute_local_plan_id(plan: Plan) -> PlanId:
 def compute_part_digests(plan: Plan) -> dict[str, str]:
     """Return the named parts of a plan, so that a message can say what differs between two plans.
 
-    The number of runs and the version of Python are kept as they are; other values become a digest, because
+    The number of runs and the version of Python are kept as they are. Other values become a digest, because
     they may hold a secret. The code is not included.
     """
     settings = {
@@ -159,7 +159,8 @@ def compute_part_digests(plan: Plan) -> dict[str, str]:
 
 
 def _list_settings(section: BaseModel) -> dict[str, object]:
-    """Return the values of a section by name; for plain values faster than `model_dump`, which takes 1 ms."""
+    """Return the values of a section by name, with sections in it as mappings."""
+    # For plain values this is faster than `model_dump`, which takes 1 ms.
     return {name: _list_settings(value) if isinstance(value, BaseModel) else value for name, value in section}
 
 
@@ -196,7 +197,7 @@ def _collect_user_settings(plan: Plan, user: UserConfig) -> list[object]:
 
 
 def _encode_cases(suite: Suite, *names: str) -> Iterator[str]:
-    """Yield a JSON list for each case, of `names`, the case's id and its fingerprint."""
+    """Yield a JSON list for each case: `names`, then the id of the case and its fingerprint."""
     start = "".join([f"{encode_basestring(name)}, " for name in names])
     for case, fingerprint in zip(suite.eval_set.cases, suite.fingerprints, strict=True):
         yield f'[{start}{encode_basestring(case.eval_id)}, "{fingerprint}"]'
@@ -257,8 +258,8 @@ def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
 def describe_changed_parts(then: object, now: Mapping[str, str]) -> Iterator[str]:
     """Yield the parts that differ between two plans, with both values if they are short.
 
-    At most `_NAMED` parts are named; a last text counts the others. Nothing is yielded if the parts of one
-    of the plans are not known.
+    At most `_NAMED` parts are named, and a last text counts the others. Nothing is yielded if the parts of
+    one plan are not known.
     """
     if not isinstance(then, dict) or not then or not now:
         return

@@ -1,4 +1,4 @@
-"""Build the control, the agent of the base commit, in a copy of its files."""
+"""Build the control, the agent of the base commit, from a checked-out copy of its files."""
 
 import asyncio
 import math
@@ -56,11 +56,11 @@ class ControlAgent:
 
 @contextmanager
 def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[ControlAgent]:
-    """Check out the base commit, install what its agent needs and build it; all is removed after the block.
+    """Check out the base commit, install what its agent needs and build the agent; clean up after the block.
 
     With `gate.control.url` nothing is checked out: the agent is the deployment at this address.
 
-    Blocks for as long as the setup takes. The environment of the setup is new each time: a kept environment
+    The call blocks until the setup is done. Each setup gets a new environment, because a kept environment
     would hold packages of other commits.
 
     Raises:

@@ -20,12 +20,12 @@ from evalgate.system.pull_requests import (
 
 
 class ControlUnavailableError(EvalgateError):
-    """Error: control runs are not possible; the message states the reason as a part of a sentence."""
+    """Control runs are not possible. The message states the reason as a part of a sentence."""
 
 
 @frozen
 class ControlSource:
-    """Origin of the control: the base commit or a deployment, and the settings of its runs."""
+    """Commit or deployment that the control is taken from, with the settings of its runs."""
 
     config: ControlConfig
     overrides: Overrides
@@ -39,7 +39,7 @@ class ControlSource:
 
     @property
     def mode(self) -> Literal["suspects", "all"]:
-        """Return `suspects` if only cases that seem to regress get control runs, or `all`."""
+        """Return `suspects` if only cases that seem to regress get control runs; otherwise return `all`."""
         return "all" if self.config.mode == "all" else "suspects"
 
     def get_commit(self) -> str:
@@ -71,9 +71,10 @@ def build_control_source(
     *,
     is_object: bool,
 ) -> ControlSource:
-    """Return the source of the control runs for the settings; without a base commit, its `problem` says why.
+    """Return the source of the control runs that the settings ask for.
 
-    `is_object`: the agent is an object of the calling program, so no other commit has it.
+    If there is no base commit, the field `problem` of the source says why. `is_object`: the agent is an
+    object of the calling program, so no other commit has it.
 
     Raises:
         InvalidInputError: the settings contradict each other, or git does not know `--control`.
@@ -116,10 +117,10 @@ def _find_named_commit(folder: Path, name: str) -> str:
 def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
     """Return True if the working folder has the code of the commit.
 
-    On a CI service edited files do not count, because a step of the job may have made them. A control with
-    the tested code would fail wherever the change fails, so every regression would look like a drift of the
-    provider.
+    On a CI service edited files do not count, because a step of the job may have made them.
     """
+    # A control with the tested code would fail wherever the change fails, so every regression would look like
+    # a drift of the provider.
     if commit != git.run_git(folder, "rev-parse", "HEAD"):
         return False
     return is_known_service(environ) or not git.run_git(folder, "status", "--porcelain")

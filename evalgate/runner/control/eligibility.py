@@ -132,8 +132,8 @@ def check_code_origin(
 def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Mapping[str, str]) -> None:
     """Check that the environment in which both agents run does not belong to the change.
 
-    A job installs the change's requirements and sets the variables of the change's workflow, before the
-    gate begins. If they break a case, they break it for the control as well.
+    A job installs the change's requirements and sets the variables of the change's workflow, before the gate
+    begins. If they break a case, they break it for the control as well.
 
     Args:
         spec: The base commit's agent.
@@ -142,8 +142,8 @@ def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Ma
         environ: The gate's environment.
 
     Raises:
-        ControlUnavailableError: git fails, or commit and change differ in a file that decides how a job
-            runs the agent, or what is installed (unless `agent.setup` installs it anew).
+        ControlUnavailableError: git fails, or the change edits a file that decides how a job runs the agent
+            or what is installed. A file about packages may differ if `agent.setup` installs them anew.
     """
     # A job tests what is checked out: files that its steps wrote are not the change.
     tested = ["HEAD"] if is_known_service(environ) else []

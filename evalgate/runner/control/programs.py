@@ -31,9 +31,9 @@ class PythonProgram:
 def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> PythonProgram | None:
     """Return the Python interpreter that a command starts.
 
-    For a shell, or a script of a shell, return the first Python in PATH: most likely it is the one that
-    they start. For another program, such as `timeout 60 python agent.py`, return the Python that a later
-    word names.
+    For a shell, or a script of a shell, return the first Python in PATH: most likely it is the one that they
+    start. For another program, such as `timeout 60 python agent.py`, return the Python that a later word
+    names.
 
     Args:
         words: The command, not empty.
@@ -41,8 +41,8 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
         folder: The working folder of the command.
 
     Returns:
-        None if the command starts no Python, as far as its words and the first line of a script tell, or if
-            it names Python by a relative path, which lies in `folder`.
+        None if the command starts no Python, or names Python by a relative path, which lies in `folder`. Only
+            the words of the command and the first line of a script are read to find out.
     """
     path = env.get("PATH")
     program = str(folder / words[0]) if _is_relative(words[0]) else shutil.which(words[0], path=path)
@@ -68,7 +68,7 @@ def find_program(word: str, env: Mapping[str, str]) -> str | None:
 def may_be_shared(program: str) -> bool:
     """Return True if control and change may share the program.
 
-    These are Python interpreters, and programs that are installed in a virtual environment or by Conda.
+    Both may use Python interpreters, and programs that are installed in a virtual environment or by Conda.
     """
     environment = Path(program).parent.parent
     is_installed = is_virtual_environment(environment) or (environment / "conda-meta").is_dir()
@@ -120,9 +120,9 @@ def iter_shell_texts(words: Sequence[str], env: Mapping[str, str], folder: Path)
 
 
 def _find_first_folder(arguments: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Return the folder of Python's script, or the working folder if `arguments` name no script.
+    """Return the folder that Python searches first for modules: the script's folder, or the working folder.
 
-    Return () if an option such as `-P` keeps Python from looking there.
+    Return () if an option such as `-P` keeps Python from searching it.
     """
     rest = iter(arguments)
     for word in rest:
@@ -146,7 +146,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def _is_relative(program: str) -> bool:
-    """Return True for a relative path; a name without a slash is looked for in PATH."""
+    """Return True for a relative path. A name without a slash is none: it is looked for in PATH."""
     return "/" in program and not program.startswith("/")
 
 

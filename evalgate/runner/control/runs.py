@@ -65,9 +65,9 @@ class _UsageJournal:
 class ControlStrategy:
     """Strategy that makes pairs of runs: one of the change's agent, and one of the control.
 
-    Runs with odd numbers are those of the change's agent (the head), runs with even numbers the control's.
-    Only suspects, cases that seem to regress, get pairs. If the control passes none of its runs,
-    `witnesses`, cases that the change passes, get one run of the control.
+    Only suspects, cases that seem to regress, get pairs. Odd run numbers belong to the change's agent (the
+    head), even run numbers to the control. If no run of the control passes, the control runs each of the
+    `witnesses` once. These are cases that the change passes.
     """
 
     suspects: ControlSuspects
@@ -90,7 +90,7 @@ class ControlStrategy:
         return self._plan_pairs()
 
     def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
-        """Return further pairs, or the witnesses' runs after the last pair; an empty schedule at the end.
+        """Return further pairs; after them, the witnesses' runs if needed; at the end, an empty schedule.
 
         `fresh` and `decision` are updated from `results`.
         """
@@ -121,7 +121,7 @@ class ControlStrategy:
         return schedule
 
     def decide(self) -> ControlDecision:
-        """Return the final decision, or the decision that the runs until now would give."""
+        """Return the final decision; before the end, the decision that the runs until now would give."""
         return self.decision or decide_control_runs(
             *self.suspects.build_inputs(self.fresh), self.suspects.statistics.parameters
         )
@@ -152,7 +152,7 @@ async def compare_with_control(
     control_source: ControlSource,
     journal: RunJournal | None = None,
 ) -> ControlResult:
-    """Make control runs if the baseline would fail the gate and control runs may let it pass.
+    """Make control runs if the gate would fail against the baseline, and control runs might let it pass.
 
     If control runs are not possible, the comparison with the baseline decides, and a notice says why.
 
@@ -229,9 +229,8 @@ async def _make_runs(
     """Run suspects with both agents until there is a decision or the runs end early, as by a budget.
 
     Raises:
-        ControlUnavailableError: an agent could not be reached; the runs ended early without the answer
-            `broke` (the change broke the cases); or no run of the control passed and the answer is not
-            `broke`.
+        ControlUnavailableError: an agent could not be reached. It is also raised if the runs ended early or
+            no run of the control passed, except when the answer is `broke` (the change broke the cases).
     """
     witnesses = [
         case.key
@@ -272,7 +271,7 @@ def _describe_useless_control(strategy: ControlStrategy) -> str:
 
 
 def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
-    """Return True if the commits of the control and of the newest stored runs differ in a file.
+    """Return True if the control's commit and the commit of the newest stored runs have different files.
 
     The file of the baseline does not count. If git cannot compare the commits, return True.
     """
