@@ -61,7 +61,9 @@ class PlaceholderExpander:
         self._values: set[str] = set()
 
     def expand_text(self, option: str, text: str) -> str:
-        """Return the text of an option of `agent` with placeholders replaced by values without outer blanks.
+        """Replace the placeholders in the text of an `agent` option, and return the new text.
+
+        Blanks around a variable's value are removed.
 
         A variable that is unset, blank or not printable ASCII is noted as a problem, which `raise_problems`
         raises later.

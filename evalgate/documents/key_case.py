@@ -17,7 +17,7 @@ _to_camel = cache(to_camel)
 
 
 def find_snake_or_camel_key(value: object, name: str) -> str:
-    """Return the camelCase form of the snake_case `name` if the object has this key, otherwise `name`."""
+    """Return `name`, a snake_case key, in camelCase if the object has the key in this form; else `name`."""
     camel = _to_camel(name)
     return camel if isinstance(value, dict) and camel in value else name
 

@@ -243,7 +243,7 @@ def parse_finite_float(literal: str) -> float:
 class _StrictDecoder:
     """Decoder that refuses NaN and infinite numbers, and counts the members of all decoded objects.
 
-    A key that an object has twice counts once, so that the count is below the number of members in the text.
+    The count shows keys that occur twice: they count once, so the text has more members than were counted.
     """
 
     def __init__(self) -> None:
@@ -291,7 +291,10 @@ def _decode_document(text: str, offsets: _MemberOffsets, members: int) -> object
 
 
 def _raise_problems(text: str, shown_as: str) -> None:
-    """Raise InvalidInputError with the first syntax error, or all invalid values; do nothing without any."""
+    """Raise InvalidInputError with the first syntax error, else with all invalid values.
+
+    Return if the text has no problem.
+    """
     try:
         _LENIENT.decode(text)
     except JSONDecodeError as error:
