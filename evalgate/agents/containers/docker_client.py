@@ -226,11 +226,9 @@ def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -
 
 
 def _list_volumes(spec: ContainerSpec) -> list[str]:
-    """Return the volumes of a container, each as `path` or `name:path[:ro]`.
-
-    A volume without a name serves each copied folder, so that it can be written in a read-only container.
-    Volumes without a name are removed with the container.
-    """
+    """Return the volumes of a container, each as `path` or `name:path[:ro]`."""
+    # A volume without a name makes a copied folder writable in a read-only container. It is removed with the
+    # container.
     copies = [target for source, target in spec.copied if source.is_dir()]
     named = [f"{name}:{target}{':ro' if is_read_only else ''}" for name, target, is_read_only in spec.volumes]
     return [*copies, *spec.scratch, *named]

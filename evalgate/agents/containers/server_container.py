@@ -72,8 +72,8 @@ class ServerContainer:
         """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: the container cannot be created, or the server does not answer. The
-                failure's detail is the end of the container's log unless the failure has another detail.
+            AgentUnreachableError: the container cannot be created, or the server does not answer. If the
+                failure has no other detail, its detail is the end of the container's log.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))

@@ -1,10 +1,14 @@
 """Adapter that serves a custom metric's function as an agent.
 
-Each request is a case with its run, and each answer has a `score`, or the reason why there is none, as
-`not_applicable` or `failed`. There are three signatures, recognised by the number and names of the
-parameters: evalgate's `(case, run, **options)`; Google ADK's `(eval_metric, actual_invocations,
-expected_invocations, conversation_scenario)`; and the signature in ADK's guide, `(actual_invocation,
-expected_invocation, criterion)`, with which a function is called once per turn.
+A request holds a case and its run. An answer has a `score`. If there is no score, the answer has the reason
+as `not_applicable` or `failed`.
+
+The function has one of three signatures, recognised by the number and names of the parameters:
+
+- evalgate's `(case, run, **options)`
+- Google ADK's `(eval_metric, actual_invocations, expected_invocations, conversation_scenario)`
+- the signature in ADK's guide, `(actual_invocation, expected_invocation, criterion)`: the function is called
+  once per turn
 
 Metrics written for ADK receive objects with the fields of ADK's classes; ADK itself is not needed.
 """

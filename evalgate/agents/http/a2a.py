@@ -282,7 +282,7 @@ def _join_texts(parts: Iterable[A2aPart], separator: str) -> str:
 
 
 def _build_version_header(endpoint: A2aEndpoint) -> dict[str, str]:
-    """Return the version header for release 1.0; {} for 0.3, which servers assume without the header."""
+    """Return the version header for release 1.0; {} for 0.3, because servers assume 0.3 without a header."""
     return {"A2A-Version": "1.0"} if endpoint.release == "1.0" else {}
 
 

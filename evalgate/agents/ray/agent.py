@@ -273,7 +273,10 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Fail a lost actor's requests and replace it; after 3 failed starts in a row refuse all sessions."""
+        """Fail the requests of a lost actor, and start another actor.
+
+        If 3 starts of actors failed in a row, refuse all sessions instead.
+        """
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -429,9 +432,10 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, agent_name: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the agent's variables for an actor, including variables that its options name as `${NAME}`.
+    """Return the agent's variables for an actor. They include variables that its options name as `${NAME}`.
 
-    Without `with_harmless`, leave out this machine's PATH and the like, unless `settings.env` names them.
+    Without `with_harmless`, variables that describe this machine, such as PATH, are left out unless
+    `settings.env` names them.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

@@ -203,7 +203,8 @@ def _get_parts(event: Any) -> list[Any]:
 def _find_final_event(events: list[Any]) -> Any:
     """Return the last final event with text.
 
-    Without text, return the last final event, such as audio or an image; None if no event is final.
+    If no final event has text, return the last final event, such as audio or an image. Return None if no
+    event is final.
     """
     final = None
     for event in events:
