@@ -40,7 +40,7 @@ _TOLERANCE_S = 0.05
 class _LoopWorker:
     """Host of conversations in one event loop: the caller's loop, or the loop of a separate thread.
 
-    A thread that hangs is abandoned. All methods except `send` are called in the loop of the gate.
+    A thread that hangs is abandoned. Call all methods except `send` in the loop of the gate.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class _LoopWorker:
             each.concurrent = len(busy) > 1
 
     def cancel_turn(self, session: WorkerSession) -> None:
-        """Cancel the turn in progress; abandon the agent's thread if the cancel has no answer within 1 s."""
+        """Cancel the turn in progress. If the agent does not confirm this within 1 s, abandon its thread."""
         session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
         session.state = SessionState.CANCELLING
         session.cancelled_at = time.monotonic()
@@ -157,7 +157,7 @@ class _LoopWorker:
                 self._grace_timer = LoopTimer(_GRACE_S, self._check_block)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Handle the answer to a cancel; count a turn that is still running as abandoned."""
+        """Handle the agent's answer to a cancel. A turn that is still running is counted as abandoned."""
         self._unanswered.pop(session, None)
         self.abandoned += still_running
 

@@ -53,7 +53,7 @@ def connect_to_daemon() -> "DockerClient":
 
 
 def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
-    """Pull the image if it is missing, or build it; return its name, or the id of a built image.
+    """Build the image, or pull it if it is missing. Return its name, or its id if it was built.
 
     Raises:
         AgentUnreachableError: the image can be neither found nor pulled, or the build fails.
@@ -147,7 +147,7 @@ def remove_container(container: "Container") -> None:
 
 
 def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
-    """Remove leftovers of gates that ended, and return a client with the image's name or id.
+    """Remove leftovers of gates that ended. Return a client of the daemon, and the image's name or id.
 
     The caller must close the client.
 

@@ -107,7 +107,7 @@ class ServerContainer:
     async def read_log(self) -> str:
         """Return the end of the container's log; "" if there is no container or no log.
 
-        Wait up to 2 seconds for the first line of the log. After a call that found no log, do not wait.
+        Wait up to 2 seconds for the first line of the log. If the last call found no log, do not wait.
         """
         container = self._container
         if container is None:
@@ -255,8 +255,8 @@ class ServerContainerAgent:
     async def acquire_server(self, *, alone: bool) -> ServerContainer:
         """Return a started server; with `alone`, a server in a new container for this caller only.
 
-        The caller must pass the server to `release_server`. With `alone`, the call waits while four callers
-        have a container for themselves.
+        The caller must pass the server to `release_server`. At most four callers at once can have a server
+        with `alone`; further calls wait.
 
         Raises:
             AgentUnreachableError: a new container was needed, and did not start.

@@ -158,5 +158,5 @@ def build_format_error(sentence: str, detail: str = "") -> AgentError:
 
 
 def build_unsupported_error(sentence: str) -> AgentError:
-    """Return the error for a message that the dialect cannot express. The agent is not at fault (`faulted`)."""
+    """Return the error for a message that the dialect cannot express: `faulted`, not the agent's fault."""
     return AgentError(Failure("unsupported", sentence), "faulted")

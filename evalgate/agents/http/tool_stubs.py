@@ -57,7 +57,7 @@ class RecordedTools:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the tool's next recorded result; a result for the same arguments has precedence.
+        """Return the tool's recorded result for the same arguments or, without one, its next recorded result.
 
         Without a recorded result, return an error for the agent to read, so that the conversation continues
         and no result is invented. The call is scored.

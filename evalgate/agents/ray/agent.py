@@ -273,10 +273,7 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Fail the requests of a lost actor, and start another actor.
-
-        If 3 starts of actors failed in a row, refuse all sessions instead.
-        """
+        """Replace a lost actor and fail its requests. After 3 failed starts in a row refuse all sessions."""
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -327,7 +324,7 @@ class ClusterAgent:
         self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """Start the time limit until an actor is ready; cancel it if an actor is ready."""
+        """Start the time limit for the first ready actor; cancel it if an actor is ready."""
         if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()
@@ -434,8 +431,7 @@ def _select_agent_env(
 ) -> dict[str, str]:
     """Return the agent's variables for an actor. They include variables that its options name as `${NAME}`.
 
-    Without `with_harmless`, variables that describe this machine, such as PATH, are left out unless
-    `settings.env` names them.
+    Without `with_harmless`, PATH and similar variables are left out unless `settings.env` names them.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

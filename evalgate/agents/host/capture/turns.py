@@ -199,7 +199,7 @@ class TurnCapture:
             self._spans.append(span)
 
     def add_stream(self, stream: Any) -> None:
-        """Register a stream for `close` to end, in case the agent does not read all of it."""
+        """Register a stream. If the agent does not read all of it, `close` ends it."""
         with self._lock:
             self._streams.append(stream)
 
