@@ -241,10 +241,10 @@ def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case with only the runs and metrics of the gate run at index `at`, which becomes source 0.
+    """Return the case with only the runs and metrics of one gate run. Its index changes from `at` to 0.
 
-    The case must have a run of this gate run. Replies and `failing_since` are kept only if no later gate run
-    has a run of the case.
+    The case must have a run of this gate run. Replies and `failing_since` are kept only if this is the newest
+    gate run of the case.
     """
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}

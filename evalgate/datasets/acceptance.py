@@ -202,7 +202,7 @@ def _describe_call(call: ToolCall) -> dict[str, object]:
 def _iter_accepted_replies(
     case: EvalCase, run: RunResult, accepted: AcceptedParts
 ) -> Iterator[tuple[int, Reply]]:
-    """Yield (index from 0, new expectation) for each accepted turn; errors as `accept_run`."""
+    """Yield (index from 0, new expectation) for each accepted turn. Raise the errors of `accept_run`."""
     if case.scenario is not None or not case.turns:
         raise InvalidInputError(f"{case.eval_id!r} has no expected turns: its user is simulated")
     places = range(len(case.turns)) if accepted.turn is None else [accepted.turn - 1]

@@ -162,8 +162,9 @@ def _iter_asked(details: JsonObject) -> Iterator[str]:
 def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> list[JudgedAnswer]:
     """Draw up to `size` answers, spread over the scores.
 
-    Each combination of metric, judge and verdict gets the same number of answers, as far as it has enough.
-    The same arguments give the same answers. The order of the answers does not depend on the verdicts.
+    Each combination of metric, judge and verdict gets the same number of answers, or all of its answers if it
+    has fewer. The same arguments give the same answers. The order of the answers does not depend on the
+    verdicts.
     """
     draw = random.Random(seed)  # noqa: S311  no secret
     strata: dict[tuple[str, str, bool], list[JudgedAnswer]] = {}

@@ -266,9 +266,9 @@ def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
 
 
 def _split_names(selection: str, ids: Container[str]) -> list[str]:
-    """Split `case_a, case_b` into ids; a selection that is one of `ids` is not split at its commas.
+    """Split `case_a, case_b` into ids. A selection that is itself one of `ids` is not split.
 
-    Blanks at the ends of a name are dropped, unless one of `ids` has them.
+    Blanks at the ends of a name are dropped if no id in `ids` has them.
     """
     for name in (selection, selection.strip()):
         if name in ids:

@@ -84,9 +84,9 @@ def convert_assertions(
 ) -> Iterator[CarriedCheck]:
     """Yield checks that hold if and only if the converted assertions pass.
 
-    `threshold` is the lowest mean of the assertions' scores that passes; None if all must pass. `lose` is
-    called for each assertion without a counterpart, and once for a list with a threshold that no checks can
-    express.
+    `threshold` is the lowest mean of the assertions' scores that passes; None if all assertions must pass.
+    `lose` is called for each assertion without a counterpart. It is also called once for a list with a
+    threshold that no checks can express.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False

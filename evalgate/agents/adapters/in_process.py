@@ -316,7 +316,7 @@ class InProcessAgent:
             self._changed.set()
 
     def _choose_worker(self, hosted: HostedAgent) -> _LoopWorker:
-        """Return the current worker; create one if there is none, or if the current one hangs."""
+        """Return the current worker. Create a new worker if there is none, or if the current one hangs."""
         if self._worker is None or self._worker.is_blocked:
             self._worker = _LoopWorker(
                 hosted,

@@ -131,7 +131,7 @@ def find_network_gateway(network: Mapping[str, Any]) -> str:
 
 
 def _read_interface_address(name: str) -> str:
-    """Return the IPv4 address of a network interface of this machine; "" without one, or outside of Linux."""
+    """Return the IPv4 address of a network interface; "" if it has no address, or outside of Linux."""
     if not name or sys.platform != "linux":
         return ""
     request = struct.pack("256s", name.encode()[:_LONGEST_INTERFACE])

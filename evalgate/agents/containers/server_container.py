@@ -1,8 +1,8 @@
 """Agent that is a server in a container, which the gate reaches over HTTP.
 
 One container serves all conversations, and is replaced when it ends. If several turns were in progress, any
-of them may have ended the container. All conversations are then lost, and each is started again in a
-container of its own.
+of them may have ended the container. All conversations are then lost, and each of them starts again in a
+separate container.
 """
 
 import asyncio
@@ -277,7 +277,7 @@ class ServerContainerAgent:
             return self._shared
 
     async def release_server(self, server: ServerContainer, *, alone: bool) -> None:
-        """Stop a server that was acquired with `alone`; do nothing without `alone`."""
+        """Stop a server that was acquired with `alone`. A server without `alone` continues to run."""
         if alone:
             try:
                 await self._stop_server(server)

@@ -36,8 +36,9 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 def as_agent(function: object) -> Callable[[str], Any]:
     """Return a function that answers a request in JSON with the score of `function` in JSON.
 
-    The returned function is a coroutine function if `function` is, and raises nothing: if `function` raises
-    or its result is invalid, the answer has the field `failed` instead of a score.
+    If `function` is a coroutine function, the returned function is one, too. The returned function raises
+    nothing: if `function` raises or its result is invalid, the answer has the field `failed` instead of a
+    score.
 
     Raises:
         UnusableEntryError: `function` cannot be called, or has none of the module's three signatures.
@@ -241,7 +242,7 @@ def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
-    """Return the `reason`, `details` and `passed` of a score, as far as the score has them."""
+    """Return the `reason`, `details` and `passed` of a score. Fields that the score lacks are left out."""
     answer: dict[str, Any] = {}
     if reason := _get_reason(result):
         answer["reason"] = reason

@@ -62,7 +62,7 @@ class A2aDialect:
         return A2aConversation(self, case)
 
     async def resolve_endpoint(self) -> A2aEndpoint:
-        """Return the endpoint that the agent's card names; fetch the card unless an earlier call did.
+        """Return the endpoint that the agent's card names; fetch the card if this has not been done yet.
 
         Raises:
             AgentError: the card cannot be fetched or read. Or the card names an http address, although the

@@ -128,7 +128,7 @@ class ClusterSession:
         return answer.end or SessionResult()
 
     def close(self) -> None:
-        """Drop the conversation unless it has ended or was never opened."""
+        """Drop the conversation. Do nothing if it has ended or was never opened."""
         if not self._is_over and self._beginning is None:
             self._pool.close_session(self._slot, self._key)
 

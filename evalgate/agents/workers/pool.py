@@ -166,7 +166,7 @@ class WorkerPool:
                 return session
 
     async def _wait_until_ready(self, worker: Worker, *, alone: bool) -> None:
-        """Wait until the worker is ready; with `alone`, until its other sessions are over, too."""
+        """Wait until the worker is ready. With `alone`, also wait until its other sessions are over."""
         if not worker.ready.done():
             # All sessions of the worker await this future: the cancellation of one must not cancel it.
             await asyncio.shield(worker.ready)

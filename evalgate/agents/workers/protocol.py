@@ -267,7 +267,7 @@ def parse_state(message: JsonObject) -> JsonObject | None:
 
 
 def read_id(message: JsonObject, field: str) -> str:
-    """Return the id in `field`; "" if it is absent; raise InvalidMessageError if it is not valid."""
+    """Return the id in `field`; "" if it is absent. Raise InvalidMessageError if the id is not valid."""
     return _read_label(message, field) or ""
 
 
@@ -374,7 +374,7 @@ class TurnCollector:
         """Index of the last event that is a message marked as final."""
 
     def add_message(self, message: JsonObject) -> None:
-        """Append a message; the last message marked final is the response, unless `done` has another one.
+        """Append a message. The last message marked final is the response if `done` has no response.
 
         Raises:
             InvalidMessageError: a field is wrong.

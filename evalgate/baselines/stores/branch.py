@@ -96,9 +96,8 @@ class BranchStore:
         """Read an older baseline: as it was at `time`, or at the save or commit that `when` names.
 
         A save is a commit on the branch. With a `time`, the last save until this time is read. Without a
-        `time`, `when` names a save, which is read, or a commit of the agent. For a commit of the agent, the
-        20 saves after the commit are searched, and the first with a gate run of the commit is read. If there
-        is none, the last save until the commit's time is read.
+        `time`, `when` names a save, which is read, or a commit of the agent. For a commit, the first of the
+        20 later saves with a gate run of it is read, or else the last save until its time.
 
         Args:
             when: date, or name of a save or a commit, for error messages.

@@ -67,9 +67,9 @@ class _PostImportFinder:
     def find_spec(
         self, name: str, path: object = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """Return the spec of the watched module with a patched loader; None for all other modules.
+        """Return the spec of the watched module with a patched loader.
 
-        Return None, too, if no other finder finds the watched module.
+        Return None for all other modules, and if no other finder finds the watched module.
         """
         del path, target
         if name != self._name or self._searching:

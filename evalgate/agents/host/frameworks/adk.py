@@ -40,7 +40,7 @@ def is_app(agent: object) -> bool:
 
 
 class _ConversationStore:
-    """Conversations with one agent, each with services of its own, so that nothing leaks between cases."""
+    """Conversations with one agent. Each has separate services, so that nothing leaks between cases."""
 
     def __init__(self, agent: object) -> None:
         self._agent = agent

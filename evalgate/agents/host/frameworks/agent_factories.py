@@ -140,7 +140,7 @@ def _require_agent(agent: object, make: Callable[[], object], find: _Find) -> Ho
 
 
 def adapt_copies(agent: object, find: _Find, where: str) -> HostedAgent:
-    """Adapt a ready-made agent so that each conversation has a copy of it, never the agent itself.
+    """Adapt a ready-made agent. Each conversation gets a copy; the agent itself is never used.
 
     Args:
         agent: The agent.
