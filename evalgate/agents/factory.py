@@ -89,9 +89,10 @@ def build_agent(
 ) -> Agent:
     """Build the agent without starting it, in workers on this machine or in actors of a Ray cluster.
 
-    On this machine, the command `setup` of the configuration, if any, installs the agent's dependencies now,
-    in an environment below `cache` (None: `.cache/evalgate` in the agent's home folder). In a cluster, each
-    actor runs `setup`. An agent of kind `replay` always runs on this machine.
+    If the configuration has a command `setup`, this command installs the agent's dependencies. On this
+    machine, it runs now, in an environment below `cache`. If `cache` is None, the environment is in
+    `.cache/evalgate` in the agent's home folder. In a cluster, each actor runs the command. An agent of kind
+    `replay` always runs on this machine.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
@@ -236,10 +237,9 @@ class _HasAlternativeName(Protocol):
 
 
 def _choose_naming_option(agent_type: AgentType, kind_options: Mapping[str, object]) -> str:
-    """Return the option that names the agent: `named_by` or `otherwise_named_by` of `agent_type`.
+    """Return the option that names the agent: in most cases, `named_by` of `agent_type`.
 
-    The value of `otherwise_named_by` is returned only if this option is in `kind_options` and the other is
-    not.
+    If `kind_options` has `otherwise_named_by` and not `named_by`, return `otherwise_named_by`.
     """
     other = (
         agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by

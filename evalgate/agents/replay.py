@@ -88,8 +88,8 @@ def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
 class ReplayAgent:
     """An `Agent` that answers from recordings. Run n of a case replays the n-th recorded run of the case.
 
-    A single recorded run that was answered is used for every run. Several recorded runs are a sample, and
-    none of them is used twice: a repeated run would look like an independent one.
+    A single recorded run that the agent answered serves every run of the case. If there are several recorded
+    runs, none of them is used twice: a repeated run would look like an independent one.
     """
 
     def __init__(self, *, recordings: Recordings, path: str) -> None:
@@ -114,7 +114,7 @@ class ReplayAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if replayed cases have more recorded runs than were replayed; else ()."""
+        """Return a notice if replayed cases have recorded runs that were not replayed; else ()."""
         left = [len(self._recordings[case]) - played for case, played in self._last_played.items()]
         if not (cases := sum(more > 0 for more in left)):
             return ()
@@ -137,9 +137,10 @@ class ReplayAgent:
             return _ReplaySession(Recording(failure=failure, outcome="not_run"), self._path)
 
     def create_user(self, case: EvalCase, run: int) -> ScriptedUser:
-        """Return a user who sends the messages of the case's turns; without turns, the recorded messages.
+        """Return a user who sends the messages of the case's turns.
 
-        A message that was not recorded is "". Without a recording, the user sends a single "".
+        If the case has no turns, the user sends the recorded messages, with "" for each message that was not
+        recorded. If there is no recording either, the user sends a single "".
         """
         if case.turns:
             return ScriptedUser([turn.user for turn in case.turns])

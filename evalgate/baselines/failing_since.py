@@ -1,8 +1,8 @@
 """Find breaks: cases that passed until a commit and have failed since.
 
-A break is too clear for luck or flakiness. Later runs are compared only with the runs since the break, so
-that the next change is not blamed for the break. The stored case keeps the commit of its break, because the
-baseline drops the passed runs after some time.
+A case counts as broken only if luck or flakiness can hardly explain its failures. Later runs are compared
+only with the runs since the break, so that the next change is not blamed for the break. The stored case keeps
+the commit of its break, because the baseline drops the passed runs after some time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,10 +50,14 @@ def find_break(
 ) -> FailingSince | None:
     """Return the time, commit and branch since which a case fails; None if the case did not break.
 
-    A case broke if an older run passed, and all runs of its newest gate runs failed. At least two runs must
-    fail at the end, and a random order of all runs must end in as many failures with a probability of at most
-    5 %. A break that is stored in `case` is kept as long as all runs since this break have failed. Answered
-    runs without any score to judge are left out. `score_run_pass` describes `thresholds` and `pass_score`.
+    A case broke if all of this is true:
+
+    - A run passed, and all runs of later gate runs failed.
+    - At least two runs failed in these later gate runs.
+    - If all runs were in random order, as many failures at the end would have a probability of at most 5 %.
+
+    A break that is stored in `case` is kept as long as all runs since this break have failed. Answered runs
+    without any score to judge are left out. `score_run_pass` describes `thresholds` and `pass_score`.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -76,12 +80,12 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Return `after` with the break, or None, as `failing_since` of each case in `case_thresholds`.
+    """Return `after` with `failing_since` set in each case of `case_thresholds`: its break, or None.
 
-    `after` holds one more gate run than `before`. A break that `before` knows stays as long as the case is
-    unchanged and fails, even after the baseline dropped the runs that passed. It ends if the metrics that
-    showed the break were removed or changed, because earlier runs do not fail any more. Cases that are not in
-    `case_thresholds` stay as they are.
+    `after` holds one more gate run than `before`. A break that `before` knows is kept as long as the case is
+    unchanged and fails, even after the baseline dropped the runs that passed. The break ends if the metrics
+    that showed it were removed or changed, because the earlier runs then do not fail any more. Cases that are
+    not in `case_thresholds` stay as they are.
     """
     known = before.index_cases()
 
@@ -105,10 +109,10 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
 
 
 def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Return the baseline without the runs of broken cases before their break, with `failing_since` set.
+    """Return the baseline without the runs before a break, and with `failing_since` set in broken cases.
 
-    All other cases, and cases that are not in `case_thresholds`, keep their runs and get `failing_since`
-    None. Metrics of a case that are not in its `case_thresholds` do not count.
+    All other cases keep their runs, and their `failing_since` becomes None. A case that is not in
+    `case_thresholds` does not count as broken. A metric counts only if it is in the thresholds of its case.
     """
 
     def drop_case_runs(case: BaselineCase) -> BaselineCase:

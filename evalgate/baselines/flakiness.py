@@ -16,7 +16,7 @@ MetricThresholds: TypeAlias = Mapping[str, float | None]
 
 @frozen
 class BaselineThresholds:
-    """The thresholds of metrics for all cases, and those that single cases have instead."""
+    """Thresholds of metrics: common ones for all cases, and different ones for single cases."""
 
     common: MetricThresholds
     own: Mapping[CaseKey, MetricThresholds] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class BaselineThresholds:
     """Sentence about thresholds of single cases that are not known; "" if all are known."""
 
     def get_thresholds(self, case: CaseKey) -> MetricThresholds:
-        """Return the thresholds of a case: the common ones, replaced by its own."""
+        """Return the thresholds of a case: its own, and the common ones for all other metrics."""
         return {**self.common, **self.own.get(case, {})}
 
 
@@ -98,10 +98,11 @@ def score_run_pass(run: BaselineRun, thresholds: MetricThresholds, pass_score: f
 
 
 def describe_assumed_thresholds(baseline: Baseline, thresholds: MetricThresholds, pass_score: float) -> str:
-    """Return a sentence about metrics with a score below `pass_score`, but without an entry in `thresholds`.
+    """Return a sentence about metrics that count as failed although their thresholds are not known.
 
-    Runs with this score count as failed. `pass_score` is a share of the metric's range from 0 to 1. Return ""
-    if there is no metric to name. Checks, the final session state and budgets are never named.
+    Such a metric has a score below `pass_score`, and no entry in `thresholds`. `pass_score` is a share of the
+    metric's range from 0 to 1. Return "" if there is no such metric. Checks, the final session state and
+    budgets are never named.
     """
     scores = (item for case in baseline.cases for run in case.runs for item in run.scores.items())
     names = {

@@ -65,16 +65,18 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return `before` with the gate run of a record added, or unchanged if it has the digest of `source`.
+    """Return `before` with the gate run of a record added, or unchanged if it has this gate run already.
+
+    The digest of `source` identifies the gate run. If `before` is None, the baseline of the record alone is
+    returned.
 
     - If the fingerprint of a case changed, the older runs of the case are dropped.
     - If a metric of a case changed, the older runs lose the scores of this metric.
-    - If a stored run of a case is newer than the record, the stored data stay. A record with another
+    - If the stored runs of a case are newer than the record, the stored data stay. A record with another
       fingerprint of the case or of a metric then adds no runs to the case.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time. After that, cases without runs
-    are dropped. Breaks are marked in the cases of the record (`mark_breaks`). If `before` is None, return the
-    baseline of the record alone.
+    are dropped. Breaks are marked in the cases of the record (`mark_breaks`).
     """
     fresh = build_baseline(record, source)
     if before is None:
@@ -125,8 +127,8 @@ def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baselin
 def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
     """Return the baseline with only the newest `keep` gate runs of each eval set, and only cases with runs.
 
-    Sources and runs are sorted by time. Sources without runs are dropped; without any run the newest source
-    stays.
+    Sources and runs are sorted by time. Sources without runs are dropped. If there is no run at all, the
+    newest source is kept.
     """
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
     age = {at: number for number, at in enumerate(order)}
@@ -239,10 +241,10 @@ def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case with only the runs and metrics of the gate run at index `at`, which becomes source 0.
+    """Return the case with only the runs and metrics of one gate run. Its index changes from `at` to 0.
 
-    The case must have a run of this gate run. Replies and `failing_since` are kept only if no later gate run
-    has a run of the case.
+    The case must have a run of this gate run. Replies and `failing_since` are kept only if this is the newest
+    gate run of the case.
     """
     runs = tuple(replace(run, source=0) for run in case.runs if run.source == at)
     asked = {name for run in runs for name in run.scores}
@@ -271,7 +273,7 @@ def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Return the replies of the first answered run; () without an answered run, or for too long replies."""
+    """Return the replies of the first answered run; () if there is none, or if the replies are too long."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()

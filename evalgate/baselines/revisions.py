@@ -4,8 +4,8 @@ SOURCE is a file of the repository, or a branch that holds only baselines.
 
 - A file is read at the tag or commit WHEN, or at the last commit until the date WHEN.
 - On the branch, each save is a commit. For a date WHEN, the last save until this date is read. For a tag or
-  commit of the agent, the save with the gate run of this commit is read. Without this save, the last one
-  until the commit's time is read.
+  commit of the agent, the save with the gate run of this commit is read. If there is no such save, the last
+  save until the time of the commit is read.
 
 A date without a time means the end of the day in UTC. WHEN cannot be the name of a branch, because branches
 move.
@@ -126,11 +126,11 @@ class PastBaseline:
     def _find_commit(self, repository: PrivateRepository, saves: Collection[str] = ()) -> tuple[str, int]:
         """Return hash and time (Unix seconds) of the commit that `when` names.
 
-        A tag of this name comes first, in the checkout or at the host. Without a tag, `when` is looked up as
-        a hash:
+        A tag of this name in the checkout or at the host comes first. If there is none, `when` is looked up
+        as a hash:
 
-        - the hash, or its beginning, of one of `saves` or of a commit in the checkout, or
-        - the whole hash of a commit at the host.
+        - of one of `saves` or of a commit in the checkout, where the beginning of the hash is enough
+        - of a commit at the host, where the whole hash is needed
 
         A commit that only the host has is fetched into `repository`.
 

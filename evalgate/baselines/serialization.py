@@ -129,7 +129,7 @@ def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
 
 
 def _load_results_by_case(data: bytes, shown_as: str) -> Baseline | None:
-    """Read a `results.json` case by case, as a baseline; None unless the text has evalgate's own layout.
+    """Read a `results.json` case by case, as a baseline. Return None if it lacks evalgate's own layout.
 
     At most one full case result is in memory at a time.
     """

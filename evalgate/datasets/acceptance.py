@@ -75,7 +75,7 @@ def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
 
 
 def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
-    """Return the end of a sentence that advises to accept calls alone; "" unless only responses differ."""
+    """Return advice to accept only the calls, as the end of a sentence; "" if the calls differ as well."""
     tools = replace(accepted, only="tools")
     first = _select_parts(runs[0], tools)
     if accepted.only is not None or not all(is_same_data(first, _select_parts(run, tools)) for run in runs):
@@ -141,10 +141,10 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
     """Return the case with the behaviour of a run as its expectation; unchanged turns stay the same objects.
 
     Raises:
-        InvalidInputError: the case lacks the turn `accepted.turn`, or has no turns because its user is
-            simulated. Also raised for a turn of the run without a reply, or without a response that the case
-            expects; for a reply that the record hides in part; and if `accepted` selects a turn or a part of
-            a case that has goals for several turns.
+        InvalidInputError: the case has no turn `accepted.turn`, or no turns because its user is simulated.
+            Also raised if a turn of the run has no reply, or has no response although the case expects one.
+            Also raised if the record hides a part of a reply, or if `accepted` selects a turn or a part
+            although the case has goals for several turns.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:
@@ -202,7 +202,7 @@ def _describe_call(call: ToolCall) -> dict[str, object]:
 def _iter_accepted_replies(
     case: EvalCase, run: RunResult, accepted: AcceptedParts
 ) -> Iterator[tuple[int, Reply]]:
-    """Yield (index from 0, new expectation) for each accepted turn; errors as `accept_run`."""
+    """Yield (index from 0, new expectation) for each accepted turn. Raise the errors of `accept_run`."""
     if case.scenario is not None or not case.turns:
         raise InvalidInputError(f"{case.eval_id!r} has no expected turns: its user is simulated")
     places = range(len(case.turns)) if accepted.turn is None else [accepted.turn - 1]

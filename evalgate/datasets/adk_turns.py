@@ -58,7 +58,10 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
 
 
 def has_only_another_role(word: str, content: Any) -> bool:
-    """Return True if a `CaseTurn` can hold everything in the content at the key `word` except its role."""
+    """Return True if a `CaseTurn` can hold everything in `content` except the role.
+
+    `word` is the key of the content.
+    """
     return isinstance(content, dict) and _PLAIN_CHECKS[word]({**content, "role": _ROLES.get(word)})
 
 

@@ -67,10 +67,11 @@ def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase
 
 
 def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
-    """Return the reply with these tool calls; results and messages stay where they are.
+    """Return the reply with the tool calls `calls`; its results and messages stay where they are.
 
-    The calls take the places of the old calls. If there are more, the rest follows the last old call. If
-    there are fewer, the results of each old call that is not in `calls`, as the same object, are removed.
+    The new calls take the places of the old calls. If there are more new calls, the rest follows the last old
+    call. If there are fewer, the results of removed calls are removed, too. An old call is removed if `calls`
+    does not have the same object.
     """
     removed = [old for old in reply.tool_calls if not any(old is call for call in calls)]
     if len(calls) < len(reply.tool_calls):
@@ -104,10 +105,11 @@ def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
 
 
 def arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:
-    """Return the case with the turns at these indices, in this order; None stands for `added`.
+    """Return the case with its turns in the order of `order`: old indices, and None for an added turn.
 
-    If `added` is None, an empty turn is added. Mocks of tools move with their turns. Recorded replies move,
-    too, unless a turn is added, or the number of replies is not that of the turns.
+    If `added` is None, the added turn is empty. Mocks of tools move with their turns. Recorded replies move
+    with their turns, too, with two exceptions: a turn is added, or there is not one recorded reply for each
+    turn.
     """
     turns = [added or CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
     places = {old: new for new, old in enumerate(order) if old is not None}
@@ -196,9 +198,9 @@ def delete_goal(case: EvalCase, at: int) -> EvalCase:
 def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: str | None) -> Journey:
     """Return the journey with goals for these calls and this response; its other goals stay.
 
-    Goals that are kept stay in their places, so that the text of the file changes as little as possible.
-    The order of goals stays if it is linear, names the same goals and has the calls in the order of
-    `calls`. Any other linear order becomes a linear order of first the calls and then the other goals.
+    Goals that are kept stay in their places, so that the text of the file changes as little as possible. A
+    linear order of the goals is kept if it names the same goals and has the calls in the order of `calls`.
+    Any other linear order is replaced: the calls come first, and the other goals follow.
     """
     ranks = find_linear_goal_order(journey)
     rank = {name: at for at, name in enumerate(ranks or ())}

@@ -100,10 +100,11 @@ def mark_expected(text: str, names: Iterable[str], shown_as: str) -> str:
 
 
 def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
-    """Return the text without the notes about the named cases; their sources are listed as `dropped`.
+    """Return the text without the notes about the named cases.
 
-    A source is not listed if another case has it, too, such as a copy. An observed case without a source is
-    listed by its id. No other case without a source is listed, because it was not imported.
+    The sources of these cases are listed as `dropped`, unless another case has the same source, such as a
+    copy. An observed case without a source is listed by its id. Any other case without a source is not
+    listed, because it was not imported.
 
     Raises:
         InvalidInputError: the text is no YAML object, or its `cases` are written in braces.
@@ -215,7 +216,7 @@ def _add_dropped(text: str, sources: list[str], shown_as: str) -> str:
 def set_check(
     text: str, case: str, name: str, conditions: Mapping[str, Any] | None, shown_as: str, eval_set: str
 ) -> str:
-    """Return the text with a check of a case, added or in place of the check with the same name.
+    """Add a check to a case, or replace the check of the same name; return the new text of the file.
 
     If `conditions` is None, the check is removed. `eval_set` is the name of the file that the notes are
     about. JSON Schemas in files are not read.

@@ -154,10 +154,11 @@ def _describe_event(event: Event) -> str:
 
 
 def check_names(review: Review, names: Iterable[str]) -> set[str]:
-    """Return the names as a set, if all of them belong to observed cases.
+    """Return the names as a set. Each of them must belong to an observed case.
 
     Raises:
-        InvalidInputError: a name belongs to no observed case; with a problem for each of these names.
+        InvalidInputError: a name belongs to no observed case. The error has a problem for each of these
+            names.
     """
     known = [case.eval_id for case in review.open_cases]
     wanted = set(names)

@@ -117,8 +117,9 @@ def describe_idle_names(
 ) -> str:
     """Describe ids and tags that select no case although they should; "" if there are none.
 
-    The text has the form of `describe_selection`. An id without wildcards must be a case's name, so that no
-    named case disappears in silence. Globs and tags may match nothing, unless no case is selected at all.
+    The text has the form of `describe_selection`. If no case is selected at all, the text has all ids and
+    tags. Otherwise, it has the ids without wildcards that are no case's name, so that no named case
+    disappears in silence. Globs and tags may then match nothing.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

@@ -39,13 +39,13 @@ class DeepEvalMetrics:
 def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> DeepEvalMetrics:
     """Return the metrics that these Python files construct from classes that they import by name.
 
-    Files are skipped if they cannot be read or parsed, or have more than 1,000,000 characters.
-    `format_path` returns a path as messages show it.
+    Files are skipped if they cannot be read or parsed, or have more than 1,000,000 characters. `format_path`
+    returns a path as messages show it.
 
     `ToolCorrectnessMetric` becomes `trajectory_recall`, or `trajectory_exact_match` if it asks for an exact
     match. If several become the same metric, the highest threshold counts, and `lost` does not name the
-    others. A check with different options in several tests is lost, because only code decides which cases it
-    is for.
+    others. If several tests construct a check with different options, the check is lost: only the code of the
+    tests decides which cases each check is for.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
@@ -104,8 +104,8 @@ def _read_options(name: str, call: ast.Call) -> Mapping[str, ast.expr]:
     """Return the arguments of a construction by the names of the parameters.
 
     Raises:
-        NotCarriedError: arguments are in `*args` or `**options`, with values that only running code shows.
-            Also raised for arguments of `ToolCorrectnessMetric` by position.
+        NotCarriedError: arguments are in `*args` or `**options`, so that only running code shows the values.
+            Also raised if a `ToolCorrectnessMetric` has positional arguments.
     """
     is_starred = any(isinstance(each, ast.Starred) for each in call.args)
     if is_starred or any(each.arg is None for each in call.keywords):

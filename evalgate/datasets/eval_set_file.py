@@ -258,7 +258,7 @@ def _normalize_rubrics(rubrics: Sequence[Rubric]) -> list[Rubric]:
 def _normalize_turn(
     case: EvalCase, wanted: CaseTurn, found: CaseTurn, *, is_kept: bool, is_same_journey: bool
 ) -> tuple[object, object]:
-    """Return both turns without parts that may differ: derived replies, numbered ids, changed native data."""
+    """Return both turns without the parts that may differ, for a comparison."""
     if case.journey is not None:
         if not is_same_journey:
             # The expected reply follows from the goals, which are compared themselves.

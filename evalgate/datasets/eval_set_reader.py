@@ -64,9 +64,11 @@ class EvalSetReader:
     """Reader of a file that holds an object with a list of cases.
 
     `cases_key` and `id_key` are the keys of the list and of a case's id, as the format's models name them.
-    `find_key` returns the spelling of a key in the file: it finds the list of cases, and the positions of
-    problems. `spelled` and `elsewhere` are passed to `KeyChecker`. `eval_set_id` is the id in the header, the
-    object without its cases. It is set before cases are made, and "" if the header is invalid.
+    `find_key` returns the spelling of a key in the file. The reader needs it to find the list of cases and
+    the positions of problems. `spelled` and `elsewhere` are passed to `KeyChecker`.
+
+    The header is the object without its cases. `eval_set_id` is the id in the header, or "" if the header is
+    invalid. It is set before the first case is made.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ def _to_reply_values(reply: Reply) -> dict[str, object]:
 
 
 def _to_rubric_values(rubric: Rubric) -> dict[str, object]:
-    """Return the fields of a rubric, without `points` of None or 1, which have the same weight."""
+    """Return the fields of a rubric. `points` is left out if it is None or 1: both mean the same weight."""
     values = asdict(rubric)
     if values["points"] in {None, 1}:
         del values["points"]

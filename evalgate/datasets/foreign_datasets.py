@@ -196,7 +196,7 @@ def _read_json_lines(path: Path, shown_as: str) -> Dataset | None:
 
 
 def _relocate_problem(problem: Problem, line: int) -> Problem:
-    """Return a problem in the JSON of one line as a problem of the file, at this `line`."""
+    """Convert a problem in the JSON of one line to a problem of the whole file, at `line`."""
     message = problem.message.replace("a JSON file holds one", "a line holds one").replace(
         "the file ends", "the line ends"
     )

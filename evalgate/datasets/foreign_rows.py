@@ -235,7 +235,7 @@ class Row:
 
 
 def parse_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
-    """Convert a row to a case, with the id `name` if the row has none of its own.
+    """Convert a row to a case. `name` is the id of the case if the row itself has no id.
 
     `lost` counts content of the row that the case does not hold.
 
@@ -287,7 +287,7 @@ def _describe_keys(values: Mapping[str, object]) -> str:
 
 
 def _extract_expected_reply(values: dict[str, object], lost: Counter[str]) -> Reply:
-    """Return the expected response and tool calls, and count other keys with information in `lost`."""
+    """Return the expected response and tool calls. Count other keys of the row that hold data in `lost`."""
     answer = next((key for key in _ANSWERS if key in values), "")
     response = _to_text(values.pop(answer), answer, lost) if answer else None
     tools = next((key for key in _TOOLS if key in values), "")

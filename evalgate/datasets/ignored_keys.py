@@ -53,9 +53,9 @@ def collect_ignored_keys(
 ) -> list[IgnoredKey]:
     """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
-    A key may be spelled as the field, as its alias, or in camelCase. A key with null is not returned. A key
-    with another empty value is returned only if the format's engine rejects the key. `value` may have any
-    type.
+    A key may be spelled like the field, like its alias, or in camelCase. A key with the value null is not
+    returned. A key with another empty value is returned only if the format's engine rejects the key. `value`
+    may have any type.
     """
     scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
     if not scanner.is_clean(value):
@@ -246,8 +246,8 @@ class KeyChecker:
     def build_notices(self) -> tuple[str, ...]:
         """Return a tuple with one sentence about all ignored keys; () if there are none.
 
-        Also end the check of the file: set `is_open` to False, and for each name of more than 10 rejected
-        keys add one problem that counts the keys beyond the first 10.
+        This ends the check of the file: `is_open` becomes False. If a name has more than 10 rejected keys,
+        one problem is added that counts the keys beyond the first 10.
         """
         self.is_open = False
         for name, found in self._refused.items():

@@ -45,7 +45,7 @@ class JudgedAnswer:
 
 
 def list_judged_answers(record: Record) -> list[JudgedAnswer]:
-    """Return each judged answer of a record once for each judge, in the order of the record.
+    """Return the judged answers of a record in the record's order, each answer once for each judge.
 
     If several runs gave the same answer, the first of these runs has the verdict.
     """
@@ -91,7 +91,7 @@ def _build_answer(
     fingerprint: str,
     decided: RunMetric | None = None,
 ) -> JudgedAnswer:
-    """Return an answer with the verdict of `decided`; without it, with the verdict of `judged`.
+    """Return an answer with the verdict of `decided`; if this is None, with the verdict of `judged`.
 
     `texts` are the question and the answer. `turn` is the last turn, which has the expected answer.
     """
@@ -162,8 +162,9 @@ def _iter_asked(details: JsonObject) -> Iterator[str]:
 def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> list[JudgedAnswer]:
     """Draw up to `size` answers, spread over the scores.
 
-    Each combination of metric, judge and verdict gets the same number of answers, as far as it has enough.
-    The same arguments give the same answers. The order of the answers does not depend on the verdicts.
+    Each combination of metric, judge and verdict gets the same number of answers, or all of its answers if it
+    has fewer. The same arguments give the same answers. The order of the answers does not depend on the
+    verdicts.
     """
     draw = random.Random(seed)  # noqa: S311  no secret
     strata: dict[tuple[str, str, bool], list[JudgedAnswer]] = {}

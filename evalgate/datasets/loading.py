@@ -50,7 +50,7 @@ class EvalFile:
     """True if at least one pattern names the file without selecting cases."""
 
     def add_selections(self, other: "EvalFile") -> "EvalFile":
-        """Return the file with the selections of `other`, the same file in another pattern."""
+        """Return the file with the selections of `other` added: the same file in another pattern."""
         selections, is_whole = (*self.selections, *other.selections), self.is_whole or other.is_whole
         return replace(self, selections=selections, is_whole=is_whole)
 
@@ -69,9 +69,8 @@ def load_eval_sets(
     applied.
 
     Raises:
-        InvalidInputError: a pattern, a file or its notes are invalid, or two sets have the same id. The
-            error lists every problem. Also raised alone if there is no pattern, or `format_name` is
-            unknown.
+        InvalidInputError: a pattern, a file or its notes are invalid, or two sets have the same id. The error
+            lists every problem. Also raised if there is no pattern, or `format_name` is unknown.
     """
     chosen = _select_formats(formats, format_name)
     problems: list[Problem] = []
@@ -110,8 +109,8 @@ def find_metrics_file(
 ) -> Path | None:
     """Return tRPC-Agent-Go's thresholds file in the folder of an eval set; None if there is none.
 
-    Its name has an ending of `METRICS_ENDINGS`. Before it comes the name of the eval set's file without
-    `.evalset.json` or `.json`. If there is no such file, the eval set's id is tried instead.
+    The file has the name of the eval set's file, with one of `METRICS_ENDINGS` in place of `.evalset.json` or
+    `.json`. If there is no such file, the eval set's id is tried as the name.
     """
     stem = eval_set_path.name.removesuffix(".json").removesuffix(".evalset")
     for name in (stem, eval_set_id):
@@ -267,9 +266,9 @@ def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
 
 
 def _split_names(selection: str, ids: Container[str]) -> list[str]:
-    """Split `case_a, case_b` into ids; a selection that is one of `ids` is not split at its commas.
+    """Split `case_a, case_b` into ids. A selection that is itself one of `ids` is not split.
 
-    Blanks at the ends of a name are dropped, unless one of `ids` has them.
+    Blanks at the ends of a name are dropped if no id in `ids` has them.
     """
     for name in (selection, selection.strip()):
         if name in ids:

@@ -1,4 +1,4 @@
-"""Assertions of promptfoo, converted to checks that pass and fail for the same responses."""
+"""Convert assertions of promptfoo to checks with the same meaning."""
 
 import json
 import re
@@ -84,9 +84,9 @@ def convert_assertions(
 ) -> Iterator[CarriedCheck]:
     """Yield checks that hold if and only if the converted assertions pass.
 
-    `threshold` is the lowest mean of the assertions' scores that passes; None if all must pass. `lose` is
-    called for each assertion without a counterpart, and once for a list with a threshold that no checks can
-    express.
+    `threshold` is the lowest mean of the assertions' scores that passes; None if all assertions must pass.
+    `lose` is called for each assertion without a counterpart. It is also called once for a list with a
+    threshold that no checks can express.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False
@@ -114,11 +114,10 @@ def convert_assertions(
 
 
 def _needs_one_only(listed: Sequence[object], threshold: object) -> bool:
-    """Return True if one passed assertion reaches the threshold, False if all have to pass.
+    """Return True if one passed assertion is enough for the threshold, False if all of them have to pass.
 
     Raises:
-        NotCarriedError: the threshold needs another number of assertions, or a score may be other than 0 or
-            1.
+        NotCarriedError: no check means the same, as when two of three assertions have to pass.
     """
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise NotCarriedError("a `threshold` that is no number")
@@ -218,7 +217,7 @@ def _negate(content: JsonObject, kind: str) -> JsonObject:
 
 
 def _render(assertion: Mapping[str, object], context: AssertionContext) -> str:
-    """Return the value as text, with its variables filled in; a number as JavaScript writes it.
+    """Return the value of an assertion as text, with its variables filled in.
 
     Raises:
         NotCarriedError: the value is empty, in a file, or neither text nor number.

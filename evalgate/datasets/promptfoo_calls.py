@@ -102,8 +102,8 @@ def _iter_rules(args: Mapping[str, object]) -> Iterator[tuple[str, JsonObject]]:
 def _holds_objects_in_list(value: Mapping[str, object]) -> bool:
     """Return True if an object holds, at any depth, an empty object or a list of objects or of lists.
 
-    For this object a check differs from promptfoo: a check compares each item of a list completely, and
-    promptfoo compares only the keys that the assertion names.
+    A check does not compare such an object as promptfoo does. A check compares each item of a list
+    completely; promptfoo compares only the keys that the assertion names.
     """
     for each in value.values():
         if isinstance(each, Mapping) and (not each or _holds_objects_in_list(each)):

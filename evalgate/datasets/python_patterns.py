@@ -16,10 +16,10 @@ _SAME = frozenset("nrtvfaxA")
 
 
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
-    r"""Return an RE2 pattern for the texts that Python's `fullmatch` matches, also with blanks around them.
+    r"""Return an RE2 pattern that matches the same texts as Python's `fullmatch`, also with blanks around.
 
     Blanks that `pattern` itself matches at its ends still match. Look-around and references to named groups
-    stay in the result; RE2 refuses them when it reads the pattern.
+    are not translated; RE2 refuses them when it reads the pattern.
 
     Raises:
         UnknownPatternError: Python does not read the pattern, or a part such as `\1` has no form in RE2.

@@ -12,7 +12,7 @@ _Item = TypeVar("_Item")
 
 
 def set_key(raw: JsonObject, key: str, value: object) -> dict[str, Any]:
-    """Return the object with a key replaced in its place or added at the end; removed if `value` is None."""
+    """Return the object with `key` set to `value`. A new key is added at the end. None removes the key."""
     if value is None:
         return {name: item for name, item in raw.items() if name != key}
     return {**raw, key: value}
@@ -99,10 +99,10 @@ def is_same_call(one: ToolCall, other: ToolCall) -> bool:
 def edit_google_text(content: JsonObject | None, text: str | None, role: str) -> JsonObject | None:
     """Return a message in Google's form (`parts`, `role`) with `text` as its text; None if `text` is None.
 
-    If `content` is None, the message is new and has the role `role`. Otherwise `text` replaces the first text
-    that is no thought. If there are only thoughts, it replaces the first thought. All other texts that are
-    not empty are removed, also thoughts. If there is no text, `text` becomes the first part. Parts that are
-    not text stay.
+    If `content` is None, the message is new and has the role `role`. Otherwise, `text` replaces one text of
+    the message: the first that is no thought, or the first thought if there are only thoughts. All other
+    texts that are not empty are removed. If the message has no text, `text` becomes the first part. Parts
+    that are not text stay.
     """
     if text is None:
         return None

@@ -210,9 +210,9 @@ def _build_class_schema(kind: Any, definitions: "dict[str, CoreSchema]") -> "Cor
 def replace_unserializable(value: object, depth: int = 0) -> object:
     """Return `value` with everything replaced that JSON cannot hold, except lone surrogates.
 
-    Numbers that are not finite or have more than 4,000 digits become None. Dataclasses become dicts, and
-    objects of other classes their `repr`. Values more than 100 levels deep become the text "… nested too
-    deep".
+    Numbers become None if they are not finite or have more than 4,000 digits. Dataclasses become dicts, and
+    objects of other classes become their `repr`. Values more than 100 levels deep become the text "… nested
+    too deep".
     """
     if depth > _DEEPEST:
         return "… nested too deep"

@@ -39,12 +39,13 @@ class _StoryRow:
 def read_stories(path: Path, shown_as: str) -> EvalSet:
     """Read stories, and return an eval set with a case for each; the user of each case is simulated.
 
-    The id of a case is the story's name, or else `story-` and the number of the story from 1. A file with
-    the suffix `.csv` is read as CSV, any other as YAML, TOML or JSON by its suffix.
+    The id of a case is the name of the story. A story without a name gets `story-` and its number, from 1. A
+    file with the suffix `.csv` is read as CSV. Any other file is read as YAML, TOML or JSON, depending on its
+    suffix.
 
     Raises:
-        InvalidInputError: the file cannot be read, is invalid, holds no story, or has a name twice. The
-            error lists every problem.
+        InvalidInputError: the file cannot be read, is invalid, holds no story, or has a name twice. The error
+            lists every problem.
     """
     found = list(
         _read_csv_stories(path, shown_as)

@@ -228,8 +228,8 @@ class DockerAgentOptions(HttpDialectOptions):
     def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
         """Return the container of the Compose `service`, changed by the settings of the `agent` section.
 
-        `own` holds these settings. Its variables and copied folders are added to the service's. Any other
-        setting that is given replaces the service's.
+        `own` is a container with only these settings. The result has the variables and copied folders of both
+        containers. For all other settings, the `agent` section takes precedence.
         """
         given = self.model_fields_set  # tells `read_only: false` from no `read_only`
         limits = ContainerLimits(

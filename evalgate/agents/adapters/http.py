@@ -18,7 +18,8 @@ _OTLP_PORT = 4318
 
 
 def _find_url_problem(url: str) -> str:
-    """Return the reason if a URL cannot be used; "" for a usable URL. It is not quoted: it may be secret."""
+    """Return the reason why a URL cannot be used; "" if the URL can be used."""
+    # The URL may be secret, so no reason quotes it.
     if not is_http_url(url):
         return "must be an address that starts with http:// or https://"
     if "@" in urlsplit(url).netloc:
@@ -49,7 +50,7 @@ class HttpAgentOptions(HttpDialectOptions):
         return url.rstrip("/")
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent. If `otel` is set, it also receives the OpenTelemetry spans of its server.
+        """Build the agent. If `otel` is set, the OpenTelemetry spans of its server are received, too.
 
         Raises:
             InvalidInputError: a placeholder has no value, or the URL cannot be used.

@@ -1,8 +1,8 @@
-"""Agents that are objects of the gate's own process: a function, a closure, or an agent of a framework.
+"""Agents that are Python objects in the gate's own process: functions, closures and agents of frameworks.
 
-Only the library uses them, because nothing separates them from the gate: they can change its memory and its
-environment, and a turn that never returns cannot be ended. Their answers pass through the protocol of the
-workers, so they give the same replies, failures and usage as in a worker.
+Only the library uses these agents, because nothing separates them from the gate: an agent can change the
+gate's memory and environment, and a turn that never returns cannot be ended. The agent's answers pass through
+the worker protocol, so replies, failures and usage are the same as in a worker.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _TOLERANCE_S = 0.05
 class _LoopWorker:
     """Host of conversations in one event loop: the caller's loop, or the loop of a separate thread.
 
-    A thread that hangs is abandoned. All methods except `send` are called in the loop of the gate.
+    A thread that hangs is abandoned. Call all methods except `send` in the loop of the gate.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class _LoopWorker:
             await self.thread.stop()
 
     def send(self, message: dict[str, Any]) -> None:
-        """Queue a message from the agent for its session; any thread may call this. The order is kept.
+        """Queue a message from the agent for its session. Any thread may call this. Messages stay in order.
 
         Raises:
             MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
@@ -126,7 +126,7 @@ class _LoopWorker:
     # --- called by its sessions -----------------------------------------------------------------------------
 
     def write_message(self, message: JsonObject) -> None:
-        """Pass a copy of a message to the agent, so that it cannot change the state of a case for later runs.
+        """Pass a message to the agent. The agent gets a copy: it cannot change the case for later runs.
 
         Raises:
             TypeError, ValueError, RecursionError: the case has a value that JSON cannot hold.
@@ -146,7 +146,7 @@ class _LoopWorker:
             each.concurrent = len(busy) > 1
 
     def cancel_turn(self, session: WorkerSession) -> None:
-        """Cancel the turn in progress; abandon the agent's thread if the cancel has no answer within 1 s."""
+        """Cancel the turn in progress. If the agent does not confirm this within 1 s, abandon its thread."""
         session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
         session.state = SessionState.CANCELLING
         session.cancelled_at = time.monotonic()
@@ -157,7 +157,7 @@ class _LoopWorker:
                 self._grace_timer = LoopTimer(_GRACE_S, self._check_block)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Handle the answer to a cancel; count a turn that is still running as abandoned."""
+        """Handle the agent's answer to a cancel. A turn that is still running is counted as abandoned."""
         self._unanswered.pop(session, None)
         self.abandoned += still_running
 
@@ -185,8 +185,8 @@ class _LoopWorker:
     def _leave_thread_behind(self, thread: AgentThread) -> None:
         """Abandon the blocked thread, and end every session in it with an error.
 
-        If exactly one session is busy, it fails with a timeout. All other sessions are lost and are started
-        again, each alone.
+        If exactly one session is busy, this session fails with a timeout. All other sessions are lost: the
+        runner starts their cases again, each alone.
         """
         self.is_blocked = True
         self.turn_limits.cancel_timer()
@@ -288,9 +288,10 @@ class InProcessAgent:
     async def open_session(self, case: EvalCase, run: int, *, alone: bool) -> AsyncIterator[WorkerSession]:
         """Open a conversation.
 
-        The agent sees the case's session id; a UUID if the case has none. Wait until no other conversation of
-        this id is open: an agent that keeps its memory by the id would mix the two. With `alone`, wait until
-        no other conversation is open, and let no other begin before this one ends.
+        The agent sees the session id of the case, or a UUID if the case has none. The call waits while
+        another conversation with the same id is open: an agent that keeps its memory by the id would mix the
+        two. With `alone`, the call waits until no conversation is open, and no other conversation begins
+        before this one ends.
 
         Raises:
             AgentUnreachableError: the agent was not started, or could not be created.
@@ -315,7 +316,7 @@ class InProcessAgent:
             self._changed.set()
 
     def _choose_worker(self, hosted: HostedAgent) -> _LoopWorker:
-        """Return the current worker; create one if there is none, or if the current one hangs."""
+        """Return the current worker. Create a new worker if there is none, or if the current one hangs."""
         if self._worker is None or self._worker.is_blocked:
             self._worker = _LoopWorker(
                 hosted,

@@ -174,9 +174,10 @@ def _inspect_condition(container: "Container", condition: str) -> tuple[str, boo
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
-    """Return a reason, and True if the condition is true now.
+    """Return two values for a condition: a reason, and True if the condition is true now.
 
-    The reason is given if the condition can never become true; "" if it still can.
+    The reason says why the condition can never become true. It is "" if the condition is true, or may become
+    true later.
     """
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":
@@ -259,11 +260,13 @@ class ContainerSpecBuilder:
         self._problems: list[Problem] = []
 
     def build_specs(self) -> Mapping[str, ContainerSpec]:
-        """Return the container specification of each service by name, with volume names of the Compose file.
+        """Return the container specification of each service, by the name of the service.
+
+        The volumes in the specifications still have the names from the Compose file.
 
         Raises:
-            InvalidInputError: an env file cannot be read, or a mounted path is missing or outside the
-                working folder. Lists every problem.
+            InvalidInputError: an env file cannot be read, or a mounted path is missing or outside the working
+                folder. Lists every problem.
         """
         found = {name: self._build_spec(name, each) for name, each in self._composition.services.items()}
         if self._problems:
@@ -361,7 +364,7 @@ class ContainerSpecBuilder:
 
 
 def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
-    """Return `spec` with `network` as its network, and with the names of the created volumes.
+    """Return `spec` in the network `network`, with the volumes that were created for the run.
 
     `volumes` maps each volume name of the Compose file to the name of the created volume.
     """

@@ -53,7 +53,7 @@ def connect_to_daemon() -> "DockerClient":
 
 
 def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
-    """Pull the image if it is missing, or build it; return its name, or the id of a built image.
+    """Build the image, or pull it if it is missing. Return its name, or its id if it was built.
 
     Raises:
         AgentUnreachableError: the image can be neither found nor pulled, or the build fails.
@@ -147,7 +147,7 @@ def remove_container(container: "Container") -> None:
 
 
 def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
-    """Remove leftovers of gates that ended, and return a client with the image's name or id.
+    """Remove leftovers of gates that ended. Return a client of the daemon, and the image's name or id.
 
     The caller must close the client.
 
@@ -226,11 +226,9 @@ def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -
 
 
 def _list_volumes(spec: ContainerSpec) -> list[str]:
-    """Return the volumes of a container, each as `path` or `name:path[:ro]`.
-
-    A volume without a name serves each copied folder, so that it can be written in a read-only container.
-    Volumes without a name are removed with the container.
-    """
+    """Return the volumes of a container, each as `path` or `name:path[:ro]`."""
+    # A volume without a name makes a copied folder writable in a read-only container. It is removed with the
+    # container.
     copies = [target for source, target in spec.copied if source.is_dir()]
     named = [f"{name}:{target}{':ro' if is_read_only else ''}" for name, target, is_read_only in spec.volumes]
     return [*copies, *spec.scratch, *named]

@@ -35,12 +35,13 @@ def find_reachable_endpoint(
 
     The container reaches the endpoint at one of these addresses:
 
-    - the gate's own, in the network of both containers, if the gate runs in a container
-    - `host.docker.internal`, if the daemon runs in a virtual machine
-    - in all other cases, the gateway of the container's network, which is an address of this machine
+    - If the gate runs in a container, too: the address of the gate's container in the network that both
+      share.
+    - If the daemon runs in a virtual machine: `host.docker.internal`.
+    - In all other cases: the gateway of the container's network, which is an address of this machine.
 
-    The gate listens only at this address if possible, so that few other machines can reach it. `wanted` is
-    returned unchanged for a container in the machine's own network, and if no daemon answers.
+    If possible, the gate listens only at this address, so that few other machines can reach it. `wanted` is
+    returned unchanged if the container uses the machine's own network, or if no daemon answers.
 
     Args:
         spec: Specification of the container.
@@ -130,7 +131,7 @@ def find_network_gateway(network: Mapping[str, Any]) -> str:
 
 
 def _read_interface_address(name: str) -> str:
-    """Return the IPv4 address of a network interface of this machine; "" without one, or outside of Linux."""
+    """Return the IPv4 address of a network interface; "" if it has no address, or outside of Linux."""
     if not name or sys.platform != "linux":
         return ""
     request = struct.pack("256s", name.encode()[:_LONGEST_INTERFACE])

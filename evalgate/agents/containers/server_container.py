@@ -1,8 +1,8 @@
 """Agent that is a server in a container, which the gate reaches over HTTP.
 
 One container serves all conversations, and is replaced when it ends. If several turns were in progress, any
-of them may have ended the container. All conversations are then lost, and each is started again in a
-container of its own.
+of them may have ended the container. All conversations are then lost, and each of them starts again in a
+separate container.
 """
 
 import asyncio
@@ -72,8 +72,8 @@ class ServerContainer:
         """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: the container cannot be created, or the server does not answer. The
-                failure's detail is the end of the container's log unless the failure has another detail.
+            AgentUnreachableError: the container cannot be created, or the server does not answer. If the
+                failure has no other detail, its detail is the end of the container's log.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
@@ -107,7 +107,7 @@ class ServerContainer:
     async def read_log(self) -> str:
         """Return the end of the container's log; "" if there is no container or no log.
 
-        Wait up to 2 seconds for the first line of the log. After a call that found no log, do not wait.
+        Wait up to 2 seconds for the first line of the log. If the last call found no log, do not wait.
         """
         container = self._container
         if container is None:
@@ -255,8 +255,8 @@ class ServerContainerAgent:
     async def acquire_server(self, *, alone: bool) -> ServerContainer:
         """Return a started server; with `alone`, a server in a new container for this caller only.
 
-        The caller must pass the server to `release_server`. With `alone`, the call waits while four callers
-        have a container for themselves.
+        The caller must pass the server to `release_server`. At most four callers at once can have a server
+        with `alone`; further calls wait.
 
         Raises:
             AgentUnreachableError: a new container was needed, and did not start.
@@ -277,7 +277,7 @@ class ServerContainerAgent:
             return self._shared
 
     async def release_server(self, server: ServerContainer, *, alone: bool) -> None:
-        """Stop a server that was acquired with `alone`; do nothing without `alone`."""
+        """Stop a server that was acquired with `alone`. A server without `alone` continues to run."""
         if alone:
             try:
                 await self._stop_server(server)

@@ -55,11 +55,7 @@ def _resolve_entry(entry: str) -> object:
 
 
 def _load_config_agent(file: str, where: str) -> object:
-    """Return the agent that ADK builds from a configuration file.
-
-    The file may name modules relative to the parent of its folder. This parent is therefore inserted into
-    `sys.path`; if the folder lies in a package, the folder above the topmost package is inserted instead.
-    The nearest `.env` file is loaded first.
+    """Return the agent that ADK builds from a configuration file; load the nearest `.env` file first.
 
     Raises:
         EntryNotFoundError: there is no such file.
@@ -69,6 +65,7 @@ def _load_config_agent(file: str, where: str) -> object:
         raise EntryNotFoundError(f"there is no file {where} in {os.getcwd()}")
     folder = os.path.dirname(file)
     _load_dotenv(folder)
+    # The file may name modules relative to the parent of its folder.
     make_importable(folder)
     adk, yaml = (importlib.import_module(name) for name in ("google.adk.agents.config_agent_utils", "yaml"))
     try:

@@ -52,11 +52,14 @@ class AnswerCollector:
             )
 
     def add_returned(self, value: object) -> None:
-        """Add the return value of a function; ignore None if the agent already gave a text or an event.
+        """Add the return value of the agent's function.
+
+        None is ignored if the agent already gave a text or reported an event.
 
         Raises:
-            InvalidAnswerError: the value is None and `is_empty` is True, or is of another type than text and
-                dict, or is a dict with an invalid field.
+            InvalidAnswerError: the value is None, and the agent gave no text and reported no event. Also
+                raised for a value that is neither a text, a dict nor None, and for a dict with an invalid
+                field.
             NoMatchingMockError, MessageTooLargeError, RuntimeError: as for `add_yielded`.
         """
         if isinstance(value, str):

@@ -21,11 +21,13 @@ _MAX_CAUSES = 8
 
 
 def classify_transient_error(error: BaseException) -> tuple[str, float | None] | None:
-    """Return the kind of a busy service's error and its Retry-After in seconds; None for other errors.
+    """Return (kind, delay) for an error of a busy service; None for any other error.
 
-    The kind is `rate_limited` or `unavailable`; Retry-After is None if the service did not send it.
-    Causes (`raise … from`) and the only member of an exception group are searched as well, up to 8 errors in
-    all. An error's `__context__` is not searched, because it need not come from the service.
+    The kind is `rate_limited` or `unavailable`. The delay is the service's Retry-After in seconds, or None if
+    the service sent none.
+
+    The causes of `error` (`raise … from`) and the only member of an exception group are searched as well, up
+    to 8 errors in all. `__context__` is not searched, because that exception need not come from the service.
     """
     try:
         for depth, each in enumerate(reasons := list(_iter_causes(error))):

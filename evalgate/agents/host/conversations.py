@@ -271,7 +271,7 @@ class SessionManager:
 def _drain_generator(generator: Any, answer: AnswerCollector) -> object:
     """Add every yielded value to `answer`, and return the generator's return value.
 
-    Without a return value, return "" if `answer` is still empty, and None if it is not.
+    If the generator has no return value, return "" if `answer` is still empty, and None otherwise.
     """
     while True:
         try:

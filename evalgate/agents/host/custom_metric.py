@@ -1,10 +1,14 @@
 """Adapter that serves a custom metric's function as an agent.
 
-Each request is a case with its run, and each answer has a `score`, or the reason why there is none, as
-`not_applicable` or `failed`. There are three signatures, recognised by the number and names of the
-parameters: evalgate's `(case, run, **options)`; Google ADK's `(eval_metric, actual_invocations,
-expected_invocations, conversation_scenario)`; and the signature in ADK's guide, `(actual_invocation,
-expected_invocation, criterion)`, with which a function is called once per turn.
+A request holds a case and its run. An answer has a `score`. If there is no score, the answer has the reason
+as `not_applicable` or `failed`.
+
+The function has one of three signatures, recognised by the number and names of the parameters:
+
+- evalgate's `(case, run, **options)`
+- Google ADK's `(eval_metric, actual_invocations, expected_invocations, conversation_scenario)`
+- the signature in ADK's guide, `(actual_invocation, expected_invocation, criterion)`: the function is called
+  once per turn
 
 Metrics written for ADK receive objects with the fields of ADK's classes; ADK itself is not needed.
 """
@@ -32,8 +36,9 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 def as_agent(function: object) -> Callable[[str], Any]:
     """Return a function that answers a request in JSON with the score of `function` in JSON.
 
-    The returned function is a coroutine function if `function` is, and raises nothing: if `function` raises
-    or its result is invalid, the answer has the field `failed` instead of a score.
+    If `function` is a coroutine function, the returned function is one, too. The returned function raises
+    nothing: if `function` raises or its result is invalid, the answer has the field `failed` instead of a
+    score.
 
     Raises:
         UnusableEntryError: `function` cannot be called, or has none of the module's three signatures.
@@ -237,7 +242,7 @@ def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
-    """Return the `reason`, `details` and `passed` of a score, as far as the score has them."""
+    """Return the `reason`, `details` and `passed` of a score. Fields that the score lacks are left out."""
     answer: dict[str, Any] = {}
     if reason := _get_reason(result):
         answer["reason"] = reason

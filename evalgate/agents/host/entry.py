@@ -55,7 +55,7 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _load_file(path: str, home: str | None = None) -> ModuleType:
-    """Import a file as a module of its package, or by its path, like a script, if it is in no package."""
+    """Import a file: as a module of its package, or like a script if the file is in no package."""
     file = os.path.abspath(os.path.join(home or "", path))
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")
@@ -68,8 +68,8 @@ def _load_file(path: str, home: str | None = None) -> ModuleType:
 def make_importable(path: str) -> str:
     """Return the dotted name of a module or package, and make it importable by this name.
 
-    The folder above the topmost package, or above a module without a package, is inserted at the start of
-    `sys.path` if it is not in `sys.path` yet.
+    The folder above the topmost package is added to the start of `sys.path`. For a module in no package, the
+    module's own folder is added. A folder that `sys.path` already contains is not added.
 
     Args:
         path: Absolute path of the module's file without `.py`, or of the package's folder.

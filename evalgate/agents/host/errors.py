@@ -1,4 +1,4 @@
-"""Exceptions of the host, and descriptions of the agent's exceptions."""
+"""Exceptions of the host (the worker's program), and texts that describe exceptions of the agent."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class EntryNotFoundError(UnusableEntryError):
 
 
 class AgentCreationError(Exception):
-    """Error of a class or factory that raised instead of creating the agent.
+    """A class or factory raised an exception instead of creating the agent.
 
-    `__cause__` is the exception that was raised, and the message summarises it.
+    `__cause__` is that exception, and the message summarises it.
     """
 
 
@@ -35,11 +35,11 @@ class InvalidAnswerError(Exception):
 
 
 class UnsupportedCaseError(Exception):
-    """Error for a case with a part that this kind of agent does not support; not the agent's fault."""
+    """The case has a part that this kind of agent does not support. This is not the agent's fault."""
 
 
 class NoMatchingMockError(Exception):
-    """Error for a call of a mocked tool without a matching result; not the agent's fault."""
+    """The agent called a mocked tool, and no result matches the call. This is not the agent's fault."""
 
 
 class MessageTooLargeError(ValueError):
@@ -50,7 +50,7 @@ class MessageTooLargeError(ValueError):
 
 
 class ModelError(Exception):
-    """Error that the agent's model returned instead of an answer, although the agent raised no exception."""
+    """The agent's model returned an error instead of an answer, and the agent raised no exception."""
 
 
 def build_error_fields(error: BaseException) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _describe_load_error(error: BaseException) -> str:
 
 
 def _find_encoding_fault(error: BaseException) -> str | None:
-    """Return a message about a source file that Python refused for its encoding; None for other errors."""
+    """Return a message about a source file with a wrong encoding; None for any other error."""
     if not isinstance(error, (SyntaxError, ValueError)):
         return None
     if isinstance(error, SyntaxError) and error.msg.startswith("(unicode error) 'utf-8' codec"):
@@ -130,8 +130,8 @@ def _find_encoding_fault(error: BaseException) -> str | None:
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
     """Return the path of the file that importlib was compiling, and `file:line` of the import.
 
-    The path is None if importlib was compiling no file. Without a frame of the agent's code, the location is
-    "the agent".
+    The path is None if importlib was compiling no file. The location is "the agent" if the traceback has no
+    frame of the agent's code.
     """
     path, importer = None, "the agent"
     while frames is not None:
@@ -180,10 +180,11 @@ def summarize_error(error: BaseException) -> str:
 
 
 def format_traceback(error: BaseException) -> str:
-    """Return the traceback from the agent's first frame on; only its end if it exceeds 16,384 characters.
+    """Return the traceback of an error, beginning with the agent's first frame.
 
-    Return "" for errors with a message that is enough: `UnusableEntryError`, `InvalidAnswerError`,
-    `ModelError`, `NoMatchingMockError` and `UnsupportedCaseError`.
+    If it exceeds 16,384 characters, only its end is returned. Return "" for errors with a message that is
+    enough: `UnusableEntryError`, `InvalidAnswerError`, `ModelError`, `NoMatchingMockError` and
+    `UnsupportedCaseError`.
     """
     if isinstance(
         error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)

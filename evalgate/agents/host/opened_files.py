@@ -72,9 +72,9 @@ class FileRecorder:
     def take_message(self) -> Optional[dict[str, Any]]:
         """Return a `files` message with the project's files that were read since the last call.
 
-        Paths are relative to `home`. `incomplete` is True if the process started other programs or
-        interpreters since the last call, or has imported a module that starts processes unseen. Return None
-        if there are no files and `incomplete` would be False.
+        Paths are relative to `home`. `incomplete` is True if files may be missing. This is the case if the
+        process started other programs or interpreters since the last call, or has imported a module that
+        starts processes unseen. Return None if there are no files and `incomplete` would be False.
         """
         found: Set[str] = set()
         modules, self._modules = self._modules, set(sys.modules)

@@ -65,7 +65,7 @@ class CallRecording:
     def take_result(self, name: str, args: Optional[dict[str, Any]]) -> Any:
         """Return a copy of the result of the next recorded call with this tool and these arguments.
 
-        Each recorded call is used once, also if it raises an error.
+        Each recorded call is used once, even if it raises an error.
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.

@@ -51,7 +51,7 @@ class Mocks:
         return list(dict.fromkeys([*(each["name"] for each in self._mocks), *recorded]))
 
     def require_result(self, name: str, args: Optional[dict[str, Any]]) -> Any:
-        """Return the result of this turn's first matching mock; without one, the recorded result.
+        """Return the result of this turn's first matching mock, or the recorded result if no mock matches.
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.

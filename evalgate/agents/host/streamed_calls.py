@@ -70,15 +70,7 @@ def append_texts(whole: _Json, piece: _Json, text_key: str) -> None:
 
 
 def _begins_call(piece: _Json, call: _Json, is_whole: bool) -> bool:
-    """Return True if a piece begins another call, and False if it continues the open call of its index.
-
-    A piece without a name continues the call. If both have an id, different ids mean another call. In all
-    other cases, the piece begins another call if the open call has a name and arguments, and one of these is
-    true:
-
-    - The names differ.
-    - The open call was complete with its first piece (`is_whole`), and the new piece has arguments, too.
-    """
+    """Return True if a piece begins another call, and False if it continues the open call of its index."""
     name, text = _read_texts(piece)
     own_name, own_text = _read_texts(call)
     id_ = piece.get("id")
@@ -88,6 +80,7 @@ def _begins_call(piece: _Json, call: _Json, is_whole: bool) -> bool:
         return bool(id_ != call["id"])
     if not own_name or not own_text.strip():
         return False
+    # A call that was complete with its first piece (`is_whole`) cannot get more arguments.
     return name != own_name or (is_whole and bool(text.strip()))
 
 

@@ -47,9 +47,9 @@ def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
 def end_if_forked(error: Optional[BaseException] = None) -> None:
     """Terminate this process if it is a forked child.
 
-    The exit code is 0 without `error`, the code of a `SystemExit`, or 1 for any other `error`, which is
-    written to stderr. `os._exit` is used because the parent's buffers and exit handlers were copied into
-    the child, and must not run twice.
+    The exit code is 0 without `error`, and the code of a `SystemExit`. Any other `error` is written to
+    stderr, and the exit code is 1. `os._exit` is used because the parent's buffers and exit handlers were
+    copied into the child, and must not run twice.
     """
     if os.getpid() == _PID:
         return
@@ -94,7 +94,7 @@ class DaemonThreadPool:
         return done
 
     def close(self) -> None:
-        """End the threads after the calls that are queued; do not call `run_in_thread` any more."""
+        """End the threads after the queued calls. `run_in_thread` must not be called after this."""
         for _ in range(self._threads):
             self._jobs.put(None)
 

@@ -45,9 +45,9 @@ def find_session(name: str) -> Session | None:
     """Return the conversation in which the calling code runs the tool `name`; None outside of conversations.
 
     Raises:
-        NoMatchingMockError: the caller's thread has no conversation in its context, and some open
-            conversations have mocks or a recording. The error is stored in `missing` of their mocks, so that
-            their turns fail.
+        NoMatchingMockError: the calling thread belongs to no conversation, although open conversations have
+            mocks or a recording. The error is also stored in `missing` of their mocks, so that their turns
+            fail.
     """
     session = current_session.get()
     if session is None and mocked_sessions:

@@ -1,8 +1,8 @@
 """Import of a metric's code with verified digests.
 
-An agent that runs as the gate's own user can rewrite the copy that a metric runs from. The gate therefore
-records the digest of each file of the copy, and the host checks each file again when it is imported. Of
-Python files only the checked bytes are executed; extension modules are checked just before they are loaded.
+An agent that runs as the gate's own user can rewrite the copy from which a metric runs. The gate therefore
+records the digest of each file in the copy, and the host checks each file when it is imported. A Python file
+is executed from the bytes that were checked. An extension module is checked just before it is loaded.
 """
 
 from __future__ import annotations

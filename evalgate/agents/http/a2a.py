@@ -62,7 +62,7 @@ class A2aDialect:
         return A2aConversation(self, case)
 
     async def resolve_endpoint(self) -> A2aEndpoint:
-        """Return the endpoint that the agent's card names; fetch the card unless an earlier call did.
+        """Return the endpoint that the agent's card names; fetch the card if this has not been done yet.
 
         Raises:
             AgentError: the card cannot be fetched or read. Or the card names an http address, although the
@@ -282,7 +282,7 @@ def _join_texts(parts: Iterable[A2aPart], separator: str) -> str:
 
 
 def _build_version_header(endpoint: A2aEndpoint) -> dict[str, str]:
-    """Return the version header for release 1.0; {} for 0.3, which servers assume without the header."""
+    """Return the version header for release 1.0; {} for 0.3, because servers assume 0.3 without a header."""
     return {"A2A-Version": "1.0"} if endpoint.release == "1.0" else {}
 
 

@@ -35,13 +35,16 @@ from evalgate.core.types import (
 def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     """Return the reply and the usage of one turn.
 
-    The response is the text of the last final event (ADK's `is_final_response`) that has text. It is "" if
-    no final event has text, as with a long-running call. All other texts, calls and results are the
-    reply's events. Events of the author `user`, and partial events, which whole events repeat, are ignored.
-    The usage is None if no event reports one.
+    The response is the text of the last final event with text. An event is final if ADK's `is_final_response`
+    says so. The response is "" if no final event has text, as with a long-running call. All other texts,
+    calls and results are the reply's events.
+
+    Two kinds of events are ignored: events of the author `user`, and partial events, which whole events
+    repeat. The usage is None if no event reports one.
 
     Raises:
-        AgentError: an event is malformed. Or a model's error is reported, and no event is final.
+        AgentError: an event is malformed. Or the events report an error of the model, and none of them is
+            final.
     """
     selected = _select_events(events)
     reply, usage = read_recorded_reply(selected), _sum_usage(selected)
@@ -131,9 +134,9 @@ _OUTPUT_COUNTS = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
-    """Return the value of the key `name`, given in snake case. The key in camel case has precedence.
+    """Return a value by its key, written in camelCase or in snake_case; None if neither key is present.
 
-    Return None if `found` has neither key.
+    `name` is the key in snake_case. If both keys are present, the one in camelCase counts.
     """
     value = found.get(to_camel(name))
     return found.get(name) if value is None else value

@@ -137,7 +137,7 @@ class RemoteSession:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         """End the conversation on the server; ignore errors, since all answers have arrived.
 
-        Before the first turn, and after any exception except AgentError, nothing is sent.
+        Nothing is sent if there was no turn, or if the block raised an exception other than AgentError.
         """
         # Not after a cancellation: a gate that ends must not wait for the server.
         if self._turns and (kind is None or issubclass(kind, AgentError)):

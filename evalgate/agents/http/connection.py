@@ -86,7 +86,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
-    """Return True if an entry of NO_PROXY names the host (also with its port), its domain or its network."""
+    """Return True if an entry of NO_PROXY exempts a host from the proxy.
+
+    An entry may be a host, a host with its port, a domain, a network, or `*`.
+    """
     domain = entry.lstrip(".*")
     if entry == "*" or entry in (host, netloc) or (domain and f".{host}".endswith(f".{domain}")):
         return True
@@ -231,8 +234,8 @@ class AgentConnection:
     def relocate_url(self, address: str) -> str:
         """Return the URL at which the gate reaches `address`, which the server reported as its own.
 
-        If the server is `relocated`, the scheme, host and port of `url` replace the reported ones, as for a
-        server in a container. Otherwise, the address is returned unchanged.
+        If the server is `relocated`, as in a container, the scheme, host and port of the server's `url`
+        replace those of `address`. Otherwise, the address is returned unchanged.
         """
         if not self._server.relocated:
             return address
@@ -332,8 +335,8 @@ class AgentConnection:
     ) -> "ClientResponse | None":
         """Return the response; None if the request failed and may be repeated.
 
-        A request may be repeated if it did not reach the server, or if its method is not POST: a POST may
-        already have started a turn of the agent.
+        A request may be repeated if it did not reach the server. Otherwise, any request but a POST may be
+        repeated: a POST may already have started a turn of the agent.
 
         Raises:
             AgentError: the request failed and may not be repeated, or is the `last` attempt.

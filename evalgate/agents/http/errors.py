@@ -76,7 +76,7 @@ async def build_status_error(response: "ClientResponse") -> AgentError:
 
 
 def build_unavailable_error(error: BaseException) -> AgentError:
-    """Return the error for a server that was not reached; `faulted`, since the agent received nothing."""
+    """Return the error for a server that was not reached. It is `faulted`: the agent received nothing."""
     failure = Failure(
         "unavailable", f"the agent cannot be reached any more: {describe_connection_error(error)}"
     )
@@ -84,7 +84,7 @@ def build_unavailable_error(error: BaseException) -> AgentError:
 
 
 def build_certificate_error(url: str, error: "ClientConnectorCertificateError") -> AgentUnreachableError:
-    """Return the error for a certificate that is not trusted, with advice; waiting would not help."""
+    """Return the error for a certificate that is not trusted. The text has advice: waiting would not help."""
     found = error.certificate_error
     code, why = getattr(found, "verify_code", 0), getattr(found, "verify_message", "") or str(found)
     if code in _WRONG_NAME:
@@ -139,9 +139,10 @@ def _describe_tls_error(reason: str) -> str:
 
 
 def _describe_payload_error(error: BaseException) -> str:
-    """Return the reason of a bad body: aiohttp reports a wrong encoding and a missing end as one error."""
+    """Return a sentence about an answer with a body that cannot be read."""
     cause: BaseException = error.__cause__ or error
     why = getattr(cause, "message", None) or str(cause)
+    # aiohttp has one error for a wrong encoding and for a missing end.
     what = "the answer cannot be unpacked" if "decode" in why.lower() else "the answer broke off"
     return f"{what}: {to_one_line(why, 300)}"
 
@@ -157,5 +158,5 @@ def build_format_error(sentence: str, detail: str = "") -> AgentError:
 
 
 def build_unsupported_error(sentence: str) -> AgentError:
-    """Return the error for a message that the dialect cannot express; `faulted`: not the agent's fault."""
+    """Return the error for a message that the dialect cannot express: `faulted`, not the agent's fault."""
     return AgentError(Failure("unsupported", sentence), "faulted")

@@ -114,7 +114,7 @@ class _TurnResponse:
         self.accept_event(parse_json_body(data))
 
     def accept_answer(self, found: object) -> None:
-        """Accept an object that is the whole answer; its parts count like the events of a stream.
+        """Accept an object that is the whole answer. Its parts are read like the events of a stream.
 
         Raises:
             AgentError: the object is malformed or reports an error.

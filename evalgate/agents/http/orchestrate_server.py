@@ -170,8 +170,8 @@ class OrchestrateEvents:
         """Return the reply. Its response is the last text outside of widgets; None if there is none.
 
         Raises:
-            AgentError: the run has no tool call, no tool result and no message, or the stream ended before
-                a message and before the run was over.
+            AgentError: the run has no tool call, no tool result and no message. Or the stream ended before
+                the end of the run, and without a message.
         """
         if not self._events:
             raise build_format_error("the run ended without a message")

@@ -1,4 +1,4 @@
-"""Readers of response bodies within a size limit (whole, as server-sent events, as lines), and of JSON."""
+"""Readers of JSON, and of response bodies within a size limit: whole, as server-sent events, or as lines."""
 
 import asyncio
 import json

@@ -15,8 +15,9 @@ NO_ARGUMENTS = {"error": "the arguments are not a JSON object"}
 class CaseTools:
     """Source of the tool results in one case, turn by turn.
 
-    Calls of mocked and recorded tools get the result of the turn's first mock that matches, or without one
-    the result in the case's recording. Calls of other tools get the results in the turn's expected reply.
+    A call of a mocked or recorded tool gets the result of the turn's first mock that matches. If no mock
+    matches, it gets the result in the case's recording. A call of any other tool gets the result in the
+    turn's expected reply.
     """
 
     def __init__(self, case: EvalCase) -> None:
@@ -56,7 +57,7 @@ class RecordedTools:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the tool's next recorded result; a result for the same arguments has precedence.
+        """Return the tool's recorded result for the same arguments or, without one, its next recorded result.
 
         Without a recorded result, return an error for the agent to read, so that the conversation continues
         and no result is invented. The call is scored.
@@ -71,16 +72,14 @@ class RecordedTools:
 
 
 def _list_pairs(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
-    """Return each result with its call: the call of the same id or, without one, the tool's next call.
-
-    The call is None if there is neither.
-    """
+    """Return each tool result of a reply with the call that it answers; None if there is no such call."""
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []
     for event in expected.events:
         if not isinstance(event, ToolResult):
             continue
         same = [call for call in calls if call.id is not None and call.id == event.id]
+        # Without a call of the same id, the result belongs to the tool's next call.
         call = next(iter(same or [call for call in calls if call.name == event.name]), None)
         if call is not None:
             calls.remove(call)

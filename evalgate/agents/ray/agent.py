@@ -128,7 +128,7 @@ class ClusterSession:
         return answer.end or SessionResult()
 
     def close(self) -> None:
-        """Drop the conversation unless it has ended or was never opened."""
+        """Drop the conversation. Do nothing if it has ended or was never opened."""
         if not self._is_over and self._beginning is None:
             self._pool.close_session(self._slot, self._key)
 
@@ -273,7 +273,7 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Fail a lost actor's requests and replace it; after 3 failed starts in a row refuse all sessions."""
+        """Replace a lost actor and fail its requests. After 3 failed starts in a row refuse all sessions."""
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -324,7 +324,7 @@ class ClusterAgent:
         self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """Start the time limit until an actor is ready; cancel it if an actor is ready."""
+        """Start the time limit for the first ready actor; cancel it if an actor is ready."""
         if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()
@@ -429,9 +429,9 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, agent_name: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the agent's variables for an actor, including variables that its options name as `${NAME}`.
+    """Return the agent's variables for an actor. They include variables that its options name as `${NAME}`.
 
-    Without `with_harmless`, leave out this machine's PATH and the like, unless `settings.env` names them.
+    Without `with_harmless`, PATH and similar variables are left out unless `settings.env` names them.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:

@@ -74,7 +74,7 @@ class ClusterClient(Protocol):
     """Connection to a cluster of actors."""
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Join the cluster; return its capacity as a clause for the error message if no actor gets ready.
+        """Join the cluster. Return its capacity as a clause, for the error message if no actor gets ready.
 
         Raises:
             InvalidInputError: the cluster cannot be joined or started.
@@ -119,7 +119,7 @@ class RayClusterClient:
         self._joined: asyncio.Future[Mapping[str, object]] | None = None
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Start the bridge and join the cluster; return its capacity as a clause for an error message.
+        """Start the bridge and join the cluster. Return its capacity as a clause for an error message.
 
         Raises:
             InvalidInputError: the bridge cannot be started, or the cluster cannot be joined or started.

@@ -321,10 +321,10 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
 
 
 def list_paths(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
-    """Split the names of the attributes below `prefix` at their dots; return the keys after `prefix` by name.
+    """Return the attributes below `prefix`. The value of each name is the list of its keys after `prefix`.
 
-    `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]` below `llm.input_messages`.
-    Only the first 10,000 names count, and the first 40 keys of each.
+    Keys are separated by dots: `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]`
+    below `llm.input_messages`. Only the first 10,000 names count, and the first 40 keys of each.
     """
     start = f"{prefix}."
     names = [name for name in attributes if name.startswith(start)][:_MOST_LISTED]

@@ -376,8 +376,8 @@ class TracedSession:
 def merge_replies(reply: Reply, traced: Reply) -> Reply:
     """Return the agent's reply, completed from `traced`, the reply that its spans describe.
 
-    The agent's own response is kept if there is one. The events of `traced` are added unless the agent
-    reported tool calls itself; messages with a text that the reply already has are left out.
+    The agent's own response is kept if there is one. If the agent reported tool calls itself, the events of
+    `traced` are ignored. Otherwise, they are added, except messages with a text that the reply already has.
     """
     response = traced.response if reply.response is None else reply.response
     if reply.tool_calls:

@@ -114,7 +114,7 @@ class RunTrace:
 
 
 def _fill_root(root: TraceSpan, request: object, response: object, error: str) -> TraceSpan:
-    """Return the root; its request, response and error, where empty, are filled from the arguments."""
+    """Return the root of a turn. If its request, response or error is empty, the argument is used."""
     return replace(
         root,
         request=request if root.request is None else root.request,

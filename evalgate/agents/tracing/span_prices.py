@@ -26,7 +26,8 @@ class TraceFactory:
 def build_price_function(table: PriceTable, day: date) -> PriceUsage:
     """Return a function that adds the cost to a usage of exactly one model.
 
-    Any other usage is returned unchanged, as is a usage with a cost, or with an unknown price on `day`.
+    The function returns a usage unchanged if it has a cost already, if it is not of exactly one model, or if
+    the price on `day` is unknown.
 
     Agents rarely name the model's provider. Without a provider, the price is known if it is the same for all
     providers of the model in the table. Cached input is charged like other input.

@@ -263,16 +263,18 @@ def _read_usage(span: Span, model: str) -> Usage | None:
 
 
 def _read_cost(found: object) -> float | None:
-    """Return a cost of 0 or more, also if it is written without decimals, as JavaScript writes 0 and 2."""
+    """Return a cost of 0 or more; None for any other value."""
+    # An int is accepted, too: JavaScript writes 0 and 2 without decimals.
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
     return float(found) if 0 <= found <= _MOST_TOKENS else None
 
 
 def _read_count(found: object) -> int | None:
-    """Return a number of tokens; it may be written as a float, as by a program that knows no integers."""
+    """Return a number of tokens; None for any other value."""
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _MOST_TOKENS:
         return None
+    # A program that knows no integers writes a float.
     return int(found) if found == int(found) else None
 
 

@@ -230,7 +230,7 @@ def _read_jaeger_tags(tags: object) -> dict[str, object]:
 
 
 def read_microseconds(found: object) -> int:
-    """Convert a number of microseconds to nanoseconds; return 0 for any other value, and from 10^20 on."""
+    """Convert microseconds to nanoseconds. Return 0 if `found` is no integer, or is 10^20 or more."""
     if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= _TOO_LATE:
         return 0
     return found * 1_000

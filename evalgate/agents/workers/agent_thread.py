@@ -1,8 +1,9 @@
-"""Separate event loops of the gate and of an agent in the same process; the agent's is in another thread.
+"""Event loops of the gate and of an agent in the same process: the agent's loop is in another thread.
 
-Evaluations that block their caller have both loops (`run_in_gate_loop`). An agent that blocks its loop, or
-ignores its cancellation, then does not delay the gate: `evalgate.agents.adapters.in_process` abandons the
-agent's thread. An evaluation that the caller awaits runs in the caller's loop, together with the agent.
+An evaluation that blocks its caller has both loops (`run_in_gate_loop`). If the agent then blocks its loop or
+ignores its cancellation, the gate is not delayed: `evalgate.agents.adapters.in_process` abandons the agent's
+thread. An evaluation that the caller awaits has no loop of its own: it runs in the caller's loop, together
+with the agent.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ class AgentThread:
         self._thread.start()
 
     def call_soon(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function in the loop, with the context variables of the caller; ignore a closed loop."""
+        """Call a function in the loop, with the context variables of the caller. A closed loop is ignored."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(function, *args)
 

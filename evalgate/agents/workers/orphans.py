@@ -120,7 +120,7 @@ def _signal_if_marked(pid: int, wanted: bytes, number: int) -> bool:
 
 
 def _has_mark(pid: int, wanted: bytes) -> bool:
-    """Return True if a `NAME=value` of the process's environment can be read and begins with `wanted`."""
+    """Return True if the environment of a process has an entry (`NAME=value`) that begins with `wanted`."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123  as above
             return any(each.startswith(wanted) for each in file.read().split(b"\0"))

@@ -93,7 +93,7 @@ class WorkerPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return notices about eval sets with incompletely known opened files, and about unread spans."""
+        """Return notices about eval sets with unknown opened files, and about spans that were dropped."""
         return (*self._describe_unknown_files(), *self._describe_dropped_spans())
 
     @property
@@ -137,10 +137,10 @@ class WorkerPool:
                 raise InvalidInputError(error.failure.message) from None
 
     async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
-        """Return a session in a worker that is ready; with `alone`, the only session in its worker.
+        """Return a session in a worker that is ready. With `alone`, it is the only session in its worker.
 
-        The caller must close the session. If three workers die one after another while the session waits,
-        the session of the last one is returned, and its first turn raises the error.
+        The caller must close the session. If three workers die one after another while the session waits, the
+        session in the last worker is returned, and its first turn raises the error.
 
         Raises:
             AgentUnreachableError: the worker cannot start.
@@ -166,7 +166,7 @@ class WorkerPool:
                 return session
 
     async def _wait_until_ready(self, worker: Worker, *, alone: bool) -> None:
-        """Wait until the worker is ready; with `alone`, until its other sessions are over, too."""
+        """Wait until the worker is ready. With `alone`, also wait until its other sessions are over."""
         if not worker.ready.done():
             # All sessions of the worker await this future: the cancellation of one must not cancel it.
             await asyncio.shield(worker.ready)
@@ -174,7 +174,7 @@ class WorkerPool:
             await self._wait_for_change()
 
     def on_worker_changed(self) -> None:
-        """Drop workers that are gone or retiring, and wake all waiting sessions, after a worker changed.
+        """Handle a change of a worker: drop workers that are gone or retiring, and wake all waiting sessions.
 
         If there are more workers than the options allow and no session waits, end an idle worker.
         """

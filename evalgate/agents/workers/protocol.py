@@ -117,13 +117,11 @@ def decode_message(line: bytes) -> dict[str, object]:
 
 
 def _is_plain(line: bytes) -> bool:
-    """Return True if the line certainly nests no value too deep and has no number beyond a float's range.
-
-    A number may be too large if it has an exponent of three digits, or 25 digits in a row.
-    """
+    """Return True if a line surely nests no value too deep, and has no number beyond a float's range."""
     # Every line is searched, and this takes half of the time of a pattern.
     marks = line.translate(_NUMBER_MARKS, b"+")
     return (
+        # A number may be too large if it has an exponent of three digits, or 25 digits in a row.
         b"e000" not in marks
         and _MANY_DIGITS not in marks
         and (len(line) <= 2 * MAX_DEPTH or line.count(b"{") + line.count(b"[") <= MAX_DEPTH)
@@ -269,7 +267,7 @@ def parse_state(message: JsonObject) -> JsonObject | None:
 
 
 def read_id(message: JsonObject, field: str) -> str:
-    """Return the id in `field`; "" if it is absent; raise InvalidMessageError if it is not valid."""
+    """Return the id in `field`; "" if it is absent. Raise InvalidMessageError if the id is not valid."""
     return _read_label(message, field) or ""
 
 
@@ -292,7 +290,7 @@ def parse_failure(message: JsonObject, *, kind: str) -> Failure:
 
 
 def classify_failure(failure: Failure) -> Outcome:
-    """Return `faulted` for failures that are not the agent's fault, as a busy provider; else `crashed`."""
+    """Return `faulted` if a failure is not the agent's fault, such as a busy provider, and else `crashed`."""
     return "faulted" if failure.kind in _EXTERNAL_FAULTS else "crashed"
 
 
@@ -376,7 +374,7 @@ class TurnCollector:
         """Index of the last event that is a message marked as final."""
 
     def add_message(self, message: JsonObject) -> None:
-        """Append a message; the last message marked final is the response, unless `done` has another one.
+        """Append a message. The last message marked final is the response if `done` has no response.
 
         Raises:
             InvalidMessageError: a field is wrong.

@@ -175,7 +175,7 @@ class WorkerSession:
                 self._owner.cancel_turn(self)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, and forget them; none unless the run keeps a trace."""
+        """Return the steps of the last turn, and forget them. Return () if the run keeps no trace."""
         return () if self._spans is None else self._spans.take_spans()
 
     async def end(self) -> SessionResult:
@@ -342,7 +342,7 @@ class WorkerSession:
             self.on_event(event)
 
     def _add_captured(self, message: JsonObject) -> None:
-        """Add captured events unless the agent reported tool calls, and usage unless it reported usage."""
+        """Add captured spans, and captured events and usage that the agent did not report itself."""
         from evalgate.agents.workers.captured_calls import parse_captured
 
         captured = parse_captured(message)

@@ -1,4 +1,4 @@
-"""Timed steps of a turn, from a worker's `span` messages and captured spans; without both, its tool calls."""
+"""Timed steps of a turn: from `span` messages of the worker and captured spans, or else from tool calls."""
 
 import math
 import time

@@ -252,8 +252,9 @@ class Worker:
     def _shut_down(self, failure: Failure, *, stalled: bool = False) -> None:
         """End the process and every session in it.
 
-        If exactly one session is busy, it counts as the cause and fails. All other sessions are lost and are
-        started again, each alone, so that a session which ends its worker again fails by itself.
+        If exactly one session is busy, this session counts as the cause and fails. All other sessions are
+        lost: their cases start again, each alone in a worker. A session that ends its worker again then fails
+        by itself.
         """
         if self.gone:
             return

@@ -175,10 +175,10 @@ class ArtifactStore:
         return replace(found, path=self.shown_as, version=f"run {kept.run}")
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Write the result of `change` to the file that is to be uploaded, and return the result.
+        """Write the result of `change` to the file that a later step uploads, and return the result.
 
-        `change` gets the baseline in this file if an earlier step wrote the file. Otherwise `change` gets the
-        baseline of the artifact, or None without an artifact.
+        If an earlier step wrote this file, `change` gets the baseline in it. Otherwise, `change` gets the
+        baseline of the artifact, or None if there is no artifact.
 
         Raises:
             InvalidInputError: the file or the artifact cannot be read, or holds no baseline.
@@ -295,7 +295,7 @@ class _ArtifactSearch:
         return content
 
     def _find_storage_url(self, number: int) -> str:
-        """Return the storage URL of an artifact; requests to it need no token, and must not have it."""
+        """Return the storage URL of an artifact. Requests to it need no token, and must not send one."""
         import requests
         from github import GithubException
 

@@ -97,7 +97,7 @@ class BranchStore:
 
         A save is a commit on the branch. With a `time`, the last save until this time is read. Without a
         `time`, `when` names a save, which is read, or a commit of the agent. For a commit, the first of the
-        20 later saves with a gate run of it is read, or without one the last save until the commit.
+        20 later saves with a gate run of it is read, or else the last save until its time.
 
         Args:
             when: date, or name of a save or a commit, for error messages.

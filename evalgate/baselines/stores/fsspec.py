@@ -158,7 +158,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return (fingerprint, runs) of each case by key; an object is replaced only if they have changed."""
+    """Return (fingerprint, runs) of each case by its key: an object is rewritten only if these change."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
@@ -196,7 +196,9 @@ class _ObjectFolder:
     """True if the URL's scheme is one of `_WITH_FOLDERS`."""
 
     def read_single_file(self) -> bytes | None:
-        """Return the content of the file at `root`; None unless `root` ends in `.json` and is a file.
+        """Return the content of the file at `root`; None if there is no such file.
+
+        Return None, too, if `root` does not end in `.json`.
 
         Raises:
             InvalidInputError: access is refused, or the file is too large.

@@ -344,8 +344,9 @@ class LongDocument:
 def read_large_json(path: Path, shown_as: str, *, step: int = _STEP) -> JsonDocument | LongDocument:
     """Read a JSON file as `read_json` does, except that long lists stay in the file.
 
-    A list stays in the file if it is the document itself, or a member of the top-level object with `step`
-    bytes or more. If the first pass rejects the file, `read_json` reads all of it into memory.
+    A list stays in the file if it is the document itself. A member of the top-level object stays in the file
+    if it is a list of `step` bytes or more. If the first pass rejects the file, `read_json` reads all of it
+    into memory.
 
     Raises:
         InvalidInputError: `read_json` rejects the file.

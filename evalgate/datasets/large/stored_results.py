@@ -213,9 +213,9 @@ def _build_case_schema(handler: "GetCoreSchemaHandler") -> "CoreSchema":
 def _build_instance_schema(
     made: type, kind: type, own: "Mapping[str, CoreSchema]", handler: "GetCoreSchemaHandler"
 ) -> "CoreSchema":
-    """Build a schema that creates an object of class `made` from the fields of `kind`, without `_TURNS`.
+    """Build a schema that creates objects of class `made` from the fields of `kind`, without `_TURNS`.
 
-    `own` maps names of fields to schemas that are used instead of the schemas of the fields' types.
+    `own` maps names of fields to schemas. These replace the schemas of the fields' types.
     """
     from pydantic_core import core_schema
 

@@ -22,7 +22,8 @@ _reported: set[str] = set()
 def suppress_errors(function: Callable[..., _Result]) -> Callable[..., Any]:
     """Return a wrapper of `function` that returns None if `function` raises an exception.
 
-    The exception is written to stderr unless an equal one of the same function was written before.
+    The exception is written to stderr. If the same function raises an equal exception again, nothing is
+    written.
     """
 
     @functools.wraps(function)
@@ -43,7 +44,7 @@ _Action = Callable[[ModuleType], None]
 
 
 def run_after_import(name: str, action: _Action) -> None:
-    """Call `action` with the module called `name` as soon as the module is imported; now if it is loaded.
+    """Call `action` with the module `name` as soon as the module is imported, or now if it is loaded.
 
     Exceptions of `action` are suppressed as by `suppress_errors`.
     """
@@ -66,9 +67,9 @@ class _PostImportFinder:
     def find_spec(
         self, name: str, path: object = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """Return the spec of the watched module with a patched loader; None for all other modules.
+        """Return the spec of the watched module with a patched loader.
 
-        Return None, too, if no other finder finds the watched module.
+        Return None for all other modules, and if no other finder finds the watched module.
         """
         del path, target
         if name != self._name or self._searching:

@@ -1,8 +1,8 @@
 """Capture of requests to models, and of the answers, in httpx and its successor httpx2.
 
-`Client.send` is patched and not the SDKs: these differ from release to release, and each has a dozen methods
-(`create`, `parse`, `stream`, raw answers, asynchronous or not) that all call `send`. Each retry of an SDK is
-a separate exchange, which counts if it is answered.
+`Client.send` is patched and not the SDKs. An SDK has a dozen methods, which differ from release to release
+(`create`, `parse`, `stream`, raw answers, asynchronous or not), and all of them call `send`. Each retry of an
+SDK is a separate exchange. It counts if the server answers it.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class ModelExchange:
 
     @suppress_errors
     def watch_response(self, response: Any) -> None:
-        """Record the answer of a response with status 200, and end the request's step in the trace.
+        """Record the model's answer in a response, and end the request's step in the trace.
 
-        A loaded body is recorded now, any other body while the agent reads it. For another status, only the
-        step is ended, now, with the status as its error.
+        A body that is loaded is recorded now. Any other body is recorded while the agent reads it. If the
+        status is not 200, no answer is recorded, and the step ends now with the status as its error.
         """
         if response.status_code != _OK:
             if self._step is not None:
@@ -125,7 +125,7 @@ def _is_stream(response: Any) -> bool:
 
 
 class _BodyReader:
-    """Collector of the bytes of an answer without server-sent events, while the agent reads the bytes.
+    """Collector of an answer without server-sent events. It gets the bytes while the agent reads them.
 
     An answer of more than 64 MiB is not recorded.
     """
@@ -150,10 +150,10 @@ class _BodyReader:
 
 
 class _EventReader:
-    """Parser of an answer's server-sent events, while the agent reads the events.
+    """Parser of the server-sent events in an answer. It gets the bytes while the agent reads them.
 
-    The answer is recorded at its last event, because the agent may leave the rest of the stream unread; at
-    the latest, it is recorded when the agent stops reading or the turn ends.
+    The answer is recorded at its last event, because the agent may leave the rest of the stream unread.
+    Without a last event, the answer is recorded when the agent stops reading or the turn ends.
     """
 
     def __init__(self, exchange: ModelExchange) -> None:

@@ -166,7 +166,7 @@ class ChatCompletionsDialect:
         return _read_name(choice.get("function") or choice.get("custom") or choice)
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Return the content of the first choice; None without a choice or if the first has no message."""
+        """Return the content of the first choice; None if there is no choice, or if it has no message."""
         choices = filter_objects(body.get("choices"))
         if not choices or not isinstance(choices[0].get("message"), dict):
             return None

@@ -98,7 +98,7 @@ class TurnCapture:
         self._lock = threading.Lock()
 
     def begin_request(self, body: dict[str, Any]) -> Optional[OpenSpan]:
-        """Begin the trace step of a request to a model; return None without a trace or after the turn."""
+        """Begin the trace step of a model request. Return None if no trace is kept or the turn is over."""
         return self._start_step("model", body.get("model") or "model", body)
 
     def _start_step(self, kind: str, name: object, request: object) -> Optional[OpenSpan]:
@@ -130,7 +130,8 @@ class TurnCapture:
     def add_results(self, results: list[ToolAnswer]) -> None:
         """Add the tool results of a request to the captured calls that have no result yet.
 
-        Ignore results of other calls. Of several results with the same key, only the last one counts.
+        Results of any other call are ignored. If several results have the same key, only the last one is
+        added.
         """
         last = {each.key: each for each in results}  # an id may occur again: the last result is the newest
         with self._lock:
@@ -198,7 +199,7 @@ class TurnCapture:
             self._spans.append(span)
 
     def add_stream(self, stream: Any) -> None:
-        """Register a stream for `close` to end, in case the agent does not read all of it."""
+        """Register a stream. If the agent does not read all of it, `close` ends it."""
         with self._lock:
             self._streams.append(stream)
 

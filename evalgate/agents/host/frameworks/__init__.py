@@ -58,7 +58,7 @@ def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop
     """Adapt the object that the entry names.
 
     `create_next_agent` of the result creates the agent of each conversation. It is None if all conversations
-    share one agent: a ready-made one, or one that the factory returns at each call.
+    share one agent. This may be `named` itself, or an agent that the factory returns at each call.
 
     Args:
         named: An agent, or a class or function that creates one without arguments.

@@ -40,7 +40,7 @@ def is_app(agent: object) -> bool:
 
 
 class _ConversationStore:
-    """Conversations with one agent, each with services of its own, so that nothing leaks between cases."""
+    """Conversations with one agent. Each has separate services, so that nothing leaks between cases."""
 
     def __init__(self, agent: object) -> None:
         self._agent = agent
@@ -203,7 +203,8 @@ def _get_parts(event: Any) -> list[Any]:
 def _find_final_event(events: list[Any]) -> Any:
     """Return the last final event with text.
 
-    Without text, return the last final event, such as audio or an image; None if no event is final.
+    If no final event has text, return the last final event, such as audio or an image. Return None if no
+    event is final.
     """
     final = None
     for event in events:

@@ -138,15 +138,12 @@ class _AdkSteps:
             self._recorder.end_span(span, result, error or "")
 
     def _find_parent(self, context: Any) -> Optional[OpenSpan]:
-        """Return the open step under which a step of `context` belongs; None if no step is open.
-
-        This is the step of the context's agent. If it is not open, it is the step of an agent above; without
-        one, the step of the tool that began last.
-        """
+        """Return the open step under which a step of `context` belongs; None if no step is open."""
         key, branch = _get_key(context), _get_branch(context)
         inner = [span for own, _, span in self._agents if own == key]
         if inner:
             return inner[-1]
+        # The step of the context's own agent is not open: look for an agent above.
         above = [span for own, of, span in self._agents if own[0] == key[0] and branch.startswith(of)]
         if above:
             return above[-1]

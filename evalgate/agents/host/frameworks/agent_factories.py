@@ -1,9 +1,9 @@
 """Creation of an agent for each conversation, so that no conversation sees messages of another one.
 
 A class or a function without parameters is called once per conversation. A ready-made object is copied once
-per conversation, unless it is a function, or its framework stores conversations outside of the object. An
-object that would have to be copied and cannot be copied is refused: a shared agent would answer one user's
-question with another user's data.
+per conversation. Two kinds of objects are not copied: functions, and objects of frameworks that store
+conversations outside of the object. An object that needs a copy and cannot be copied is refused: a shared
+agent would answer one user's question with another user's data.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _Find = Callable[[object], HostedAgent]
 def find_factory(named: object) -> Optional[Callable[[], object]]:
     """Return `named` if it is a class or a function that creates agents; None for any other object.
 
-    A function creates agents if it has no parameters. With parameters, all must have defaults, and the name
-    must be like `make_agent` or `build_support_graph` (see `_FACTORY_NAME`).
+    A function without parameters creates agents. A function with parameters creates agents if all of them
+    have defaults and its name is like `make_agent` or `build_support_graph` (see `_FACTORY_NAME`).
 
     Raises:
         UnusableEntryError: `named` is a class that needs arguments, or a method that is not bound.
@@ -83,7 +83,7 @@ def adapt_factory(
     """Adapt an agent that `make` creates anew for each conversation.
 
     Two agents are created first, to compare them. If both are the same object (a singleton, a cached
-    function), the conversations share this object, or each gets a copy of it if it is not shareable.
+    function), all conversations share this object. If it is not shareable, each conversation gets a copy.
 
     Args:
         make: Function that returns an agent or an awaitable of one.
@@ -93,8 +93,8 @@ def adapt_factory(
 
     Raises:
         AgentCreationError: `make` raised.
-        UnusableEntryError: `make` returns no agent, or always the same agent, which can be neither shared
-            nor copied.
+        UnusableEntryError: `make` returns no agent. Or it always returns the same agent, and this agent can
+            be neither shared nor copied.
     """
     agents = [_create_agent(make, loop) for _ in range(2)]
     adapted = [_require_agent(each, make, find) for each in agents]
@@ -140,7 +140,7 @@ def _require_agent(agent: object, make: Callable[[], object], find: _Find) -> Ho
 
 
 def adapt_copies(agent: object, find: _Find, where: str) -> HostedAgent:
-    """Adapt a ready-made agent so that each conversation has a copy of it, never the agent itself.
+    """Adapt a ready-made agent. Each conversation gets a copy; the agent itself is never used.
 
     Args:
         agent: The agent.
@@ -192,8 +192,8 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
 def _is_users_class(owner: type) -> bool:
     """Return True if the class is in the user's code, not in the standard library or an installed package.
 
-    Only then does the error message advise to name the class as the entry. Called without arguments, the
-    user's class probably creates the same agent.
+    The error message advises to name such a class as the entry: called without arguments, the class probably
+    creates the same agent.
     """
     import sysconfig  # only needed for this sentence
 

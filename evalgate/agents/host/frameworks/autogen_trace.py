@@ -20,7 +20,7 @@ _MARK = "_evalgate_is_traced"
 
 
 def trace_clients(clients: Iterable[Any]) -> None:
-    """Wrap the model clients, unless they are wrapped, to record their calls with `current_recorder`."""
+    """Wrap model clients to record their calls with `current_recorder`. Skip clients that are wrapped."""
     for client in clients:
         if not getattr(client, _MARK, False):
             setattr(client, _MARK, True)

@@ -127,7 +127,7 @@ def _describe_value(value: object) -> str:
 class EventRecorder:
     """Recorder of a turn's events, in order.
 
-    The last text is the response, unless a tool call or a tool result follows the text.
+    The last text is the response if no tool call or tool result follows the text.
     """
 
     def __init__(self, session: Session) -> None:

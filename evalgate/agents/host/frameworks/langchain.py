@@ -1,10 +1,10 @@
 """LangGraph's graphs and LangChain's runnables.
 
-The events of a graph with `messages` in its input are read from these messages; for all other runnables,
-callbacks report the tools that ran. Callbacks always report the usage of models.
+If the input of a graph has `messages`, the events of a turn are read from these messages. For all other
+runnables, callbacks report the tools that ran. Callbacks always report the usage of models.
 
-A graph with `messages` and a checkpointer stores its conversation itself. For a graph with `messages` and
-no checkpointer, the state at the end of a turn is part of the next turn's input.
+A graph with `messages` and a checkpointer stores its conversation itself. If a graph with `messages` has no
+checkpointer, its state at the end of a turn is part of the next turn's input.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ class _GraphConversation:
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
         """Record the messages that are new since the last call, except the newest one.
 
-        `sent` is the user's message if `messages` are the input of the turn, and None for all later steps.
-        Messages of the input are only marked as seen.
+        If `messages` are the input of the turn, `sent` is the user's message. The messages are then only
+        marked as seen. For all later steps, `sent` is None.
         """
         if sent is not None:
             self._seen = {key for key, _ in _list_messages(messages)}
@@ -175,15 +175,14 @@ class _GraphConversation:
 
 
 def _list_messages(messages: Any) -> list[tuple[object, Any]]:
-    """Return each message with a key: its id, or its content and how many equal messages precede it.
-
-    A list without LangGraph's reducer has messages without ids, and a node may shorten or replace it.
-    """
+    """Return each message with a key that stays the same in later calls."""
     convert = importlib.import_module("langchain_core.messages").convert_to_messages
     found: list[tuple[object, Any]] = []
     equal: Counter[str] = Counter()
     for message in convert(messages):
         key: object = getattr(message, "id", None)
+        # Without LangGraph's reducer, messages have no ids, and a node may shorten or replace the list. The
+        # key is then the content, with the number of equal messages before it.
         if not key:
             text = f"{message.type} {message.content} {getattr(message, 'tool_calls', None)}"
             key = (text, equal[text])

@@ -72,7 +72,7 @@ class _PydanticAiConversation:
 
 
 class _HistoryWatch:
-    """Record of one run's messages, for agents that drop messages of the run while it goes on.
+    """Collector of one run's messages, for agents that drop earlier messages while the run goes on.
 
     An example is an agent with `ProcessHistory(keep_the_last_five)` that calls tools many times in a turn.
     """
