@@ -83,8 +83,8 @@ class AgentEvaluator:
         if a metric gives a run the status `failed` by its own rule; an eval set without cases fails, too.
 
         Args:
-            agent_module: Dotted path of a package with a member `agent`, or of a module named `agent`; there,
-                `root_agent` or `get_agent_async` is the agent.
+            agent_module: Dotted path of a package with a member `agent`, or of a module; there, `root_agent`
+                or `get_agent_async` is the agent.
             eval_set: An `EvalSet`, Google's or evalgate's.
             criteria: Name of a metric to its threshold. Deprecated; takes the place of `eval_config`.
             eval_config: The criteria: an `EvalConfig`, Google's or evalgate's. None: `criteria` are given.
@@ -255,18 +255,18 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
         ValueError: the module has no agent.
         AssertionError: there is no agent named `agent_name` below the root agent.
     """
-    module = importlib.import_module(module_name)
-    if not (hasattr(module, "agent") or module_name.endswith(".agent")):
-        raise ValueError(
-            f"Module {module_name} does not have a member named `agent` or the name should endwith `.agent`."
-        )
-    holder = getattr(module, "agent", module)
-    if hasattr(holder, "root_agent"):
-        root = holder.root_agent
-    elif hasattr(holder, "get_agent_async"):
-        found = await holder.get_agent_async()
-        # ADK's code expects the agent and its exit stack; in ADK's guide, the agent alone is returned.
-        root = found[0] if isinstance(found, tuple) else found
+    module: Any = importlib.import_module(module_name)
+    holders: list[Any] = [getattr(module, "agent", None), module]
+    # ADK's code wants a member `agent` or a module named so; ADK's guide names `my_package.travel_agent`.
+    for holder in holders:
+        if hasattr(holder, "root_agent"):
+            root = holder.root_agent
+            break
+        if hasattr(holder, "get_agent_async"):
+            found = await holder.get_agent_async()
+            # ADK's code expects the agent and its exit stack; in ADK's guide, the agent alone is returned.
+            root = found[0] if isinstance(found, tuple) else found
+            break
     else:
         raise ValueError(f"Module {module_name} does not have a root_agent or get_agent_async method.")
     if not agent_name:

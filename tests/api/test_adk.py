@@ -223,11 +223,13 @@ class TestEvaluateEvalSet:
         (folder / "my_package/agent.py").write_text("")
         with pytest.raises(ValueError, match="does not have a root_agent or get_agent_async method"):
             await evaluate(build_set(say(*RIGHT)))
-        (folder / "my_package/other.py").write_text(ROOT_AGENT)
-        with pytest.raises(ValueError, match="does not have a member named `agent`"):
-            await adk.AgentEvaluator.evaluate_eval_set(
-                "my_package.other", build_set(say(*RIGHT)), eval_config=CONFIG
-            )
+
+    @pytest.mark.parametrize("more", ["", "agent = root_agent\n"])
+    async def test_an_agent_in_a_module_of_another_name(self, folder: Path, more: str) -> None:
+        (folder / "my_package/travel_agent.py").write_text(ROOT_AGENT + more)
+        await adk.AgentEvaluator.evaluate_eval_set(
+            "my_package.travel_agent", build_set(say(*RIGHT)), eval_config=CONFIG
+        )
 
 
 class TestFiles:
