@@ -71,6 +71,8 @@ class ModelPool:
         self._metered: list[tuple[Purpose, MeteredModel]] = []
         self._caching: list[tuple[Purpose, CachingModel]] = []
         self._under_way: dict[Purpose, int] = {"judge": 0, "user": 0}
+        self.default_notice = ""
+        """Sentence about the default judge that a metric uses; "" if no metric uses one."""
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -107,6 +109,8 @@ class ModelPool:
             except InvalidInputError as error:
                 problems += error.problems
         if problems:
+            if self.default_notice:
+                problems.append(Problem("", 0, 0, self.default_notice))
             raise InvalidInputError(dict.fromkeys(problems))
 
     def compute_cost(self, config: JudgeConfig, answer: "ModelAnswer") -> float | None:
@@ -301,6 +305,16 @@ class Judge:
 
 
 @frozen
+class DefaultJudge:
+    """The model that judges by the rules of another tool if neither the run nor the criterion names one."""
+
+    model: str
+    """Name in Google ADK's or LiteLLM's notation, which names its provider."""
+    owner: str
+    """Name of the tool."""
+
+
+@frozen
 class JudgeResolver:
     """Resolver that chooses a metric's judge from the run's configuration and the metric's options."""
 
@@ -311,27 +325,37 @@ class JudgeResolver:
     forced_by_cli: bool = False
     """True if the command line names the model, which then overrides the metrics' options."""
 
-    def resolve_judge(self, model: str = "", **changes: object) -> Judge:
+    def resolve_judge(
+        self, model: str = "", default: DefaultJudge | None = None, /, **changes: object
+    ) -> Judge:
         """Return the judge of a metric, without sending a request.
 
         `model` is the name in the metric's options, in Google ADK's or LiteLLM's notation; "" selects the
-        run's model. `changes` are fields of `JudgeConfig` that override the run's configuration.
+        run's model, or `default` if the run has none. `changes` are fields of `JudgeConfig` that override the
+        run's configuration.
 
         Raises:
-            JudgeNotConfiguredError: the run has no judge, and the metric names no model with its provider.
+            JudgeNotConfiguredError: the run has no judge, the metric names no model with its provider, and
+                there is no `default`.
             pydantic.ValidationError: a changed value is invalid.
         """
-        config = self._resolve_config("" if self.forced_by_cli else model).apply_changes(**changes)
+        config = self._resolve_config("" if self.forced_by_cli else model, default).apply_changes(**changes)
         provider, name = self.models.resolve_model_name(config)
         identity = {"provider": provider, "model": name, "parameters": config.build_parameters()}
         return Judge(self.models.reserve_model(config), config, identity)
 
-    def _resolve_config(self, model: str) -> JudgeConfig:
+    def _resolve_config(self, model: str, default: DefaultJudge | None) -> JudgeConfig:
         config = self.config
-        if not model:
-            if config is None:
-                raise JudgeNotConfiguredError
+        if not model and config is not None:
             return config
+        if not model:
+            if default is None:
+                raise JudgeNotConfiguredError
+            model = default.model
+            self.models.default_notice = (
+                f"No criterion names a judge, so {default.owner}'s default judges: {model}. "
+                "Name another as `judge_model_options.judge_model` or with --judge PROVIDER/MODEL."
+            )
         from evalgate.config.schema.providers import parse_model_name
 
         own = parse_model_name(model)

@@ -225,8 +225,8 @@ def _build_checked_plan(
         control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
     )
     # Last, because each file that was read above may have added to `rule_files.notices`.
-    setup_notices = _describe_setup(agent, thresholds, rule_files, workspace)
-    return replace(plan, notices=(*setup_notices, *quarantine_notices, *iter_plan_notices(config, suites)))
+    setup = _describe_setup(agent, thresholds, rule_files, workspace)
+    return replace(plan, notices=(*setup, *quarantine_notices, *iter_plan_notices(config, suites, resolver)))
 
 
 def _describe_setup(
@@ -412,7 +412,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
             yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
         found = list(iter_warnings(suites, thresholds, workspace.folder))
         yield from found
-        yield from filter(None, map(describe_default_criteria, suites))
+        yield from filter(None, [*map(describe_default_criteria, suites), resolver.models.default_notice])
         yield from notices
         verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
         yield f"{pluralize(len(suites), 'eval set')}: {verdict}"

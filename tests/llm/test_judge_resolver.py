@@ -10,7 +10,13 @@ from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.fingerprint import compute_metric_fingerprint, is_other_judge
 from evalgate.llm.client import build_model_request
-from evalgate.llm.judge_resolver import JudgeNotConfiguredError, JudgeResolver, LlmContext, ModelPool
+from evalgate.llm.judge_resolver import (
+    DefaultJudge,
+    JudgeNotConfiguredError,
+    JudgeResolver,
+    LlmContext,
+    ModelPool,
+)
 from tests.llm.fakes import FakeTime
 from tests.openai_server import Completion, OpenAIServer
 
@@ -42,6 +48,29 @@ def test_whose_word_goes_first(
     found = a_bench(config, is_decreed=decreed).resolve_judge(named)
 
     assert (found.name, found.config.api_key) == (judge, key)
+
+
+@pytest.mark.parametrize(
+    ("config", "named", "judge"),
+    [
+        (None, "", "gemini/gemini-2.5-flash"),
+        (None, "gpt-5-mini", "openai/gpt-5-mini"),
+        (OWN, "", "openai/gpt-4.1"),
+    ],
+)
+def test_the_default_of_a_tool_judges_if_nobody_names_a_model(
+    config: JudgeConfig | None, named: str, judge: str
+) -> None:
+    bench = a_bench(config, OPENAI_API_KEY="k", MY_KEY="k")
+    default = DefaultJudge("gemini-2.5-flash", "Google ADK")
+
+    assert bench.resolve_judge(named, default, temperature=0.5).name == judge
+    if judge.startswith("gemini"):
+        with pytest.raises(InvalidInputError, match="Google ADK's default judges: gemini"):
+            bench.models.check_reserved()
+    else:
+        bench.models.check_reserved()
+        assert not bench.models.default_notice
 
 
 @pytest.mark.parametrize("named", ["", "some-model"])

@@ -60,19 +60,36 @@ JUDGED = ("safety_v1", "hallucinations_v1", "rubric_based_final_response_quality
 
 
 def test_each_criterion_that_needs_a_judge_is_reported_with_its_line(project: Path) -> None:
-    criteria = {"response_match_score": 0.8, **dict.fromkeys(JUDGED, 0.5)}
-    (project / "test_config.json").write_text(json.dumps({"criteria": criteria}, indent=1))
+    rules = {"version": 1, "criteria": {"response_match_score": 0.8, **dict.fromkeys(JUDGED, 0.5)}}
+    (project / "evalgate.json").write_text(json.dumps(rules, indent=1))
     columns = [len(f'  "{name}": ') + 1 for name in JUDGED]
 
     done = evalgate("validate", "demo.evalset.json", cwd=project)
 
     assert done.code == 2
-    assert [line for line in done.err.splitlines() if "test_config" in line] == [
-        f"test_config.json:{line}:{column}: `{name}` is judged by a model; no judging model is configured: name "
+    assert [line for line in done.err.splitlines() if "evalgate.json" in line] == [
+        f"evalgate.json:{line}:{column}: `{name}` is judged by a model; no judging model is configured: name "
         "one in the thresholds file (`judge: {provider: openai, model: gpt-4.1-mini}`) or with --judge "
         "PROVIDER/MODEL"
-        for line, (name, column) in enumerate(zip(JUDGED, columns, strict=True), start=4)
+        for line, (name, column) in enumerate(zip(JUDGED, columns, strict=True), start=5)
     ]
+
+
+@pytest.mark.parametrize("criterion", [0.8, {"threshold": 0.8, "judge_model_options": {"num_samples": 3}}])
+def test_google_adks_default_judge_is_asked_if_a_file_of_its_names_none(
+    project: Path, criterion: object
+) -> None:
+    (project / "test_config.json").write_text(
+        json.dumps({"criteria": {"final_response_match_v2": criterion}})
+    )
+    default = "No criterion names a judge, so Google ADK's default judges: gemini-2.5-flash."
+
+    checked = evalgate("validate", "demo.evalset.json", cwd=project)
+    done = evalgate(*RUN, cwd=project)
+
+    assert (checked.code, default in checked.out) == (0, True), checked.out + checked.err
+    assert (done.code, default in done.err) == (2, True), done.out + done.err
+    assert "no key for provider `gemini`" in done.err
 
 
 METRICS = """\

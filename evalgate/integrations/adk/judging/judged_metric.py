@@ -33,12 +33,14 @@ from evalgate.integrations.adk.judging.answers import (
 )
 from evalgate.llm.client import ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
-from evalgate.llm.judge_resolver import Judge, get_judge_resolver
+from evalgate.llm.judge_resolver import DefaultJudge, Judge, get_judge_resolver
 from evalgate.llm.prompt_templates import Prompt, list_prompt_variables, load_prompt, read_user_prompt
 from evalgate.llm.sample_votes import Samples, take_samples
 from evalgate.metrics.turnwise import Exchange
 
 T = TypeVar("T")
+
+_DEFAULT_JUDGE = DefaultJudge("gemini-2.5-flash", "Google ADK")
 
 
 class AdkOptions(BaseModel):
@@ -105,7 +107,10 @@ class JudgedMetric(AdkOptions):
             InvalidInputError: the prompt's file cannot be read, is no template, or uses unknown variables.
         """
         options, resolver = self.judge_model_options, get_judge_resolver(context.judges)
-        self._judge = resolver.resolve_judge(options.judge_model or "", **options.get_config_changes())
+        default = _DEFAULT_JUDGE if context.is_literal else None
+        self._judge = resolver.resolve_judge(
+            options.judge_model or "", default, **options.get_config_changes()
+        )
         self._release = context.adk_release
         self._prompts = tuple(load_prompt(name) for name in self.prompt_names)
         if self.prompt is not None:
