@@ -267,9 +267,10 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
         ValueError: the module has no agent.
         AssertionError: the root agent has no sub-agent `agent_name`.
     """
-    module = importlib.import_module(module_name)
+    module: Any = importlib.import_module(module_name)
+    holders: list[Any] = [getattr(module, "agent", None), module]
     # ADK's code wants a member `agent` or a module named so; ADK's guide names `my_package.travel_agent`.
-    for holder in (getattr(module, "agent", None), module):
+    for holder in holders:
         if hasattr(holder, "root_agent"):
             root = holder.root_agent
             break

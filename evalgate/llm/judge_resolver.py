@@ -326,7 +326,7 @@ class Judge:
 
 @frozen
 class DefaultJudge:
-    """The model that judges by the rules of another tool if nobody names one."""
+    """Model that another tool uses as a judge if neither the run nor the criterion names a model."""
 
     model: str
     """Name in Google ADK's or LiteLLM's notation, which names its provider."""
@@ -346,7 +346,7 @@ class JudgeResolver:
     """True if the command line names the model, which then overrides the metrics' options."""
 
     def resolve_judge(
-        self, model: str = "", *, default: DefaultJudge | None = None, **changes: object
+        self, model: str = "", default: DefaultJudge | None = None, /, **changes: object
     ) -> Judge:
         """Return the judge of a metric, without sending a request.
 

@@ -20,12 +20,17 @@ _ADK_RS_DEFAULTS = Thresholds(
         Criterion("adk-rs/final_response_match_v1", 0.5),
     ),
 )
+# A simulation succeeds there if the journey does; that is all that its documentation calls a success.
+_ORCHESTRATE_DEFAULTS = Thresholds(
+    DEFAULT_CONFIG, Path(), criteria=(Criterion("orchestrate/journey_success", 1.0),)
+)
 DEFAULT_THRESHOLDS: Mapping[str, tuple[str, Thresholds]] = {
     "adk": ("Google ADK", _ADK_DEFAULTS),
     "adk-legacy": ("Google ADK", _ADK_DEFAULTS),
     "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
+    "orchestrate": ("watsonx Orchestrate", _ORCHESTRATE_DEFAULTS),
 }
-"""Format of an eval set to the name of its tool and the criteria that the tool's command uses by default."""
+"""Format of an eval set to the name of its tool and the criteria that the tool uses by default."""
 
 
 def find_default_thresholds(eval_set: EvalSet) -> Thresholds | None:

@@ -228,10 +228,8 @@ def _build_checked_plan(
         control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
     )
     # Last, because each file that was read above may have added to `rule_files.notices`.
-    setup_notices = _describe_setup(agent, thresholds, rule_files, workspace)
-    judge_notices = filter(None, [resolver.models.default_notice])
-    notices = (*setup_notices, *quarantine_notices, *iter_plan_notices(config, suites), *judge_notices)
-    return replace(plan, notices=notices)
+    setup = _describe_setup(agent, thresholds, rule_files, workspace)
+    return replace(plan, notices=(*setup, *quarantine_notices, *iter_plan_notices(config, suites, resolver)))
 
 
 def _describe_setup(

@@ -172,9 +172,11 @@ def _index_metrics(suite: Suite) -> dict[str, Metric]:
     return {bound.name: bound.metric for bound in suite.metrics}
 
 
-def iter_plan_notices(config: Config, suites: Sequence[Suite]) -> Iterator[str]:
-    """Yield the notices of a run: about criteria, eval sets, recorded tools and `agent.track_files`."""
-    yield from filter(None, map(describe_default_criteria, suites))
+def iter_plan_notices(
+    config: Config, suites: Sequence[Suite], judge_resolver: JudgeResolver
+) -> Iterator[str]:
+    """Yield the notices of a run: about criteria, judges, eval sets, recorded tools and `track_files`."""
+    yield from filter(None, [*map(describe_default_criteria, suites), judge_resolver.models.default_notice])
     yield from iter_notices(suites)
     yield from _describe_recordings(config, suites)
     if config.agent is not None and config.agent.track_files:

@@ -27,12 +27,9 @@ from evalgate.runner.chat import (
     resolve_agent_setup,
 )
 from evalgate.runner.saved_cases import SavedCases, list_case_ids, save_cases
+from evalgate.viewer.project_agents import PROJECT_AGENT, list_adk_agents, list_agents, read_project_config
 
-PROJECT_AGENT = ""
-"""Choice of the thresholds file's agent. Any other choice is the folder of a Google ADK agent."""
-_MOST_AGENTS = 100
 _END_S = 20.0
-_AGENT_FILES = ("agent.py", "__init__.py", "root_agent.yaml")
 
 
 @frozen
@@ -54,27 +51,6 @@ class ChatState:
     """Steps of the last turn if the turn failed; () if it did not, or if turns keep no trace."""
 
 
-def list_adk_agents(folder: Path) -> tuple[str, ...]:
-    """Return the folders with an agent of Google ADK one or two levels below `folder`, at most 100.
-
-    The paths are relative to `folder` and sorted. The rule is that of `adk web`: `root_agent.yaml` is in the
-    folder, or `agent.py` or `__init__.py` mentions `root_agent`. Links and hidden folders are left out.
-    """
-    found = []
-    for path in sorted((*folder.glob("*/"), *folder.glob("*/*/"))):
-        if path.is_symlink() or any(part.startswith(".") for part in path.relative_to(folder).parts):
-            continue
-        if any(_names_agent(path / name) for name in _AGENT_FILES):
-            found.append(path.relative_to(folder).as_posix())
-    return tuple(found[:_MOST_AGENTS])
-
-
-def _names_agent(path: Path) -> bool:
-    with suppress(OSError):
-        return path.is_file() and (path.suffix == ".yaml" or b"root_agent" in path.read_bytes()[:200_000])
-    return False
-
-
 class BackgroundChat:
     """The conversation of one viewer, with a thread that the constructor starts and `close` ends."""
 
@@ -85,7 +61,8 @@ class BackgroundChat:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="evalgate-chat", daemon=True)
         self._thread.start()
-        self._choice = PROJECT_AGENT
+        self._choice: str | None = None
+        """The agent that was chosen; None: the default, as it is when the first message is sent."""
         self._setup: AgentSetup | None = None
         self._agent: Agent | None = None
         self._chat: Chat | None = None
@@ -101,7 +78,7 @@ class BackgroundChat:
         turns: Sequence[ChatTurn] = tuple(chat.turns) if chat is not None else ()
         return self._redactor.redact_tree(
             ChatState(
-                self._choice,
+                self.list_choices()[0] if self._choice is None else self._choice,
                 tuple(turns),
                 self._message,
                 tuple(self._events),
@@ -111,6 +88,10 @@ class BackgroundChat:
                 chat.failed_trace if chat is not None else (),
             )
         )
+
+    def list_choices(self) -> tuple[str, ...]:
+        """Return the agents to choose from, the default first: `PROJECT_AGENT`, or folders of Google ADK."""
+        return list_agents(self._folder, read_project_config(self._folder, self._thresholds))
 
     def begin(self, choice: str) -> None:
         """Stop the current agent, and begin a new conversation with the agent `choice`.
@@ -135,13 +116,14 @@ class BackgroundChat:
         if self._message:
             raise InvalidInputError("the agent works on a message: wait for its reply, or stop it first")
         if self._setup is None:
-            agent = f"adk:{self._choice}" if self._choice else None
+            choice = self.list_choices()[0] if self._choice is None else self._choice
             self._setup = resolve_agent_setup(
-                Overrides(agent=agent),
+                Overrides(agent=f"adk:{choice}" if choice else None),
                 thresholds_file=self._thresholds,
                 folder=self._folder,
                 environ=os.environ,
             )
+            self._choice = choice
             self._redactor.learn_environment(self._setup.environ)
         self._message, self._events, self._failure, self._unsent = text, [], None, ""
         self._call(self._start_turn(text))

@@ -1,4 +1,4 @@
-"""Runs that a user starts from a page: one at a time, in a thread, with the project's agent."""
+"""Runs that a user starts from a page: one at a time, in a thread."""
 
 import asyncio
 import io
@@ -23,6 +23,7 @@ from evalgate.runner.evaluation import RunHooks
 from evalgate.runner.pipeline import PreparedRun, RunOptions, prepare_run
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.publish import Publisher
+from evalgate.viewer.project_agents import PROJECT_AGENT, list_agents, read_project_config
 
 OUT = "evalgate-report/again"
 """Folder of the reports of these runs. The reports of the last `evalgate run` are in another folder."""
@@ -81,13 +82,26 @@ class Progress:
         return _COLOURS.get(self.decision.status, "") if self.decision else ""
 
 
-def build_project_plan(folder: Path, thresholds_file: str | None) -> Plan:
-    """Return the plan (agent, eval sets and metrics) of the project's thresholds file.
+def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -> Plan:
+    """Return the plan of the project's thresholds file: agent, eval sets and metrics.
+
+    If the file names no eval sets, the plan has all eval sets in `folder`. `choice` is the folder of a Google ADK agent, or `PROJECT_AGENT`.
 
     Raises:
         InvalidInputError: the files are wrong; the error has every problem.
     """
-    return build_plan(Overrides(), thresholds_file=thresholds_file, folder=folder, environ=os.environ)
+    config = read_project_config(folder, thresholds_file)
+    names_no_sets = config is not None and not config.eval_sets
+    overrides = Overrides(
+        agent=f"adk:{choice}" if choice else None, eval_sets=(".",) if names_no_sets else ()
+    )
+    return build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
+
+
+def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...]:
+    """Return the agents that a run may have: that of the thresholds file, else those of Google ADK."""
+    found = list_agents(folder, read_project_config(folder, thresholds_file))
+    return (PROJECT_AGENT,) if PROJECT_AGENT in found else found
 
 
 def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float | None]) -> Plan:

@@ -353,6 +353,19 @@ def test_without_criteria_a_set_of_adk_rs_takes_its_defaults(tmp_path: Path) -> 
     ]
 
 
+def test_without_criteria_a_dataset_of_orchestrate_must_succeed(tmp_path: Path) -> None:
+    goal = {"type": "text", "name": "g", "response": "Hello", "keywords": ["Hello"]}
+    dataset = {"story": "s", "starting_sentence": "Hi", "goals": {"g": []}, "goal_details": [goal]}
+    (tmp_path / "d.json").write_text(json.dumps(dataset))
+    (tmp_path / "agent.py").write_text("def answer(text):\n    return 'Good bye'\n")
+
+    done = evalgate("run", "d.json", "--agent", "python:agent.py:answer", cwd=tmp_path)
+
+    note = "d.json has no criteria, so watsonx Orchestrate's defaults apply: `orchestrate/journey_success` 1."
+    assert (done.code, note in done.out) == (1, True), done.out + done.err
+    assert [each["name"] for each in record(tmp_path)["metrics"]] == ["orchestrate/journey_success"]
+
+
 def test_traces_need_no_agent(tmp_path: Path) -> None:
     turn = {
         "userContent": {"role": "user", "content": "Hi"},

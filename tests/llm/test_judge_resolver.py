@@ -64,7 +64,7 @@ def test_the_default_of_a_tool_judges_if_nobody_names_a_model(
     bench = a_bench(config, OPENAI_API_KEY="k", MY_KEY="k")
     default = DefaultJudge("gemini-2.5-flash", "Google ADK")
 
-    assert bench.resolve_judge(named, default=default, temperature=0.5).name == judge
+    assert bench.resolve_judge(named, default, temperature=0.5).name == judge
     if judge.startswith("gemini"):
         with pytest.raises(InvalidInputError, match="Google ADK's default judges: gemini"):
             bench.models.check_reserved()

@@ -1,6 +1,7 @@
 """A person talks with an agent in the page, stops a turn, and saves a case."""
 
 import asyncio
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,6 +52,19 @@ def wait_for(client: TestClient, text: str) -> str:
             return shown
         time.sleep(0.1)
     raise AssertionError(shown)
+
+
+def test_without_a_thresholds_file_an_agent_of_google_adk_is_chosen(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    with open_client(create_viewer(tmp_path)) as client:
+        shown = client.get("/chat").text
+        assert re.findall(r'<option value="(.*?)"', shown)[:2] == ["", "desk"]
+    (tmp_path / "evalgate.yaml").unlink()
+    viewer = create_viewer(tmp_path)
+    with open_client(viewer) as client:
+        assert '<option value="desk" selected>adk:desk' in client.get("/chat").text
+        assert "the agent of the thresholds file" not in client.get("/chat").text
+        assert "no agent: name one" not in post(client, viewer, "send", text="hello")
 
 
 def test_a_conversation_is_had_stopped_and_saved(tmp_path: Path) -> None:

@@ -81,6 +81,27 @@ def wait_for_end(client: TestClient, path: str) -> str:
     raise AssertionError(text)
 
 
+def test_without_a_thresholds_file_the_sets_and_adk_agents_of_the_folder_are_run(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    (tmp_path / "evalgate.yaml").unlink()
+    for name in ("desk", "shop"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "agent.py").write_text("root_agent = None\n")
+    viewer = create_viewer(tmp_path)
+    with open_client(viewer) as client:
+        form = client.get("/run").text
+        assert re.findall(r'name="case" value="(.*?)"', form)[:2] == ["one/parcel", "one/slow"]
+        assert re.findall(r'<option value="(.*?)"', form) == ["desk", "shop"]
+        assert "by default 0.8" in form
+        assert '<option value="shop" selected>adk:shop' in client.get("/run?agent=shop").text
+        wrong = post(client, viewer, "/run", agent="gone", metric=METRIC, case="one/parcel")
+        assert "there is no agent" in getattr(wrong, "text", "")
+
+        (tmp_path / "evalgate.yaml").write_text("agent: {entry: 'agent.py:answer'}\n")
+        form = client.get("/run").text
+        assert ("<option" in form, "the agent of the thresholds file" in form) == (False, True)
+
+
 def test_chosen_cases_run_with_own_thresholds_and_become_a_record(tmp_path: Path, viewer: Viewer) -> None:
     with open_client(viewer) as client:
         form = client.get("/run?q=parcel").text

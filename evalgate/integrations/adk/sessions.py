@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,13 +153,16 @@ def _build_steps(
 ) -> Iterator[TraceSpan]:
     """Yield the steps that end with `event`, at `end`; a model's step begins at `start` (both in seconds).
 
-    `calls` holds the start times of open tool calls, the oldest first, by the call's id or else the tool's
-    name. Calls in the event are added to `calls`, and calls with a result in the event are removed.
+    The event without its content, such as the changes of the state, is an attribute of each of its steps.
+    `calls` holds the starts of open tool calls, the oldest first, by the call's id or else the tool's name.
+    The calls in the event are added to `calls`; the calls that have a result in the event are removed.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None
     found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     author = str(event.get("author") or "")
+    rest = {"event": {key: value for key, value in event.items() if key != "content"}}
+    build_step = partial(TraceSpan, turn=turn, parent_id=str(turn), author=author, attributes=rest)
     is_model = False
     for at, part in enumerate(found):
         call = part.get("functionCall") or part.get("function_call")
@@ -167,15 +171,12 @@ def _build_steps(
             name = str(result.get("name") or "")
             open_calls = calls.get(str(result.get("id") or name))
             called = open_calls.pop(0) if open_calls else start
-            times = called, max(0.0, end - called)
-            yield TraceSpan(
+            yield build_step(
                 f"{identity}.{at}",
                 name,
                 "tool",
-                turn,
-                *times,
-                str(turn),
-                author,
+                start_s=called,
+                duration_s=max(0.0, end - called),
                 response=result.get("response"),
             )
             continue
@@ -184,8 +185,8 @@ def _build_steps(
             calls.setdefault(str(call.get("id") or call.get("name") or ""), []).append(end)
     if is_model or not found:
         kind: Literal["model", "other"] = "model" if found else "other"
-        yield TraceSpan(
-            identity, author, kind, turn, start, max(0.0, end - start), str(turn), author, response=content
+        yield build_step(
+            identity, author, kind, start_s=start, duration_s=max(0.0, end - start), response=content
         )
 
 

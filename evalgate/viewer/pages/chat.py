@@ -16,9 +16,10 @@ from evalgate.reporting.html.trace import render_waterfall
 from evalgate.reporting.trace_view import build_trace_view
 from evalgate.runner.chat import ChatTurn, choose_case_id
 from evalgate.runner.saved_cases import DEFAULT_OUT
-from evalgate.viewer.background_chat import PROJECT_AGENT, BackgroundChat, list_adk_agents
+from evalgate.viewer.background_chat import BackgroundChat
 from evalgate.viewer.case_views import create_budget
 from evalgate.viewer.forms import get_field, read_form
+from evalgate.viewer.project_agents import describe_agent
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page
@@ -53,10 +54,8 @@ def _render_chat(
     status_code: int = 200,
 ) -> Response:
     """Return the page. `form` has the fields of a form for saving that failed, which the page shows again."""
-    viewer = get_viewer(request)
-    state = get_chat(viewer).get_state()
-    agents = [(PROJECT_AGENT, "the agent of the thresholds file")]
-    agents += [(each, f"adk:{each}") for each in list_adk_agents(viewer.folder)]
+    chat = get_chat(get_viewer(request))
+    state = chat.get_state()
     return render(
         request,
         "chat.html.j2",
@@ -66,7 +65,7 @@ def _render_chat(
         failed=_build_trace(state.failed_trace, (), _FAILED),
         picked=form.get("turn", ()) if form else [str(at) for at in range(len(state.turns))],
         events=[_build_event(event) for event in state.events],
-        agents=[(value, words, value == state.agent) for value, words in agents],
+        agents=[(each, describe_agent(each), each == state.agent) for each in chat.list_choices()],
         formats=FORMATS,
         out=form.get("out", (DEFAULT_OUT,))[0],
         to=get_field(form, "to"),

@@ -16,9 +16,15 @@ from evalgate.core.score_ranges import UNLIMITED
 from evalgate.core.types import CaseKey
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.plan import Plan
-from evalgate.viewer.background_runs import BackgroundRuns, apply_choices, build_project_plan
+from evalgate.viewer.background_runs import (
+    BackgroundRuns,
+    apply_choices,
+    build_project_plan,
+    list_run_agents,
+)
 from evalgate.viewer.case_filters import CaseQuery, filter_cases
 from evalgate.viewer.forms import get_field, read_form
+from evalgate.viewer.project_agents import describe_agent
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 
@@ -45,10 +51,17 @@ def show_form(request: Request) -> Response:
     """
     viewer = get_viewer(request)
     try:
-        plan = build_project_plan(viewer.folder, viewer.thresholds)
+        plan = _build_plan(viewer, request.query_params.get("agent", ""))
     except EvalgateError as error:
         return render(request, "error.html.j2", title="Nothing can be run here yet", message=str(error))
     return _render_form(request, plan)
+
+
+def _build_plan(viewer: Viewer, choice: str) -> Plan:
+    agents = list_run_agents(viewer.folder, viewer.thresholds)
+    if choice and choice not in agents:
+        raise InvalidInputError(f"there is no agent `{choice}` in the project: load the page again")
+    return build_project_plan(viewer.folder, viewer.thresholds, choice or agents[0])
 
 
 def _render_form(
@@ -62,7 +75,10 @@ def _render_form(
     query_params = request.query_params
     asked = given if given is not None else {name: tuple(query_params.getlist(name)) for name in query_params}
     query = asked.get("q", ("",))[0]
-    recorded = _find_recorded(get_viewer(request), asked)
+    viewer = get_viewer(request)
+    agents = list_run_agents(viewer.folder, viewer.thresholds)
+    agent = f"{plan.agent.settings.kind}:{plan.agent.name}"
+    recorded = _find_recorded(viewer, asked)
     ticked = set(asked.get("case", ())) if given is not None or recorded is None else recorded
     found = list(_list_cases(plan, query.casefold().split(), ticked if recorded is None else set()))
     if recorded is not None:
@@ -72,7 +88,9 @@ def _render_form(
         "run.html.j2",
         status_code=status_code,
         problem=problem,
-        agent=f"{plan.agent.settings.kind}:{plan.agent.name}",
+        agent=agent,
+        agents=[(each, describe_agent(each), agent == f"adk:{each}") for each in agents],
+        has_thresholds=any(suite.thresholds.file for suite in plan.suites),
         query=query,
         record=asked.get("record", ("",))[0],
         list_query=asked.get("list", ("",))[0],
@@ -82,7 +100,7 @@ def _render_form(
         count=pluralize(len(found), "case"),
         left_out=max(0, len(found) - _MOST_SHOWN),
         metrics=list(_list_metrics(plan, given)),
-        runs=get_runs(get_viewer(request)).list_progress()[:10],
+        runs=get_runs(viewer).list_progress()[:10],
     )
 
 
@@ -155,7 +173,7 @@ async def start_run(request: Request) -> Response:
 
 def _start_run(request: Request, form: Mapping[str, tuple[str, ...]]) -> Response:
     viewer = get_viewer(request)
-    plan = build_project_plan(viewer.folder, viewer.thresholds)
+    plan = _build_plan(viewer, get_field(form, "agent"))
     try:
         cases = _read_cases(plan, form, _find_recorded(viewer, form))
         chosen = apply_choices(plan, cases, _read_thresholds(plan, form))

@@ -99,6 +99,14 @@ def test_open_calls_of_one_tool_without_ids_end_in_their_order(tmp_path: Path) -
     assert [(s.start_s, s.duration_s) for s in spans if s.kind == "tool"] == [(1.0, 2.0), (2.0, 2.0)]
 
 
+def test_steps_hold_the_rest_of_their_event(tmp_path: Path) -> None:
+    rest = {"author": "weather", "id": "e-7", "actions": {"stateDelta": {"city": "Rome"}}, "timestamp": 11.0}
+    answered = {**rest, "content": {"parts": [{"text": "Rain."}]}}
+    path = saved(tmp_path, "x.json", {**SESSION, "events": [{**USER, "timestamp": 10.0}, answered]})
+    (_, step) = read_session_spans(read_json(path, "x.json"))
+    assert (step.response, step.attributes) == (answered["content"], {"event": rest})
+
+
 @pytest.mark.parametrize("time", [10**400, 1e300, None, "1", [], {}])
 def test_an_event_with_an_impossible_time_gives_no_steps(tmp_path: Path, time: object) -> None:
     path = saved(tmp_path, "x.json", {**SESSION, "events": [{**USER, "timestamp": time}]})

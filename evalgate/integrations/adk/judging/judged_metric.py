@@ -109,7 +109,7 @@ class JudgedMetric(AdkOptions):
         options, resolver = self.judge_model_options, get_judge_resolver(context.judges)
         default = _DEFAULT_JUDGE if context.is_literal else None
         self._judge = resolver.resolve_judge(
-            options.judge_model or "", default=default, **options.get_config_changes()
+            options.judge_model or "", default, **options.get_config_changes()
         )
         self._release = context.adk_release
         self._prompts = tuple(load_prompt(name) for name in self.prompt_names)
