@@ -117,6 +117,13 @@ def make_encodable(value: Any) -> Any:
     return value
 
 
+def make_encodable_values(values: Any) -> Any:
+    """Return a dict with `make_encodable` of each value; any other object is returned as it is."""
+    if not isinstance(values, dict):
+        return values
+    return {str(key): make_encodable(value) for key, value in values.items()}
+
+
 def _describe_value(value: object) -> str:
     try:
         return str(value)
@@ -151,10 +158,8 @@ class EventRecorder:
         self._flush_text()
         if id_:
             self._names[id_] = name
-        parsed = _parse_arguments(args)
-        if parsed is not None:
-            parsed = {str(key): make_encodable(value) for key, value in parsed.items()}
-        self._report("tool_call", name=name, args=parsed, id=id_, author=author)
+        given = make_encodable_values(_parse_arguments(args))
+        self._report("tool_call", name=name, args=given, id=id_, author=author)
 
     def record_result(
         self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
