@@ -169,7 +169,8 @@ class _AdkConversation:
         now = await self._sessions.get_session(
             app_name=self._app_name, user_id=self._user_id, session_id=self._id
         )
-        return make_encodable_values(dict(now.state))
+        state: dict[str, Any] = make_encodable_values(dict(now.state))
+        return state
 
 
 def _create_plugins(session: Session, session_id: str) -> list[Any]:

@@ -72,7 +72,8 @@ def _list_unmockable_tools(agent: Any, has_callbacks: bool) -> list[str]:
     ]
     if not has_callbacks:  # a function has only `__name__`, and the tools of a toolset are not known yet
         return [
-            getattr(each, "name", None) or getattr(each, "__name__", type(each).__name__) for each in tools
+            str(getattr(each, "name", None) or getattr(each, "__name__", type(each).__name__))
+            for each in tools
         ]
     return [
         each.name
