@@ -75,6 +75,8 @@ class _LoopWorker:
         self._thread_id = threading.get_ident()
         self._pool = DaemonThreadPool(threads)
         self._manager = SessionManager(thread.loop if thread else self._loop, hosted, self, self._pool)
+        if thread is not None:
+            thread.on_exit = self._manager.handle_exit
         # A synchronous turn runs in a thread of the pool and cannot block the caller's loop: if its end is
         # noticed late, other code is to blame.
         self._checks_duration = thread is None and hosted.asynchronous
