@@ -95,6 +95,8 @@ class _LoopWorker:
         if self.thread is not None and not self.is_blocked:
             await self.thread.stop()
 
+    # --- called by the host with the messages of the agent, as a `Sender` -----------------------------------
+
     def send(self, message: dict[str, Any]) -> None:
         """Queue a message from the agent for its session; any thread may call this. The order is kept.
 
@@ -125,7 +127,7 @@ class _LoopWorker:
         else:
             session.handle_message(str(message.get("type")), message, len(line))
 
-    # --- called by its sessions -----------------------------------------------------------------------------
+    # --- called by its sessions with messages to the agent --------------------------------------------------
 
     def write_message(self, message: JsonObject) -> None:
         """Pass a copy of a message to the agent, so that it cannot change the state of a case for later runs.

@@ -315,12 +315,12 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
     if prefix in attributes and isinstance(decode_json(attributes[prefix]), list):
         return read_messages(attributes[prefix], role)
     tree: dict[str, Any] = {}
-    for name, path in sorted(list_paths(attributes, prefix).items()):
+    for name, path in sorted(split_attribute_names(attributes, prefix).items()):
         _insert_value(tree, path, attributes[name])
     return read_messages(list(_iter_lists(tree)), role) if tree else []
 
 
-def list_paths(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
+def split_attribute_names(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
     """Split the names of the attributes below `prefix` at their dots; return the keys after `prefix` by name.
 
     `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]` below `llm.input_messages`.

@@ -48,8 +48,8 @@ class AgentThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.on_exit: Callable[[BaseException], object] = _ignore_exit
-        """Function that is called in the thread after a task called sys.exit."""
+        self.on_exit: Callable[[BaseException], object] | None = None
+        """Function that is called in the thread after a task called sys.exit; None while there is no agent."""
         self._is_stopping = False
         self._ended: Future[None] = Future()
         self._thread = threading.Thread(target=self._run_loop, daemon=True, name="agent-loop")
@@ -93,7 +93,8 @@ class AgentThread:
                     self.loop.run_forever()
                 except (SystemExit, KeyboardInterrupt) as error:
                     # A task of the agent called sys.exit, which asyncio raises out of the loop, too.
-                    self.on_exit(error)
+                    if self.on_exit is not None:
+                        self.on_exit(error)
             self._end_tasks()
         finally:
             self.loop.close()
@@ -109,10 +110,6 @@ class AgentThread:
                 _destroy_task(task)
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())
-
-
-def _ignore_exit(error: BaseException) -> None:
-    """Ignore an exit: no agent runs in the thread yet."""
 
 
 def _destroy_task(task: asyncio.Task[Any]) -> None:
