@@ -151,13 +151,15 @@ class SessionManager:
         """
         session = _find_exited_session(error)
         turn = None if session is None else self._turns.get(session.id)
-        if turn is not None and turn.session is session:
-            self._loop.call_later(EXIT_WAIT_S, self._fail_exited_turn, turn, error)
+        if turn is None or turn.session is not session:
+            return
 
-    def _fail_exited_turn(self, turn: _ActiveTurn, error: BaseException) -> None:
-        if self._turns.get(turn.session.id) is turn and turn.task is not None and not turn.cancelled:
-            turn.exit = error
-            turn.task.cancel()
+        def fail_turn() -> None:
+            if self._turns.get(session.id) is turn and turn.task is not None and not turn.cancelled:
+                turn.exit = error
+                turn.task.cancel()
+
+        self._loop.call_later(EXIT_WAIT_S, fail_turn)
 
     def _report_cancelled(self, turn: _ActiveTurn, still_running: bool) -> None:
         if turn.is_cancel_reported:

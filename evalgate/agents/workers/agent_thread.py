@@ -49,7 +49,7 @@ class AgentThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.on_exit: Callable[[BaseException], object] | None = None
-        """Function that is called in the thread after a task called sys.exit; None while there is no agent."""
+        """Function that is called in the thread after a task called sys.exit; None without an agent."""
         self._is_stopping = False
         self._ended: Future[None] = Future()
         self._thread = threading.Thread(target=self._run_loop, daemon=True, name="agent-loop")
