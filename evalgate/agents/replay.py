@@ -244,11 +244,11 @@ class _ReplaySession:
 
 
 @frozen
-class NoAgentOptions:
-    """Options of a run without an agent: every case already has its recorded replies."""
+class EmptyReplayOptions:
+    """Options of a replay without a recording: every case already has its recorded replies."""
 
     def build(self, context: AgentContext) -> ReplayAgent:
-        """Return an agent without recordings; no message is ever sent to it."""
+        """Return an agent that replays nothing; no message is ever sent to it."""
         del context
         return ReplayAgent(recordings={}, path="")
 

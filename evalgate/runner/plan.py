@@ -269,9 +269,9 @@ def _resolve_plan_agent(
         own = given_agent.settings.model_dump(exclude_unset=True)
         return replace(given_agent, settings=(config.agent or given_agent.settings).model_copy(update=own))
     if config.agent is None and are_all_recorded(suites):
-        from evalgate.agents.replay import NoAgentOptions
+        from evalgate.agents.replay import EmptyReplayOptions
 
-        return AgentSpec(AgentConfig(kind="replay"), NoAgentOptions(), "the traces of the eval sets")
+        return AgentSpec(AgentConfig(kind="replay"), EmptyReplayOptions(), "the traces of the eval sets")
     if config.agent is None:
         raise InvalidInputError(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "

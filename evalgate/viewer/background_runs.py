@@ -85,7 +85,8 @@ class Progress:
 def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -> Plan:
     """Return the plan of the project's thresholds file: agent, eval sets and metrics.
 
-    If the file names no eval sets, the plan has all eval sets in `folder`. `choice` is the folder of a Google ADK agent, or `PROJECT_AGENT`.
+    If the file names no eval sets, the plan has all eval sets in `folder`. `choice` is the folder of a Google
+    ADK agent, or `PROJECT_AGENT`.
 
     Raises:
         InvalidInputError: the files are wrong; the error has every problem.

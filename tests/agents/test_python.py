@@ -105,6 +105,7 @@ STUBBORN = "no answer within 0.3 s (turn 1); the agent's process did not react a
             "a service limits how often the agent may ask: TooManyRequests: slow down",
         ),
         ("exits_in_task", "crashed", "exited", "the agent called sys.exit(4)"),
+        ("exits_in_a_lost_task", "crashed", "exited", "the agent called sys.exit(5)"),
         (
             "dies",
             "crashed",
@@ -176,6 +177,11 @@ async def test_fails(
     assert failure is not None
     assert (run.outcome, failure.kind, failure.message) == (outcome, kind, sentence)
     assert (run.replies, run.earlier_attempts) == ((), ())
+
+
+async def test_a_turn_that_ends_soon_after_an_exit_of_a_task_counts() -> None:
+    runs = await outcomes(lambda env: tiny("outlives_a_lost_task", env=env), [a_talk("case", "hi")])
+    assert runs["case"].replies == (Reply("hi True"),)
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,26 @@ async def test_what_adk_cannot_be_given_is_no_fault_of_the_agent(
     assert run.failure.message.startswith(sentence)
 
 
+async def test_values_that_json_cannot_hold_become_their_text(adk: str) -> None:
+    run = await ask(adk, "unusual.py:inner", "odd")
+
+    result = ToolResult("odd", {"odd": "{(1, 2): 'x'}", "even": 2}, author="inner")
+    called = ToolCall("odd", {}, author="inner")
+    assert [without_ids(reply) for reply in run.replies] == [Reply("Done.", (called, result))]
+    assert run.final_state == {"shop": "Acme", "odd": "{(1, 2): 'x'}"}
+
+
+async def test_the_usage_of_an_agent_that_a_tool_asks_counts(adk: str) -> None:
+    run = await ask(adk, "unusual.py:outer", "inner")
+
+    assert run.failure is None
+    assert run.usage == Usage(4 * 10, 4 * 4, None)
+
+
+async def test_the_parts_of_a_streamed_answer_are_no_messages(adk: str) -> None:
+    assert (await ask(adk, "unusual.py:streaming", "hi")).replies == (Reply("Hello"),)
+
+
 async def test_the_python_kind_knows_such_agents_too(adk: str) -> None:
     case = a_talk("case", "Where is 5?")
     runs = await play("python", {"entry": "desk/agent.py:root_agent"}, adk, FOLDER, [case])

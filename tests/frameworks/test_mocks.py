@@ -283,3 +283,66 @@ async def test_adk_refuses_tools_that_no_callback_can_answer(
     assert refused.failure is not None
     assert sentence in refused.failure.message
     assert allowed.failure is None or allowed.failure.kind != "unsupported"
+
+
+PAID = ToolMock("pay_back", "mocked")
+
+
+@pytest.mark.parametrize(
+    ("framework", "texts"),
+    [(OPENAI_AGENTS, ("ask", "ask_by_code")), (PYDANTIC_AI, ("ask", "ask_more"))],
+    ids=lambda each: getattr(each, "folder", None),
+)
+async def test_tools_of_an_agent_that_a_tool_asks_are_mocked(
+    framework: Framework, texts: tuple[str, ...]
+) -> None:
+    """Not only those of the agent that evalgate itself asks: no tool is called by accident."""
+    python, folder = python_with(framework.folder), AGENTS / framework.folder
+    mocks = (PAID, ToolMock("pay_more", "mocked"))
+    cases = {text: mocking(*mocks, texts=(text,)) for text in texts}
+    cases["live"] = mocking(texts=(texts[0],))
+    options = {"entry": "mocked.py:delegating"}
+    runs = await play("python", options, python, folder, rename(cases), 1)
+
+    said = {name: [reply and reply.response for reply in run.replies] for name, run in runs.items()}
+    assert said == {**{text: ["mocked"] for text in texts}, "live": ["paid"]}
+
+
+@pytest.mark.parametrize("framework", [OPENAI_AGENTS, PYDANTIC_AI], ids=lambda each: each.folder)
+async def test_a_tool_of_the_provider_that_a_nested_agent_has_is_refused(framework: Framework) -> None:
+    """The tool that asks this agent hides the error."""
+    python, folder = python_with(framework.folder), AGENTS / framework.folder
+    case = mocking(ToolMock("web_search", "mocked"), texts=("ask_searcher",))
+    run = (await play("python", {"entry": "mocked.py:delegating"}, python, folder, [case]))["case"]
+
+    assert run.failure is not None
+    assert (run.outcome, run.failure.kind) == ("faulted", "unsupported")
+    assert run.failure.message == "`web_search` is a tool of the model's provider, which cannot be mocked"
+
+
+@pytest.mark.parametrize(
+    ("entry", "asked", "mock", "said"),
+    [
+        ("delegating", "refunder", PAID, "mocked"),
+        ("isolating", "lone", PAID, "`pay_back` of `lone` is not run with callbacks of tools"),
+        (
+            "finding",
+            "searching",
+            ToolMock("google_search", "mocked"),
+            "`google_search` of `searching` is not run with callbacks of tools",
+        ),
+    ],
+)
+async def test_tools_of_an_agent_that_a_tool_of_adk_asks_are_mocked_or_refused(
+    adk: str, entry: str, asked: str, mock: ToolMock, said: str
+) -> None:
+    case = mocking(mock, texts=(asked,))
+    run = (await play("adk", {"entry": f"mocked.py:{entry}"}, adk, AGENTS / "adk", [case]))["case"]
+
+    if said == "mocked":
+        assert run.failure is None
+        assert [reply and reply.response for reply in run.replies] == ["mocked"]
+    else:
+        assert run.failure is not None
+        assert (run.outcome, run.failure.kind) == ("faulted", "unsupported")
+        assert run.failure.message.startswith(said)

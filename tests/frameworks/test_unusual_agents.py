@@ -14,7 +14,15 @@ from evalgate.core.types import (
 )
 from tests.agents.play import a_talk
 from tests.frameworks import AGENTS
-from tests.frameworks.frameworks import LANGGRAPH, OPENAI_AGENTS, PYDANTIC_AI, Framework
+from tests.frameworks.frameworks import (
+    AUTOGEN,
+    LANGGRAPH,
+    LLAMA_INDEX,
+    OPENAI_AGENTS,
+    PYDANTIC_AI,
+    SMOLAGENTS,
+    Framework,
+)
 from tests.frameworks.playing import play, without_ids
 from tests.frameworks.venvs import python_with
 
@@ -129,3 +137,53 @@ async def test_usage_of_an_agent_that_a_tool_of_pydantic_ai_asks_counts() -> Non
     call, result = ToolCall("ask", {}, "call-1"), ToolResult("ask", "Four calls.", "call-1")
     assert run.replies == (Reply("Four calls.", (call, result)),)
     assert run.usage == Usage(7 * 10, 7 * 4, None)
+
+
+async def test_calls_at_the_same_time_have_the_order_of_the_model() -> None:
+    (reply,) = (await ask(SMOLAGENTS, "sharing", "wait 3 wait 0")).replies
+
+    assert reply is not None
+    assert reply.events == (
+        ToolCall("wait", {"seconds": 3}),
+        ToolResult("wait", "waited 3"),
+        ToolCall("wait", {"seconds": 0}),
+        ToolResult("wait", "waited 0"),
+    )
+
+
+async def test_a_tool_that_two_agents_share_is_recorded_once_and_by_its_caller() -> None:
+    run = await ask(SMOLAGENTS, "sharing", "helper 1")
+
+    assert run.failure is None
+    assert run.replies[0] is not None
+    assert run.replies[0].events == (
+        ToolCall("wait", {"seconds": 1}, author="helper"),
+        ToolResult("wait", "waited 1", author="helper"),
+    )
+    assert run.usage == Usage(4 * 10, 4 * 4, None)
+
+
+async def test_an_answer_that_is_an_object_of_python_is_its_text() -> None:
+    run = await ask(SMOLAGENTS, "answering", "decimal", "tuples", "set")
+
+    assert run.failure is None
+    assert [reply and reply.response for reply in run.replies] == ["1.50", "{(1, 2): 'x'}", "{1}"]
+
+
+async def test_a_tool_of_llama_index_whose_result_is_the_answer() -> None:
+    (reply,) = (await ask(LLAMA_INDEX, "agent", "Where is 5?")).replies
+
+    assert reply is not None
+    assert reply.events[-1] == ToolResult("get_order", "Order 5 is lost.", "call-1", "desk")
+    assert reply.response == "Order 5 is lost."
+
+
+async def test_the_texts_of_a_message_with_pictures_are_the_answer() -> None:
+    assert (await ask(AUTOGEN, "drawing", "hi")).replies == (Reply("A picture\nof it."),)
+
+
+async def test_a_text_that_is_no_json_but_a_literal_of_python_stays_a_text() -> None:
+    (reply,) = (await ask(AUTOGEN, "agent", "Where is 5?")).replies
+
+    assert reply is not None
+    assert reply.events[-1] == ToolResult("get_order", "{(1,2): 'x'}", "call-1", "desk")

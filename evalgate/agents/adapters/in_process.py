@@ -75,6 +75,8 @@ class _LoopWorker:
         self._thread_id = threading.get_ident()
         self._pool = DaemonThreadPool(threads)
         self._manager = SessionManager(thread.loop if thread else self._loop, hosted, self, self._pool)
+        if thread is not None:
+            thread.on_exit = self._manager.handle_exit
         # A synchronous turn runs in a thread of the pool and cannot block the caller's loop: if its end is
         # noticed late, other code is to blame.
         self._checks_duration = thread is None and hosted.asynchronous
@@ -92,6 +94,8 @@ class _LoopWorker:
         self._pool.close()
         if self.thread is not None and not self.is_blocked:
             await self.thread.stop()
+
+    # --- called by the host with the messages of the agent, as a `Sender` -----------------------------------
 
     def send(self, message: dict[str, Any]) -> None:
         """Queue a message from the agent for its session. Any thread may call this. Messages stay in order.
@@ -123,7 +127,7 @@ class _LoopWorker:
         else:
             session.handle_message(str(message.get("type")), message, len(line))
 
-    # --- called by its sessions -----------------------------------------------------------------------------
+    # --- called by its sessions with messages to the agent --------------------------------------------------
 
     def write_message(self, message: JsonObject) -> None:
         """Pass a message to the agent. The agent gets a copy: it cannot change the case for later runs.

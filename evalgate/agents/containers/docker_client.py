@@ -7,6 +7,7 @@ from evalgate.agents.containers.cleanup import remove_orphans
 from evalgate.agents.containers.copied_files import copy_into_container
 from evalgate.agents.containers.ownership import build_labels, find_own_container
 from evalgate.agents.containers.spec import ContainerSpec, HealthTest, ImageBuild
+from evalgate.agents.workers.process import DETAIL_CHARACTERS
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.installation import describe_install
 from evalgate.core.protocols import AgentUnreachableError
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-
-_LOG_TAIL = 8 * 1024
 _ANSWER_S = 60
 _TMP = "/tmp"  # noqa: S108  # the container's own
 
@@ -93,7 +92,7 @@ def _build_image(client: "DockerClient", build: ImageBuild) -> str:
         )
     except docker.errors.BuildError as error:
         lines = (str(line.get("stream") or line.get("error") or "") for line in error.build_log)
-        detail = truncate_start("".join(lines), _LOG_TAIL)
+        detail = truncate_start("".join(lines), DETAIL_CHARACTERS)
         sentence = f"the image of {build.context} cannot be built: {to_one_line(str(error.msg), 300)}"
         raise AgentUnreachableError(Failure("start", sentence, detail)) from None
     except (docker.errors.APIError, TypeError, OSError) as error:
@@ -273,7 +272,7 @@ def read_log_tail(container: "Container") -> str:
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):
-        return truncate_start(bytes(container.logs(tail=200)).decode("utf-8", "replace"), _LOG_TAIL)
+        return truncate_start(bytes(container.logs(tail=200)).decode("utf-8", "replace"), DETAIL_CHARACTERS)
     return ""
 
 

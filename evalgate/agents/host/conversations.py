@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 PROTOCOL_VERSION = 1
 CANCEL_WAIT_S = 0.25
 """Seconds that a cancelled task may take to end before the gate learns that it is still running."""
+EXIT_WAIT_S = 1.0
+"""Seconds that a turn may go on after one of its tasks called sys.exit."""
 
 _Message = Dict[str, Any]
 
@@ -37,6 +39,8 @@ class _ActiveTurn:
         self.cancelled = False
         self.concurrent = False
         """True once another turn was in progress at the same time: its code may have cancelled `task`."""
+        self.exit: BaseException | None = None
+        """The exit of a task that the agent started, which ended the turn; None for any other end."""
         self.is_cancel_reported = False
         """True once `cancelled` was sent to the gate, after which no message of the turn may follow."""
 
@@ -139,6 +143,24 @@ class SessionManager:
         turn.task.add_done_callback(lambda _: self._report_cancelled(turn, still_running=False))
         turn.task.cancel()
 
+    def handle_exit(self, error: BaseException) -> None:
+        """Handle an exit that a task of the agent raised out of the event loop.
+
+        The turn that awaits the task gets the exit as well, and reports it. If the turn awaits something else
+        of the task, such as a message, it would wait for ever: it fails after `EXIT_WAIT_S`.
+        """
+        session = _find_exited_session(error)
+        turn = None if session is None else self._turns.get(session.id)
+        if turn is None or turn.session is not session:
+            return
+
+        def fail_turn() -> None:
+            if self._turns.get(session.id) is turn and turn.task is not None and not turn.cancelled:
+                turn.exit = error
+                turn.task.cancel()
+
+        self._loop.call_later(EXIT_WAIT_S, fail_turn)
+
     def _report_cancelled(self, turn: _ActiveTurn, still_running: bool) -> None:
         if turn.is_cancel_reported:
             return
@@ -173,9 +195,9 @@ class SessionManager:
             message = {
                 "type": "error",
                 "session": session.id,
-                **build_error_fields(session.mocks.missing or error),
+                **build_error_fields(session.mocks.missing or turn.exit or error),
             }
-            if turn.concurrent and isinstance(error, asyncio.CancelledError):
+            if turn.concurrent and turn.exit is None and isinstance(error, asyncio.CancelledError):
                 message["again_alone"] = True
         # The done callback of the task answers the cancel; the gate expects nothing else of this turn.
         if turn.cancelled:
@@ -266,6 +288,20 @@ class SessionManager:
         # Not in a `finally`: a cancelled turn leaves its thread running.
         turn.in_thread = False
         return result
+
+
+def _find_exited_session(error: BaseException) -> Session | None:
+    """Return the session of the task that raised `error` out of the event loop; None if it is unknown."""
+    frames = error.__traceback__
+    while frames is not None:
+        # Of the error, only the frame of the call that asyncio made for the task leads to its context. Other
+        # event loops, such as that of uvloop, leave no such frame.
+        context = getattr(frames.tb_frame.f_locals.get("self"), "_context", None)
+        if context is not None and frames.tb_frame.f_code.co_name == "_run":
+            session: Session | None = context.get(current_session)
+            return session
+        frames = frames.tb_next
+    return None
 
 
 def _drain_generator(generator: Any, answer: AnswerCollector) -> object:

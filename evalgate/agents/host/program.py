@@ -121,6 +121,5 @@ def _serve_messages(
             loop.run_forever()
         except (SystemExit, KeyboardInterrupt) as error:
             end_if_forked(error)
-            # A task that the agent started called sys.exit. asyncio raises that out of the loop too; the
-            # turn that awaits the task gets it as well, and reports it.
-            continue
+            # A task that the agent started called sys.exit. asyncio raises that out of the loop, too.
+            conversations.handle_exit(error)

@@ -20,8 +20,11 @@ class Mocks:
     """Tool mocks and the recording of one session, which answer calls in place of the tools."""
 
     def __init__(self, mocks: list[dict[str, Any]], recording: Optional[CallRecording] = None) -> None:
-        self.missing: Optional[NoMatchingMockError] = None
-        """Error of the last mocked call that got no result, in any turn; None if there was no such call."""
+        self.missing: Optional[Exception] = None
+        """Error of the last mocked call that got no result, in any turn; None if there was no such call.
+
+        It is an `UnsupportedCaseError` if an agent was asked that has a mocked tool which cannot be mocked.
+        """
         self._mocks = mocks
         self._recording = recording
         self._turn = -1  # `begin_turn` counts from 0, as `turn` of a mock does

@@ -193,7 +193,7 @@ class RemoteSession:
 
     async def end(self) -> SessionResult:
         """Return the usage of all turns and the last state that the server reported."""
-        return SessionResult(self._usage, self._state)
+        return self.interim_result
 
     @property
     def interim_result(self) -> SessionResult:

@@ -24,12 +24,12 @@ class CaseTools:
         found = case.tool_recording
         recording = None if found is None else CallRecording(encode_tool_recording(found))
         self._mocks = Mocks([encode_tool_mock(mock) for mock in case.tool_mocks], recording)
-        self._recorded = RecordedTools(Reply())
+        self._expected = ExpectedResults(Reply())
 
     def begin_turn(self, expected: Reply) -> None:
         """Start the next turn; `expected` is the reply that the case expects in it."""
         self._mocks.begin_turn()
-        self._recorded = RecordedTools(expected)
+        self._expected = ExpectedResults(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
         """Return the result of a call.
@@ -39,7 +39,7 @@ class CaseTools:
                 outcome is `faulted`.
         """
         if not self._mocks.is_mocked(call.name):
-            return self._recorded.get_result(call)
+            return self._expected.get_result(call)
         if call.args is None:
             return ToolResult(call.name, NO_ARGUMENTS, call.id)
         try:
@@ -50,16 +50,16 @@ class CaseTools:
             raise AgentError(Failure("no_mock", str(error)), "faulted") from None
 
 
-class RecordedTools:
+class ExpectedResults:
     """Tool results of one expected reply, each of which is returned once."""
 
     def __init__(self, expected: Reply) -> None:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the tool's recorded result for the same arguments or, without one, its next recorded result.
+        """Return the tool's expected result for the same arguments or, without one, its next expected result.
 
-        Without a recorded result, return an error for the agent to read, so that the conversation continues
+        Without an expected result, return an error for the agent to read, so that the conversation continues
         and no result is invented. The call is scored.
         """
         named = [each for each in self._left if each[1].name == call.name]

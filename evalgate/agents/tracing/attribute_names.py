@@ -315,12 +315,12 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
     if prefix in attributes and isinstance(decode_json(attributes[prefix]), list):
         return parse_messages(attributes[prefix], role)
     tree: dict[str, Any] = {}
-    for name, path in sorted(list_paths(attributes, prefix).items()):
+    for name, path in sorted(split_attribute_names(attributes, prefix).items()):
         _insert_value(tree, path, attributes[name])
     return parse_messages(list(_iter_lists(tree)), role) if tree else []
 
 
-def list_paths(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
+def split_attribute_names(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
     """Return the attributes below `prefix`. The value of each name is the list of its keys after `prefix`.
 
     Keys are separated by dots: `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]`

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evalgate.agents.tracing.attribute_names import is_list_index, list_paths
+from evalgate.agents.tracing.attribute_names import is_list_index, split_attribute_names
 from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.agents.tracing.trace_formats import Span
 from evalgate.core.types import SpanKind, TraceSpan, Usage
@@ -216,7 +216,7 @@ def _read_listed(span: Span, prefixes: Sequence[str]) -> object:
     """
     for prefix in prefixes:
         tree: dict[str, Any] = {}
-        for name, (*path, last) in list_paths(span.attributes, prefix).items():
+        for name, (*path, last) in split_attribute_names(span.attributes, prefix).items():
             inner = tree
             for key in path:
                 below = inner.setdefault(key, {})

@@ -49,6 +49,8 @@ class AgentThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.on_exit: Callable[[BaseException], object] | None = None
+        """Function that is called in the thread after a task called sys.exit; None without an agent."""
         self._is_stopping = False
         self._ended: Future[None] = Future()
         self._thread = threading.Thread(target=self._run_loop, daemon=True, name="agent-loop")
@@ -88,9 +90,12 @@ class AgentThread:
         asyncio.set_event_loop(self.loop)
         try:
             while not self._is_stopping:
-                # A task that the agent started called sys.exit, which asyncio raises out of the loop too.
-                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                try:
                     self.loop.run_forever()
+                except (SystemExit, KeyboardInterrupt) as error:
+                    # A task of the agent called sys.exit, which asyncio raises out of the loop, too.
+                    if self.on_exit is not None:
+                        self.on_exit(error)
             self._end_tasks()
         finally:
             self.loop.close()

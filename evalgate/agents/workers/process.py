@@ -81,7 +81,7 @@ def _measure_private_memory(pid: int) -> int:
 STDERR_BYTES = 64 * 1024
 """Number of bytes at the end of a worker's stderr that are kept in memory."""
 DETAIL_CHARACTERS = 8 * 1024
-"""Number of characters at the end of stderr that a failure shows."""
+"""Number of characters at the end of stderr, or of a container's log, that a failure shows."""
 # A descendant that was not found can hold the pipes open for ever, although the process itself is gone.
 _ORPHANED_PIPES_S = 1.0
 # The lines of one iteration of the event loop are a burst. It is written in parts, each twice as long as the

@@ -180,7 +180,7 @@ class WorkerSession:
 
     async def end(self) -> SessionResult:
         """Return the usage and the final state. The conversation stays open until `close` is called."""
-        return SessionResult(self._usage, self._final_state)
+        return self.interim_result
 
     @property
     def interim_result(self) -> SessionResult:

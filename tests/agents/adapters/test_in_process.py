@@ -137,6 +137,26 @@ def test_an_exit_of_a_task_ends_its_turn_only() -> None:
     assert [case.runs[0].outcome for case in record.cases] == ["answered", "crashed", "answered"]
 
 
+def test_an_exit_of_a_task_that_no_turn_awaits_ends_its_turn_only() -> None:
+    async def leave() -> None:
+        sys.exit(5)
+
+    async def answer(text: str) -> str:
+        if text == "bad":
+            leaving = asyncio.create_task(leave())
+            await asyncio.Event().wait()
+            return str(leaving)
+        return text
+
+    cases = [build_case(text) for text in ("a", "bad", "b")]
+    record = evalgate.evaluate(cases, answer, criteria=CRITERIA, timeout=BOUND_S)
+
+    assert [case.runs[0].outcome for case in record.cases] == ["answered", "crashed", "answered"]
+    failure = record.cases[1].runs[0].failure
+    assert failure is not None
+    assert failure.message == "the agent called sys.exit(5)"
+
+
 @pytest.mark.parametrize("concurrency", [1, 3])
 @pytest.mark.parametrize("is_async", [True, False], ids=["asynchronous", "in threads"])
 def test_concurrency_limits_conversations(concurrency: int, is_async: bool) -> None:

@@ -145,6 +145,26 @@ async def exits_in_task(text: str) -> str:
     return text
 
 
+async def exits_in_a_lost_task(text: str) -> str:
+    """Wait for ever for what the task does not do."""
+
+    async def leave() -> None:
+        sys.exit(5)
+
+    leaving = asyncio.create_task(leave())
+    await asyncio.Event().wait()
+    return str(leaving)
+
+
+async def outlives_a_lost_task(text: str) -> str:
+    async def leave() -> None:
+        sys.exit(6)
+
+    leaving = asyncio.create_task(leave())
+    await asyncio.sleep(0.05)
+    return f"{text} {leaving.done()}"
+
+
 def dies(text: str) -> str:
     sys.stderr.write("last words\n")
     os._exit(0)

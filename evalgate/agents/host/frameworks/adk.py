@@ -13,8 +13,9 @@ from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
 from ..errors import ModelError, UnsupportedCaseError, summarize_error
-from ..session import FEATURES, Session
+from ..session import FEATURES, Recorder, Session
 from . import HostedAgent, is_a
+from .event_recorder import make_encodable_values
 
 # Names that ADK's evaluation uses if the case has none.
 _APP_NAME = "EvaluationGenerator"
@@ -69,13 +70,13 @@ class _AdkConversation:
 
             refuse_unmockable_tools(self._root, session.mocks)
         self._sessions = _create_service("sessions.in_memory_session_service", "InMemorySessionService")
-        self._runner = self._create_runner(agent, _create_plugins(session))
+        self._runner = self._create_runner(agent, _create_plugins(session, self._id))
 
     def _create_runner(self, agent: Any, plugins: list[Any]) -> Any:
         runner = importlib.import_module("google.adk.runners").Runner
         options = {"app": agent} if self._root is not agent else {"agent": agent}
         return runner(
-            **(_add_plugins(options, plugins) if plugins else options),
+            **_add_plugins(options, plugins),
             app_name=self._app_name,
             session_service=self._sessions,
             artifact_service=_create_service(
@@ -144,8 +145,9 @@ class _AdkConversation:
         # A cancelled turn must close the generator at once: else it ends only when it is garbage-collected.
         async with contextlib.aclosing(running):
             async for event in running:
-                _report_usage(event, session)
-                if (event.author or "").lower() != "user":
+                _report_usage(event, session.recorder)
+                # The parts of a streamed answer are no messages: the whole event repeats them.
+                if (event.author or "").lower() != "user" and not event.partial:
                     events.append(event)
 
     def _build_message(self, text: str, attachments: list[Any]) -> Any:
@@ -167,12 +169,16 @@ class _AdkConversation:
         now = await self._sessions.get_session(
             app_name=self._app_name, user_id=self._user_id, session_id=self._id
         )
-        return dict(now.state)
+        state: dict[str, Any] = make_encodable_values(dict(now.state))
+        return state
 
 
-def _create_plugins(session: Session) -> list[Any]:
-    """Return the plugins of a session. Tracing is first, because ADK skips plugins after a mocked call."""
-    plugins = []
+def _create_plugins(session: Session, session_id: str) -> list[Any]:
+    """Return the plugins of a session. Tracing is first, because ADK skips plugins after a mocked call.
+
+    `session_id` is the id of ADK's own session.
+    """
+    plugins = [_create_usage_plugin(session.recorder, session_id)]
     if session.trace is not None:
         from .adk_trace import create_trace_plugin
 
@@ -182,6 +188,21 @@ def _create_plugins(session: Session) -> list[Any]:
 
         plugins.append(create_mock_plugin(session.mocks))
     return plugins
+
+
+def _create_usage_plugin(recorder: Recorder, session_id: str) -> Any:
+    """Return a plugin that reports the usage of agents that an `AgentTool` asks.
+
+    ADK runs these agents in a session of their own, whose events reach only the tool.
+    """
+
+    async def after_model_callback(_self: Any, *, callback_context: Any, llm_response: Any) -> None:
+        if callback_context.session.id != session_id:
+            _report_usage(llm_response, recorder)
+
+    base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
+    methods = {"after_model_callback": after_model_callback}
+    return type("Usage", (base,), methods)(name="evalgate_usage")
 
 
 def _add_plugins(options: dict[str, Any], plugins: list[Any]) -> dict[str, Any]:
@@ -228,17 +249,17 @@ def _report_events(events: list[Any], final: Any, session: Session) -> None:
             if call:
                 report("tool_call", name=call.name or "", args=call.args, id=call.id, author=event.author)
             if answer:
-                result = answer.response
+                result = make_encodable_values(answer.response)
                 report(
                     "tool_result", name=answer.name or "", result=result, id=answer.id, author=event.author
                 )
 
 
-def _report_usage(event: Any, session: Session) -> None:
+def _report_usage(event: Any, recorder: Recorder) -> None:
     # Partial events of a streamed answer have sums that the whole event repeats.
     used = getattr(event, "usage_metadata", None)
     if used is not None and not event.partial:
-        session.recorder.report_event("usage", **count_tokens(used))
+        recorder.report_event("usage", **count_tokens(used))
 
 
 def count_tokens(used: Any) -> dict[str, int]:

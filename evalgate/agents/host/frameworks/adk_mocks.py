@@ -46,38 +46,58 @@ def refuse_unmockable_tools(root: Any, mocks: Mocks) -> None:
         UnsupportedCaseError: a mocked tool is run by the model's provider or by a workflow, or is a code
             executor. The message names the tool and the agent.
     """
-    for agent in _walk_agents(root, set()):
+    for agent, has_callbacks in _walk_agents(root, mocks, set()):
         if getattr(agent, "code_executor", None) is not None and mocks.is_ever_mocked("code_executor"):
             raise UnsupportedCaseError(
                 f"the code executor of agent `{agent.name}` cannot be mocked; name `code_executor` in `live` "
                 "to let it run"
             )
-        for tool in _list_unmockable_tools(agent):
-            if mocks.is_ever_mocked(tool.name):
+        for name in _list_unmockable_tools(agent, has_callbacks):
+            if mocks.is_ever_mocked(name):
                 raise UnsupportedCaseError(
-                    f"`{tool.name}` of `{agent.name}` is not run with callbacks of tools, so it cannot be "
+                    f"`{name}` of `{agent.name}` is not run with callbacks of tools, so it cannot be "
                     "mocked; name it in `live` to let it run"
                 )
 
 
-def _list_unmockable_tools(agent: Any) -> list[Any]:
+def _list_unmockable_tools(agent: Any, has_callbacks: bool) -> list[str]:
+    """Return the names of tools that are called for real even if they are mocked."""
     if is_a(agent, "google.adk", "_ToolNode"):
-        return [agent.tool]
+        return [agent.tool.name]
     base = importlib.import_module("google.adk.tools.base_tool").BaseTool
-    return [
+    tools = [
         each
         for each in getattr(agent, "tools", None) or ()
-        if isinstance(each, base)
-        and type(each).run_async is base.run_async  # the model's provider runs it
-        and not any(is_a(each, "google.adk", name) for name in _REQUEST_TOOLS)
+        if not any(is_a(each, "google.adk", name) for name in _REQUEST_TOOLS)
+    ]
+    if not has_callbacks:  # a function has only `__name__`, and the tools of a toolset are not known yet
+        return [
+            str(getattr(each, "name", None) or getattr(each, "__name__", type(each).__name__))
+            for each in tools
+        ]
+    return [
+        each.name
+        for each in tools
+        if isinstance(each, base) and type(each).run_async is base.run_async  # the model's provider runs it
     ]
 
 
-def _walk_agents(agent: Any, seen: set[int]) -> Iterator[Any]:
-    if id(agent) in seen:
+def _walk_agents(
+    agent: Any, mocks: Mocks, seen: set[tuple[int, bool]], has_callbacks: bool = True
+) -> Iterator[tuple[Any, bool]]:
+    """Yield the agent, the agents below it, and those that its tools ask, unless the tool itself is mocked.
+
+    The second value is False if ADK calls no plugins for the agent, as below a tool with
+    `include_plugins=False`.
+    """
+    if (id(agent), has_callbacks) in seen:
         return
-    seen.add(id(agent))
-    yield agent
+    seen.add((id(agent), has_callbacks))
+    yield agent, has_callbacks
     graph = getattr(agent, "graph", None)
     for each in [*(getattr(agent, "sub_agents", None) or ()), *(getattr(graph, "nodes", None) or ())]:
-        yield from _walk_agents(each, seen)
+        yield from _walk_agents(each, mocks, seen, has_callbacks)
+    for tool in getattr(agent, "tools", None) or ():
+        if is_a(tool, "google.adk", "AgentTool") and not mocks.is_ever_mocked(tool.name):
+            is_watched = has_callbacks and getattr(tool, "include_plugins", True)
+            yield from _walk_agents(tool.agent, mocks, seen, is_watched)

@@ -94,6 +94,9 @@ def _record_message(message: Any, recorder: EventRecorder) -> None:
             recorder.record_result(result.name, parse_tool_output(result.content), result.call_id, author)
     elif kind in _TEXTS:
         recorder.record_text(message.content, author)
+    elif kind == "MultiModalMessage":
+        texts = [part for part in message.content if isinstance(part, str)]
+        recorder.record_text("\n".join(texts), author)
     # The class is generic: its name ends with the type of the content.
     elif kind.startswith("StructuredMessage"):
         recorder.record_text(as_text(message.content) or "", author)

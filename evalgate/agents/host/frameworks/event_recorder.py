@@ -98,9 +98,10 @@ def parse_tool_output(content: object) -> object:
     except (ValueError, RecursionError):
         pass
     try:
-        return ast.literal_eval(content)
+        found = ast.literal_eval(content)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return content
+    return content if make_encodable(found) is not found else found
 
 
 def make_encodable(value: Any) -> Any:
@@ -115,6 +116,13 @@ def make_encodable(value: Any) -> Any:
     except Exception:  # noqa: BLE001  an object of the agent's may raise anything when it is converted
         return _describe_value(value)
     return value
+
+
+def make_encodable_values(values: Any) -> Any:
+    """Return a dict with `make_encodable` of each value; any other object is returned as it is."""
+    if not isinstance(values, dict):
+        return values
+    return {str(key): make_encodable(value) for key, value in values.items()}
 
 
 def _describe_value(value: object) -> str:
@@ -151,10 +159,8 @@ class EventRecorder:
         self._flush_text()
         if id_:
             self._names[id_] = name
-        parsed = _parse_arguments(args)
-        if parsed is not None:
-            parsed = {str(key): make_encodable(value) for key, value in parsed.items()}
-        self._report("tool_call", name=name, args=parsed, id=id_, author=author)
+        given = make_encodable_values(_parse_arguments(args))
+        self._report("tool_call", name=name, args=given, id=id_, author=author)
 
     def record_result(
         self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
@@ -194,10 +200,19 @@ def _parse_arguments(args: object) -> Optional[dict[str, Any]]:
 
 
 def as_text(output: Any) -> Optional[str]:
-    """Return an agent's output as the text of a response; None for None. Objects become their JSON."""
+    """Return an agent's output as the text of a response; None for None.
+
+    Objects become their JSON. An object that JSON does not know, such as a `Decimal`, becomes its text.
+    """
     if output is None or isinstance(output, str):
         return output
     if dataclasses.is_dataclass(output) and not isinstance(output, type):
         output = dataclasses.asdict(output)
     dump = getattr(output, "model_dump", None)
-    return json.dumps(dump(mode="json") if callable(dump) else output, ensure_ascii=False, default=str)
+    value = dump(mode="json") if callable(dump) else output
+    if not isinstance(value, (dict, list, tuple, int, float)):
+        return _describe_value(value)
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError):
+        return _describe_value(value)

@@ -18,7 +18,7 @@ from typing import Any, Optional, get_type_hints
 from ..errors import InvalidAnswerError, UnsupportedCaseError, UnusableEntryError, summarize_error
 from ..session import FEATURES, Session
 from . import HostedAgent, is_a
-from .event_recorder import EventRecorder, adapt_conversations, as_text, make_encodable
+from .event_recorder import EventRecorder, adapt_conversations, as_text, make_encodable_values
 
 # Names that chains use for their answer.
 _OUTPUTS = ("output", "response", "answer", "result", "text")
@@ -163,8 +163,8 @@ class _GraphConversation:
 
     def _finish_turn(self, session: Session, recorder: EventRecorder) -> Optional[str]:
         values = {key: value for key, value in self._last.items() if not key.startswith("__")}
-        ended = {key: make_encodable(value) for key, value in values.items() if key != "messages"}
-        session.state = {**session.state, **ended}
+        ended = {key: value for key, value in values.items() if key != "messages"}
+        session.state = {**session.state, **make_encodable_values(ended)}
         self._values = {"messages": []} if self._remembers else values
         questions = [as_text(each.value) or "" for each in self._last.get("__interrupt__") or ()]
         self._is_interrupted = bool(questions) and self._remembers

@@ -47,7 +47,9 @@ class _LlamaIndexConversation:
             author = getattr(event, "current_agent_name", author)
             _record_event(event, author, recorder)
         result = await running
-        return recorder.choose_response(getattr(result, "structured_response", None))
+        response = recorder.choose_response(getattr(result, "structured_response", None))
+        # After a tool with `return_direct`, only the result has the answer: no event has it.
+        return response or getattr(getattr(result, "response", None), "content", None)
 
 
 def _record_event(event: Any, author: Optional[str], recorder: EventRecorder) -> None:

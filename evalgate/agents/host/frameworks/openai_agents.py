@@ -7,15 +7,18 @@ session's state, a dict, to the tools as the context of the run.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import json
 from typing import Any, Optional
 
 from ..errors import UnsupportedCaseError
 from ..session import FEATURES, Mocks, Session
+from ..tools import find_session
 from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text
 
+_MARK = "evalgate_mocks"
 _ROLES = ("user", "assistant", "system", "developer")
 
 
@@ -38,10 +41,13 @@ class _MockCloner:
         """Agent and clone by the agent's `id`; the reference to the agent keeps the id unique."""
 
     def clone_agent(self, agent: Any) -> Any:
+        if getattr(agent, _MARK, None) is self._mocks:
+            return agent  # a clone already
         if id(agent) in self._clones:
             return self._clones[id(agent)][1]
         tools = [self._mock_tool(each) for each in agent.tools]
         found = agent.clone(tools=tools, handoffs=[])
+        setattr(found, _MARK, self._mocks)
         self._clones[id(agent)] = (agent, found)
         if getattr(agent, "mcp_servers", None):
             self._mock_mcp_tools(found)
@@ -86,6 +92,34 @@ class _MockCloner:
         return dataclasses.replace(tool, on_invoke_tool=on_invoke_tool)
 
 
+def _install_run_mocks() -> None:
+    """Wrap the methods of `Runner`, so that mocks also answer calls of an agent that a tool asks.
+
+    Do nothing if they are wrapped.
+    """
+    runner = importlib.import_module("agents").Runner
+    for name in ("run", "run_sync", "run_streamed"):
+        method = getattr(runner, name)
+        if not hasattr(method, _MARK):
+            setattr(runner, name, _mock_starting_agent(method))
+
+
+def _mock_starting_agent(run: Any) -> Any:
+    @functools.wraps(run)
+    def run_mocked(starting_agent: Any, *values: Any, **named: Any) -> Any:
+        session = find_session(getattr(starting_agent, "name", "agent"))
+        if session is not None and session.mocks:
+            try:
+                starting_agent = clone_with_mocks(starting_agent, session.mocks)
+            except UnsupportedCaseError as error:
+                session.mocks.missing = error  # the agent that asked this one may hide the error
+                raise
+        return run(starting_agent, *values, **named)
+
+    setattr(run_mocked, _MARK, True)
+    return staticmethod(run_mocked)
+
+
 def adapt_agent(agent: object) -> Optional[HostedAgent]:
     """Adapt an agent of the OpenAI Agents SDK; return None for any other object."""
     # `agents` is a common package name: a class of the user's own would have no handoffs.
@@ -98,7 +132,10 @@ def adapt_agent(agent: object) -> Optional[HostedAgent]:
 
 class _OpenAiConversation:
     def __init__(self, agent: Any, session: Session) -> None:
-        self._agent = clone_with_mocks(agent, session.mocks) if session.mocks else agent
+        self._agent = agent
+        if session.mocks:
+            _install_run_mocks()
+            self._agent = clone_with_mocks(agent, session.mocks)
         self._history: list[Any] = _check_context_messages(session)
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:

@@ -6,17 +6,21 @@ The session's state is the agent's `deps` if their type is a dict.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+from collections.abc import AsyncIterator
 from typing import Any, Optional, get_origin
 
 from ..errors import UnsupportedCaseError
 from ..session import FEATURES, Mocks, Session
+from ..tools import find_session
 from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text
 from .pydantic_ai_trace import create_traced_model, trace_tools
 
 # Tool of the framework by which a model gives structured output; no tool of the agent.
 _OUTPUT_TOOL = "final_result"
+_MARK = "evalgate_mocks"
 
 
 def adapt_agent(agent: object) -> Optional[HostedAgent]:
@@ -31,6 +35,8 @@ def adapt_agent(agent: object) -> Optional[HostedAgent]:
 
 class _PydanticAiConversation:
     def __init__(self, agent: Any, session: Session) -> None:
+        if session.mocks:
+            _install_tool_mocks()
         self._agent = agent
         self._output_tools = _list_output_tools(agent)
         self._history: list[Any] = [_convert_context_message(message) for message in session.context_messages]
@@ -44,16 +50,12 @@ class _PydanticAiConversation:
             options["model"] = create_traced_model(self._agent.model, session.trace)
         usage = options["usage"] = importlib.import_module("pydantic_ai.usage").RunUsage()
         watch = _HistoryWatch()
-        if _processes_history(getattr(self._agent, "_root_capability", None)):
+        if _processes_history(getattr(self._agent, "root_capability", None)):
             options["capabilities"] = [watch.create_capability()]
         recorder = EventRecorder(session)
         capture = importlib.import_module("pydantic_ai").capture_run_messages
         messages: list[Any] = []
-        with (
-            _mock_toolsets(self._agent, session.mocks),
-            trace_tools(self._agent, session.trace),
-            capture() as captured,
-        ):
+        with trace_tools(self._agent, session.trace), capture() as captured:
             try:
                 result = await self._agent.run(text, **options)
                 # `captured` is shorter than the history if the agent's `ProcessHistory` drops messages.
@@ -119,15 +121,51 @@ def _list_output_tools(agent: Any) -> set[str]:
     return {each.name for each in kinds if is_a(each, "pydantic_ai", "ToolOutput") and each.name}
 
 
-def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManager[Any]:
+def _install_tool_mocks() -> None:
+    """Wrap the method of agents that each run calls; do nothing if it is wrapped.
+
+    So mocks also answer the calls of an agent that a tool asks.
+    """
+    kind = importlib.import_module("pydantic_ai").Agent
+    if hasattr(kind.iter, _MARK):
+        return
+    iterate = kind.iter
+
+    @contextlib.asynccontextmanager
+    @functools.wraps(iterate)
+    async def iterate_mocked(self: Any, *values: Any, **named: Any) -> AsyncIterator[Any]:
+        session = find_session(self.name or "agent")
+        mocks = _mock_toolsets(self, session, named) if session is not None else contextlib.nullcontext()
+        with mocks:
+            async with iterate(self, *values, **named) as run:
+                yield run
+
+    setattr(iterate_mocked, _MARK, True)
+    kind.iter = iterate_mocked
+
+
+def _mock_toolsets(
+    agent: Any, session: Session, options: dict[str, Any]
+) -> contextlib.AbstractContextManager[Any]:
     """Return a context manager in which the agent's toolsets answer mocked tools without calling them.
 
+    Args:
+        agent: The agent that runs, which another agent may have asked.
+        session: Session with the mocks.
+        options: Named arguments of the run; the context manager replaces its `toolsets`, too.
+
     Raises:
-        UnsupportedCaseError: the model's provider runs a mocked tool.
+        UnsupportedCaseError: the model's provider runs a mocked tool. The error is also stored in `missing`
+            of the mocks, because the agent that asked this one may hide it.
     """
+    mocks = session.mocks
     if not mocks:
         return contextlib.nullcontext()
-    _refuse_native_tools(agent, mocks)
+    try:
+        _refuse_native_tools(agent, mocks)
+    except UnsupportedCaseError as error:
+        mocks.missing = error
+        raise
 
     async def call_tool(self: Any, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
         if mocks.is_mocked(name):
@@ -136,9 +174,11 @@ def _mock_toolsets(agent: Any, mocks: Mocks) -> contextlib.AbstractContextManage
 
     base = importlib.import_module("pydantic_ai.toolsets").WrapperToolset
     mocking = type("Mocking", (base,), {"call_tool": call_tool})
-    # `toolsets` includes the agent's own functions, which `tools` would add once more.
+    # `toolsets` includes the agent's own functions, which `tools` would add once more. Toolsets of the run
+    # are ignored if toolsets are overridden.
+    toolsets = [*agent.toolsets, *(options.get("toolsets") or ())]
     override: contextlib.AbstractContextManager[Any] = agent.override(
-        toolsets=[mocking(each) for each in agent.toolsets], tools=[]
+        toolsets=[mocking(each) for each in toolsets], tools=[]
     )
     return override
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from collections import Counter
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..errors import UnsupportedCaseError
 from ..session import FEATURES, Session
@@ -18,7 +19,16 @@ from .event_recorder import EventRecorder, adapt_conversations, as_text
 _NAME = "an agent of smolagents"
 # Tool of the framework by which a model gives its final answer; no tool of the agent.
 _FINAL = "final_answer"
-_Call = Tuple[str, Dict[str, Any], object, Optional[str]]
+
+
+class _Call:
+    """Call of a tool, whose result is None until it ends."""
+
+    def __init__(self, name: str, args: Dict[str, Any], author: Optional[str]) -> None:
+        self.name = name
+        self.args = args
+        self.author = author
+        self.result: object = None
 
 
 def adapt_agent(agent: object) -> Optional[HostedAgent]:
@@ -39,6 +49,23 @@ def _walk_agents(agent: Any) -> Iterator[Any]:
             yield from _walk_agents(each)
 
 
+def _replace_forward(tool: Any, forward: Callable[..., object], *, is_shared: bool) -> Any:
+    """Return the tool with another function.
+
+    With `is_shared`, return another tool with the same attributes, because several agents have the tool, and
+    each needs a function of its own: the function knows which agent calls it.
+    """
+    if not is_shared:
+        tool.forward = forward
+        return tool
+    kind = type(tool)
+    methods = {"forward": staticmethod(forward), "__module__": kind.__module__}
+    other: Any = object.__new__(type(kind.__name__, (kind,), methods))
+    own = vars(tool)
+    other.__dict__ = {**own, "forward": forward} if "forward" in own else own
+    return other
+
+
 class _SmolagentsConversation:
     def __init__(self, agent: Any, session: Session) -> None:
         if session.context_messages:
@@ -46,12 +73,17 @@ class _SmolagentsConversation:
         self._agent = agent
         self._has_run = False
         self._called: List[_Call] = []
-        mocks = session.mocks
-        for each in _walk_agents(agent):
+        self._recorder: Optional[EventRecorder] = None
+        agents = list(_walk_agents(agent))
+        owners = Counter(id(tool) for each in agents for tool in each.tools.values())
+        for each in agents:
             author = None if each is agent else each.name
             for name, tool in each.tools.items():
                 if name != _FINAL:
-                    tool.forward = self._watch_tool(name, tool.forward, author, mocks)
+                    forward = self._watch_tool(name, tool.forward, author, session.mocks)
+                    each.tools[name] = _replace_forward(tool, forward, is_shared=owners[id(tool)] > 1)
+            if each is not agent:
+                each.run = self._count_usage(each, each.run)
 
     def _watch_tool(
         self, name: str, forward: Callable[..., object], author: Optional[str], mocks: Any
@@ -62,23 +94,40 @@ class _SmolagentsConversation:
         @functools.wraps(forward)
         def call_watched_tool(*values: object, **named: object) -> object:
             args = {**dict(zip(names, values)), **named}  # noqa: B905  Python 3.9 has no `strict`
-            result: object = None
+            call = _Call(name, args, author)
+            # At its start: calls that go on at the same time end in another order than the model wrote them.
+            self._called.append(call)
             try:
-                result = (
+                call.result = (
                     mocks.require_result(name, args) if mocks.is_mocked(name) else forward(*values, **named)
                 )
             except Exception as error:
-                result = {"error": str(error)}
+                call.result = {"error": str(error)}
                 raise
-            finally:
-                self._called.append((name, args, result, author))
-            return result
+            return call.result
 
         return call_watched_tool
+
+    def _count_usage(self, agent: Any, run: Callable[..., object]) -> Any:
+        """Return a function that runs a managed agent and records its usage, which no event reports."""
+
+        @functools.wraps(run)
+        def run_counted(*values: object, **named: object) -> object:
+            first = 0 if named.get("reset", True) else len(agent.memory.steps)
+            try:
+                return run(*values, **named)
+            finally:
+                used = [getattr(step, "token_usage", None) for step in agent.memory.steps[first:]]
+                for each in used:
+                    if each is not None and self._recorder is not None:
+                        self._recorder.record_usage(each.input_tokens, each.output_tokens)
+
+        return run_counted
 
     def run_turn(self, text: str, session: Session) -> Optional[str]:
         """Run one turn, report its events, and return the final answer as a text; None if there is none."""
         recorder, output = EventRecorder(session), None
+        self._recorder = recorder
         memory = importlib.import_module("smolagents.memory")
         try:
             for event in self._agent.run(text, stream=True, reset=not self._has_run):
@@ -109,6 +158,6 @@ class _SmolagentsConversation:
     def _record_calls(self, recorder: EventRecorder) -> None:
         # A step is reported at its end, so its text is recorded first: the model wrote that before the calls.
         called, self._called = self._called, []
-        for name, args, result, author in called:
-            recorder.record_call(name, args, None, author)
-            recorder.record_result(name, result, None, author)
+        for call in called:
+            recorder.record_call(call.name, call.args, None, call.author)
+            recorder.record_result(call.name, call.result, None, call.author)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agents import Agent, ModelResponse, Usage, WebSearchTool, function_tool
+from agents import Agent, ModelResponse, Runner, Usage, WebSearchTool, function_tool
 from agents.mcp import MCPServer
 from desk import Scripted, calls, says
 from mcp.types import CallToolResult, GetPromptResult, ListPromptsResult, TextContent, Tool
@@ -57,3 +57,38 @@ class Asking(Scripted):
 
 agent = Agent(name="shop", model=Asking(), tools=[refund], mcp_servers=[Shop()])
 searching = Agent(name="searching", model=Asking(), tools=[WebSearchTool()])
+
+
+class Delegating(Scripted):
+    """Calls the tool that the user names, or the last tool of the agent that it is; then repeats the result."""
+
+    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:
+        last = input[-1]
+        name = {"refunder": "pay_back", "searcher": ""}.get(system_instructions, last.get("content"))
+        arguments = '{"input": "x"}' if str(name).startswith("ask") else "{}"
+        output = says(str(last["output"])) if "output" in last else calls(name, arguments) if name else says("found")
+        return ModelResponse(output=[output], usage=Usage(), response_id=None)
+
+
+@function_tool
+def pay_back() -> str:
+    """Pay a refund."""
+    CALLED.append("pay_back")
+    return "paid"
+
+
+refunder = Agent(name="refunder", instructions="refunder", model=Delegating(), tools=[pay_back])
+searcher = Agent(name="searcher", instructions="searcher", model=Delegating(), tools=[WebSearchTool()])
+
+
+@function_tool
+async def ask_by_code(input: str) -> str:
+    """Ask the refunder."""
+    return str((await Runner.run(refunder, input)).final_output)
+
+
+delegating = Agent(
+    name="delegating",
+    model=Delegating(),
+    tools=[refunder.as_tool("ask", "Asks."), ask_by_code, searcher.as_tool("ask_searcher", "Searches.")],
+)

@@ -46,3 +46,44 @@ def plan(day: date, hours: int = 8) -> str:
 
 
 searching = Agent(FunctionModel(_script), capabilities=[NativeTool(WebSearchTool())])
+
+
+def _delegate(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    last = messages[-1].parts[-1]
+    if last.part_kind == "tool-return":
+        return ModelResponse(parts=[TextPart(str(last.content))])
+    return ModelResponse(parts=[ToolCallPart(str(last.content), {}, tool_call_id="a")])
+
+
+refunder = Agent(FunctionModel(_delegate))
+more_tools = FunctionToolset()
+delegating = Agent(FunctionModel(_delegate))
+
+
+@refunder.tool_plain
+@more_tools.tool_plain(name="pay_more")
+def pay_back() -> str:
+    """Pay a refund."""
+    CALLED.append("pay_back")
+    return "paid"
+
+
+@delegating.tool_plain
+async def ask() -> str:
+    """Ask the refunder."""
+    return (await refunder.run("pay_back")).output
+
+
+@delegating.tool_plain
+async def ask_more() -> str:
+    """Ask the refunder, with another tool."""
+    return (await refunder.run("pay_more", toolsets=[more_tools])).output
+
+
+@delegating.tool_plain
+async def ask_searcher() -> str:
+    """Ask the agent with a tool of the provider, and hide its errors."""
+    try:
+        return (await searching.run("Search")).output
+    except Exception:
+        return "nothing found"
