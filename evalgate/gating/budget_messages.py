@@ -17,6 +17,7 @@ from evalgate.statistics.gate_decision import MetricDecision
 if TYPE_CHECKING:
     from evalgate.gating.verdict_messages import MessageContext
 
+_NOISE = 1e-9
 _NOUNS = {"cost_usd": "cost", "latency_s": "latency"}
 
 
@@ -30,7 +31,11 @@ def describe_growth(
         return "No baseline for these figures yet, or no run that passed on both sides; nothing compared."
     own, change = metric.partition("/")[2], growth.change
     noun = _NOUNS.get(own, own.replace("_", " "))
-    value, low, high, limit = format_scores((ratio.value, ratio.low, ratio.high), ratio.max)
+    # What differs from the limit by rounding errors alone is equal to it, and is printed as equal.
+    ratios_found = (
+        ratio.max if abs(each - ratio.max) < _NOISE else each for each in (ratio.value, ratio.low, ratio.high)
+    )
+    value, low, high, limit = format_scores(tuple(ratios_found), ratio.max)
     ratios = f"× {value} ({low} to {high})"
     size = f"over {pluralize(change.cases, 'case')} × {pluralize(growth.rounds, 'run')}"
     found = f"{noun} {ratios} {size}"

@@ -1,6 +1,7 @@
 """Budgets compared with a baseline, from runs to the verdict."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -445,6 +446,14 @@ def test_the_bounds_of_an_increase_differ_visibly_from_its_limit() -> None:
         "Within the allowance: tokens × 1.145 (1.144 to 1.1498) over 20 cases × 1 run; "
         "less than × 1.15 is allowed."
     )
+
+
+def test_an_increase_that_equals_its_limit_is_shown_as_equal() -> None:
+    """The ratio is the exponential of a mean of logarithms: its last bits are noise."""
+    estimate = RatioEstimate(math.nextafter(1.15, 2), 1.12, 1.18, 1.2, 1.15, 20)
+    growth = replace(METRIC, checks=(RuleCheck("average", "fail", "average_fell"),))
+    text = describe_growth("budget/tokens", estimate, growth, MAIN)
+    assert text.startswith("tokens × 1.15 (1.12 to 1.18), more than luck, over")
 
 
 def test_a_limit_of_an_increase_is_shown_with_all_its_decimals(tmp_path: Path) -> None:

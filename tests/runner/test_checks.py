@@ -139,6 +139,8 @@ def test_without_its_package_a_pattern_is_one_sentence(
         ("{tools: {require: issue_refnd}}", ["`issue_refnd` is named by no case, recording, mock or declaration of a tool. Did you mean `issue_refund`?"]),
         ("{tools: {forbid: delete_user}}", []),
         ("{args: {'issue_*': {a: 1}}, calls: if_any}", []),
+        ("{none_of: [{tools: {require: issue_refund}}, {args: {issue_refund: {a: 1}}}]}", ["number 2 of `none_of` holds only if all calls of `issue_refund` have these arguments, so that another call hides a wrong one: add `calls: some`, or `calls: every` if that is meant"]),
+        ("{none_of: [{args: {issue_refund: {a: 1}}, calls: some}, {args: {issue_refund: {b: 1}}, calls: every}]}", []),
     ],
 )  # fmt: skip
 def test_validate_warns(tmp_path: Path, check: str, warnings: list[str]) -> None:

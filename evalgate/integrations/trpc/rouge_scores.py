@@ -8,11 +8,13 @@ Computational Linguistics 32 (2006), as the Go package `neurosnap/sentences` app
 package's abbreviations, and its data on some 350 common words out of 20,000.
 """
 
+import functools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, count, islice, pairwise
 from typing import NamedTuple
 
 from evalgate.integrations.trpc.go_json import lower_text
@@ -211,7 +213,9 @@ def compute_rouge(
         target_ngrams, given_ngrams = _count_ngrams(wanted, kind), _count_ngrams(given, kind)
         shared = (target_ngrams & given_ngrams).total()
         return _compute_ratios(shared, target_ngrams.total(), given_ngrams.total())
-    return _compute_ratios(_compute_lcs_length(wanted, given), len(wanted), len(given))
+    rows = _LcsRows(wanted)
+    last = functools.reduce(rows.compute_next, given, rows.first)
+    return _compute_ratios(len(wanted) - last.bit_count(), len(wanted), len(given))
 
 
 def _split_tokens(text: str, *, stemmed: bool) -> list[str]:
@@ -232,20 +236,24 @@ def _count_ngrams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
     return Counter([tuple(words[at : at + n]) for at in range(len(words) - n + 1)])
 
 
-def _compute_lcs_length(expected: Sequence[str], actual: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence.
+class _LcsRows:
+    """Rows of the table of longest common subsequences of prefixes, each as the bits of one number.
 
-    Bit-parallel: H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004.
+    A row belongs to the number of words taken of one text. Its bit at an index of the other text is 0 if the
+    subsequence grows with that word, so that a row is computed with a few operations on large numbers: H.
+    Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004.
     """
-    masks: dict[str, int] = {}
-    for at, word in enumerate(expected):
-        masks[word] = masks.get(word, 0) | 1 << at
-    everywhere = (1 << len(expected)) - 1
-    row = everywhere
-    for word in actual:
-        matches = row & masks.get(word, 0)
-        row = (row + matches | row - matches) & everywhere
-    return len(expected) - row.bit_count()
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.first = (1 << len(words)) - 1
+        self._masks: dict[str, int] = {}
+        for at, word in enumerate(words):
+            self._masks[word] = self._masks.get(word, 0) | 1 << at
+
+    def compute_next(self, row: int, word: str) -> int:
+        """Return the row that follows `row` when `word` is taken of the other text."""
+        matches = row & self._masks.get(word, 0)
+        return (row + matches | row - matches) & self.first
 
 
 def _score_summary(expected: Sequence[Sequence[str]], actual: Sequence[Sequence[str]]) -> RougeScore:
@@ -270,19 +278,23 @@ def _find_lcs_indices(expected: Sequence[str], actual: Sequence[str]) -> list[in
 
     Of several such subsequences, the choice is that of the reference package.
     """
-    table = [[0] * (len(actual) + 1)]
-    for word in expected:
-        above, row = table[-1], [0]
-        for at, other in enumerate(actual):
-            row.append(above[at] + 1 if word == other else max(above[at + 1], row[at]))
-        table.append(row)
-    indices, i, j = [], len(expected), len(actual)
-    while i and j:
-        if expected[i - 1] == actual[j - 1]:
-            indices.append(i - 1)
-            i, j = i - 1, j - 1
-        elif table[i][j - 1] > table[i - 1][j]:
-            j -= 1
-        else:
-            i -= 1
+    rows = _LcsRows(actual)
+    # Only some rows are kept, and those between them computed again: all rows of large texts take gigabytes.
+    step = math.isqrt(len(expected)) + 1
+    every = accumulate(expected, rows.compute_next, initial=rows.first)
+    kept = list(islice(every, 0, None, step))
+    indices, j = [], len(actual)
+    for start, first in reversed(list(zip(count(0, step), kept, strict=False))):
+        words = expected[start : start + step]
+        block = list(accumulate(words, rows.compute_next, initial=first))
+        i = len(words)
+        while i and j:
+            taken = (1 << j) - 1
+            if words[i - 1] == actual[j - 1]:
+                indices.append(start + i - 1)
+                i, j = i - 1, j - 1
+            elif (block[i - 1] & taken).bit_count() > (block[i] & taken).bit_count():
+                j -= 1  # without the word of `expected` the subsequence would be shorter
+            else:
+                i -= 1
     return indices

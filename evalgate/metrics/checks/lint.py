@@ -1,4 +1,4 @@
-"""Warn of checks that an agent passes by doing nothing, and of names of unknown tools in checks."""
+"""Warn of checks that an agent passes without doing right, and of names of unknown tools in checks."""
 
 from collections.abc import Container, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -7,6 +7,7 @@ from itertools import chain
 from evalgate.config.schema.checks import CheckConditions, Conditions, ResponseRule, is_covered
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.did_you_mean import did_you_mean
+from evalgate.core.formatting import join_quoted
 from evalgate.core.types import EvalCase, EvalSet, Goal
 from evalgate.datasets.lints.cases import collect_declared_tools
 
@@ -30,6 +31,7 @@ def lint_checks(
         for sentence in (
             *_find_refusal_passes(check),
             *_find_wrong_ways_alone(check),
+            *_find_hidden_calls(check),
             *tools.find_unknown(check),
         ):
             yield f"{location}: `{criterion.metric}`: {sentence}"
@@ -59,6 +61,16 @@ def _find_wrong_ways_alone(check: CheckConditions) -> Iterator[str]:
             "an agent that refuses, or answers something else, passes: `none_of` names wrong answers only. "
             "Say what a `response` `contains`, or a tool to `require`"
         )
+
+
+def _find_hidden_calls(check: CheckConditions) -> Iterator[str]:
+    for number, group in enumerate(check.none_of or (), 1):
+        if group.args and "calls" not in group.model_fields_set:
+            yield (
+                f"number {number} of `none_of` holds only if all calls of {join_quoted([*group.args])} have "
+                "these arguments, so that another call hides a wrong one: add `calls: some`, or "
+                "`calls: every` if that is meant"
+            )
 
 
 def _is_negative(rule: ResponseRule) -> bool:

@@ -1,9 +1,12 @@
 """`trpc/final_response_avg_score`."""
 
 import sys
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from evalgate.core.installation import describe_install
@@ -17,7 +20,7 @@ from evalgate.integrations.trpc.metrics.final_response import (
     TrpcFinalResponse,
     find_xml_problem,
 )
-from evalgate.integrations.trpc.rouge_scores import split_into_sentences
+from evalgate.integrations.trpc.rouge_scores import compute_rouge, split_into_sentences
 from tests.conformance.trpc import HAS_RE2
 
 
@@ -197,3 +200,48 @@ def test_lengths(length: dict[str, Any], fault: str) -> None:
     criterion = ResponseCriterion.model_validate({"text": {"length": length}})
 
     assert criterion.find_mismatch("a", "a") == (f"text mismatch: length mismatch: {fault}" if fault else "")
+
+
+def find_common_words(expected: list[str], actual: list[str]) -> list[int]:
+    """The indices in `expected` that the reference package finds, by the table of its `_backtrack_norec`."""
+    table = [[0] * (len(actual) + 1) for _ in range(len(expected) + 1)]
+    for i, word in enumerate(expected, 1):
+        for j, other in enumerate(actual, 1):
+            longer = max(table[i - 1][j], table[i][j - 1])
+            table[i][j] = table[i - 1][j - 1] + 1 if word == other else longer
+    found, i, j = [], len(expected), len(actual)
+    while i and j:
+        if expected[i - 1] == actual[j - 1]:
+            found.append(i - 1)
+            i, j = i - 1, j - 1
+        elif table[i][j - 1] > table[i - 1][j]:
+            j -= 1
+        else:
+            i -= 1
+    return found
+
+
+WORDS = st.lists(st.sampled_from("abcd"), max_size=25)
+
+
+@given(WORDS, st.lists(WORDS, max_size=3))
+def test_lines_have_the_words_in_common_that_the_reference_package_finds(
+    expected: list[str], lines: list[list[str]]
+) -> None:
+    common = sorted({at for line in lines for at in find_common_words(expected, line)})
+    left = Counter(word for line in lines for word in line)
+    hits = 0
+    for at in common:
+        hits += left[expected[at]] > 0
+        left[expected[at]] -= 1
+
+    score = compute_rouge(" ".join(expected), "\n".join(map(" ".join, lines)), "rougeLsum")
+
+    assert score.recall == (hits / len(expected) if expected and sum(map(len, lines)) else 0.0)
+
+
+def test_long_lines_are_compared_in_about_a_second() -> None:
+    """Cell by cell in a table, these took minutes."""
+    one, other = (" ".join(f"w{at % each} x{at}" for at in range(6000)) for each in (97, 89))
+
+    assert compute_rouge(one, other, "rougeLsum") == compute_rouge(one, other, "rougeL")
