@@ -300,7 +300,12 @@ def _load_eval_sets(
         raise InvalidInputError(
             _suggest_suite(each, config, workspace.folder) for each in error.problems
         ) from None
-    rule_files.check_eval_sets(eval_set.path for eval_set in loaded)
+    if rule_files.base_commit:
+        from evalgate.runner.changed_eval_sets import describe_changed_eval_sets
+
+        paths = [eval_set.path for eval_set in loaded]
+        for notice in describe_changed_eval_sets(rule_files, paths, config.eval_sets):
+            rule_files.add_notice(notice)
     both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in objects.eval_sets}
     if both:
         raise InvalidInputError(
