@@ -1,4 +1,4 @@
-"""Lists of small tool calls, for properties."""
+"""Lists of small tool calls, for properties, and a call that is nested too deep."""
 
 from hypothesis import strategies as st
 
@@ -15,3 +15,11 @@ VALUES = st.recursive(
 )
 ARGS = st.none() | st.dictionaries(st.sampled_from("ab"), VALUES, max_size=2)
 CALLS = st.lists(st.builds(ToolCall, st.sampled_from("fg"), ARGS), max_size=5)
+
+
+def nest_arguments() -> ToolCall:
+    """Return a call with more levels of arguments than the interpreter can compare."""
+    args: dict[str, object] = {}
+    for _ in range(100_000):
+        args = {"a": args}
+    return ToolCall("f", args)

@@ -1,10 +1,13 @@
 """Validate JSON values by a JSON Schema."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any, cast
 
 from evalgate.core.installation import describe_install
 from evalgate.core.sanitize import shorten_text
+from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, has_regex_match
 
 _LONGEST_MESSAGE = 160
 
@@ -26,7 +29,7 @@ def check_schema(schema: object) -> str:
         return "it is no object"
     if not isinstance(dialect := schema.get("$schema", ""), str):
         return f"at `/$schema`: {shorten_text(repr(dialect), _LONGEST_MESSAGE)} is not of type 'string'"
-    kind = _find_validator_type(schema)
+    kind = find_validator_type(schema)
     from jsonschema import SchemaError
 
     try:
@@ -76,7 +79,7 @@ def build_schema_check(schema: object) -> Callable[[object], str]:
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.
     """
-    kind = _find_validator_type(schema)
+    kind = find_validator_type(schema)
     from jsonschema.exceptions import best_match
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -102,11 +105,64 @@ def build_schema_check(schema: object) -> Callable[[object], str]:
     return find_complaint
 
 
-def _find_validator_type(schema: object) -> Any:
+def find_validator_type(schema: object) -> Any:
+    """Return the class of validators for the draft that a schema names; the default is draft 2020-12.
+
+    Its patterns are matched in linear time, because an agent chooses the text that they are matched with. A
+    pattern that RE2 refuses, such as one with a look-ahead, is matched by Python, and so are those that
+    `unevaluatedProperties` depends on.
+
+    Raises:
+        SchemaValidatorMissingError: `jsonschema` is not installed.
+    """
     try:
         from jsonschema import Draft202012Validator, validators
     except ImportError:
         raise SchemaValidatorMissingError(
             f"a JSON Schema needs `jsonschema`: {describe_install('trpc')}"
         ) from None
-    return validators.validator_for(cast("Any", schema), default=Draft202012Validator)
+    kind: Any = validators.validator_for(cast("Any", schema), default=Draft202012Validator)
+    return _extend_validator_type(kind)
+
+
+@lru_cache(maxsize=8)
+def _extend_validator_type(kind: Any) -> Any:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.validators import extend
+
+    def check_pattern(validator: Any, pattern: str, value: object, schema: object) -> Iterator[Any]:
+        del schema
+        if validator.is_type(value, "string") and not _has_match(pattern, str(value)):
+            yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+    def check_pattern_properties(validator: Any, rules: Any, value: Any, schema: object) -> Iterator[Any]:
+        del schema
+        for pattern, rule in rules.items() if validator.is_type(value, "object") else ():
+            for name, item in value.items():
+                if _has_match(pattern, name):
+                    yield from validator.descend(item, rule, path=name, schema_path=pattern)
+
+    def check_additional(validator: Any, rule: Any, value: Any, schema: Any) -> Iterator[Any]:
+        patterns = schema.get("patternProperties", ())
+        if patterns and validator.is_type(value, "object"):
+            value = {
+                name: item
+                for name, item in value.items()
+                if not any(_has_match(pattern, name) for pattern in patterns)
+            }
+            schema = {key: item for key, item in schema.items() if key != "patternProperties"}
+        yield from kind.VALIDATORS["additionalProperties"](validator, rule, value, schema) or ()
+
+    checks = {
+        "pattern": check_pattern,
+        "patternProperties": check_pattern_properties,
+        "additionalProperties": check_additional,
+    }
+    return cast("Any", extend)(kind, checks)
+
+
+def _has_match(pattern: str, text: str) -> bool:
+    try:
+        return has_regex_match(pattern, text)
+    except (InvalidPatternError, RegexEngineMissingError):
+        return re.search(pattern, text) is not None

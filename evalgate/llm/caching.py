@@ -8,12 +8,14 @@ long.
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -298,14 +300,32 @@ def _find_free_path(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder, so that only one process at a time checks and repairs a file in it."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    """Lock a folder, so that only one process at a time checks and repairs a file in it.
+
+    Raises:
+        TimeoutError: another process, which may be the agent, keeps the folder locked.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        end = time.monotonic() + _LOCK_TIMEOUT
+        while not _try_lock(descriptor):
+            if time.monotonic() > end:
+                raise TimeoutError(errno.ETIMEDOUT, "another process keeps its folder locked")
+            time.sleep(0.02)
         yield
     finally:
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Return False if another process has the lock; True also on a file system without locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 _FORM = 2

@@ -8,7 +8,7 @@ the eval sets that the change edits.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -217,7 +217,7 @@ class RuleFiles:
             return version.copy
         if version.is_new and path.is_file():
             shown = self.format_relative_path(path)
-            self._add_notice(
+            self.add_notice(
                 f"{shown} is new in this change: the base branch has none, so the change's own holds."
             )
         return path
@@ -259,41 +259,35 @@ class RuleFiles:
     def _note_code_change(self, where: str, own: MetricCode, then: MetricCode, edited: Sequence[str]) -> None:
         """Add a notice if a metric's code is edited, new or outside the folder: it names the version used."""
         if not own.files and not then.files:
-            self._add_notice(
+            self.add_notice(
                 f"The code of the metric {where} is not in this folder: the gate used what is installed, "
                 "which the change may have chosen."
             )
         elif not then.files:
             if any(git.run_git(self.folder, "ls-files", "--", path) for path in own.imported):
-                self._add_notice(
+                self.add_notice(
                     f"The metric {where} is new in this change: the base branch has none, so the change's "
                     "own code decides."
                 )
         elif edited:
             decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
-            self._add_notice(
-                f"This change edits {_format_paths(edited)}, which {decide}: the gate used the "
+            self.add_notice(
+                f"This change edits {format_paths(edited)}, which {decide}: the gate used the "
                 f"{version} of the base branch."
             )
 
-    def check_eval_sets(self, paths: Iterable[str]) -> None:
-        """Add a notice with the eval sets that the change edits or adds, as the gate uses their new contents.
+    def list_changed_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
+        """Return the tracked files at the pathspecs that the change edits, adds or removes.
 
-        Files that git does not track are not listed. If the rules of the base branch do not apply, no notice
-        is added.
+        Return [] without pathspecs, or if the base branch's rules do not apply, or git does not know its
+        commit. `options` are options of `git diff`.
         """
-        named = sorted({path for path in paths if path})
-        if self.base_commit and named and (edited := self.list_changed_files(*named)):
-            self._add_notice(
-                f"The change brought its own: {_format_paths(edited)}. What eval sets ask and expect, with "
-                "the tool mocks and final states in them, is as the change has it, not as the base branch."
-            )
-
-    def list_changed_files(self, *paths: str) -> list[str]:
-        """Return those of the paths that git tracks and the change edits, if git knows the base commit."""
+        if not self.base_commit or not paths:
+            return []
         top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
-        words = ("--literal-pathspecs", "diff", "--name-only", "-z", self.base_commit, "--", *paths)
-        changed = git.run_git(self.folder, *words)
+        changed = git.run_git(
+            self.folder, "diff", "--name-only", "-z", *options, self.base_commit, "--", *paths
+        )
         return [self.format_relative_path(top / name) for name in changed.split("\0") if name]
 
     def note_local_plugins(self) -> None:
@@ -305,7 +299,7 @@ class RuleFiles:
         for name, place in find_local_packages(self.folder).items():
             shown = self.format_relative_path(place)
             if git.run_git(self.folder, "diff", "--name-only", self.base_commit, "--", shown):
-                self._add_notice(
+                self.add_notice(
                     f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
                     "installed from: the change's own version was used, because it is what is installed."
                 )
@@ -353,7 +347,7 @@ class RuleFiles:
         if version.copy is None and not version.is_new:
             return FileStore(self.folder / path, path, owner)
         if version.is_new and (self.folder / path).is_file():
-            self._add_notice(
+            self.add_notice(
                 f"{path} is new in this change: the base branch has none, so nothing is compared with it."
             )
         baseline = FileStore(version.copy, path).read() if version.copy is not None else None
@@ -375,12 +369,13 @@ class RuleFiles:
         if now != then:
             lines = " ".join(islice(_diff_lines(then, now), _SHOWN_CHANGES))
             how = "edits" if now else "removes"
-            self._add_notice(
+            self.add_notice(
                 f"This change {how} {shown}, but the gate goes by the version of the base branch: "
                 f"{to_one_line(lines, 300)}"
             )
 
-    def _add_notice(self, notice: str) -> None:
+    def add_notice(self, notice: str) -> None:
+        """Add a whole sentence to `notices`, unless it is there."""
         self._notices += [notice] if notice not in self._notices else []
 
 
@@ -400,7 +395,8 @@ class ReadOnlyBaseline:
         raise InvalidInputError("the baseline of another branch cannot be changed from here")
 
 
-def _format_paths(paths: Sequence[str]) -> str:
+def format_paths(paths: Sequence[str]) -> str:
+    """Return the first six paths, separated by commas, and the number of the others."""
     more = len(paths) - _SHOWN_CHANGES
     return ", ".join(paths[:_SHOWN_CHANGES]) + (f" and {pluralize(more, 'file')} more" if more > 0 else "")
 

@@ -305,7 +305,12 @@ def _load_eval_sets(
         loaded = load_eval_sets(config.eval_sets, formats, folder=workspace.folder, format_name=config.format)
     except InvalidInputError as error:
         raise InvalidInputError(_suggest_suite(each, config) for each in error.problems) from None
-    rule_files.check_eval_sets(eval_set.path for eval_set in loaded)
+    if rule_files.base_commit:
+        from evalgate.runner.changed_eval_sets import describe_changed_eval_sets
+
+        paths = [eval_set.path for eval_set in loaded]
+        for notice in describe_changed_eval_sets(rule_files, paths, config.eval_sets):
+            rule_files.add_notice(notice)
     both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in objects.eval_sets}
     if both:
         raise InvalidInputError(

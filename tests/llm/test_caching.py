@@ -20,6 +20,7 @@ from evalgate.llm.errors import JudgeError
 from evalgate.llm.usage import MeteredUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
+from evalgate.system.files import lock_folder
 from tests.llm.fakes import ScriptedModel, answered, failed
 
 DAY = 86_400.0
@@ -232,6 +233,18 @@ def test_a_file_that_stays_locked_delays_only_one_question(
     assert file.notices == (
         "the judge's cache cache.sqlite could not be used at times (database is locked).",
     )
+
+
+def test_a_folder_that_stays_locked_does_not_hold_up_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalgate.llm.caching._LOCK_TIMEOUT", 0.2)
+    with lock_folder(tmp_path), open_file(tmp_path / "cache.sqlite") as file:
+        file.put("a", "one")
+        assert file.get("a") is None
+        assert file.notices == (
+            "the judge's cache cache.sqlite is not used: another process keeps its folder locked.",
+        )
 
 
 WRITER = """

@@ -115,10 +115,11 @@ def test_a_change_that_brings_its_own_eval_sets_is_told_by_name(
 ) -> None:
     """The mocks and final states in them are its own; those of a thresholds file are the base's."""
     (repository / "sets").mkdir()
-    for name in ("edited", "same", "late"):
+    for name in ("edited", "same", "late", "gone"):
         (repository / f"sets/{name}.test.json").write_text(
             json.dumps({"eval_set_id": name, "eval_cases": [CASE]})
         )
+    (repository / "sets/gone.test.json.metrics.json").write_text("[]")
     mocks = {"tool_mocks": [{"tool": "look", "result": 1}]}
     (repository / "evalgate.json").write_text(
         json.dumps(json.loads(thresholds(1.0)) | {"eval_sets": ["a.json", "sets"]} | mocks)
@@ -128,17 +129,28 @@ def test_a_change_that_brings_its_own_eval_sets_is_told_by_name(
     git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
     edited = repository / "sets/edited.test.json"
     edited.write_text(edited.read_text().replace("Hello", "Bye"))
+    (repository / "sets/same.test.json.cases.yaml").write_text("cases: {hello: {status: observed}}\n")
     (repository / "evalgate.json").write_text(
         (repository / "evalgate.json").read_text().replace('"result": 1', '"result": 2')
     )
+    (repository / "sets/gone.test.json").unlink()
+    (repository / "sets/gone.test.json.metrics.json").unlink()
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "Ask other things")
 
     plan = plan_in(repository, policy, environ)
 
+    brought = ["sets/edited.test.json", "sets/late.test.json", "sets/same.test.json.cases.yaml"]
     said = [notice for notice in plan.notices if notice.startswith("The change brought its own:")]
     assert [each.partition(". ")[0] for each in said] == (
-        ["The change brought its own: sets/edited.test.json, sets/late.test.json"] if is_said else []
+        [f"The change brought its own: {', '.join(brought)}"] if is_said else []
+    )
+    assert [each for each in plan.notices if each.startswith("The change removes")] == (
+        [
+            "The change removes sets/gone.test.json, which the base branch has: the cases in there were not run."
+        ]
+        if is_said
+        else []
     )
     mock = plan.suites[0].eval_set.cases[0].tool_mocks[0]
     assert mock.result == (1 if is_said else 2)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 _T = TypeVar("_T")
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class SseReader:
@@ -40,13 +38,14 @@ class SseReader:
         self._rest += piece
         # A \r at the end may be half of an \r\n: the next piece decides.
         end = len(self._rest) - (self._rest[-1:] == b"\r")
-        start = 0
-        for found in _LINE_END.finditer(self._rest, self._seen, end):
-            line = bytes(self._rest[start : found.start()])
-            start = found.end()
-            yield from self._parse_line(line)
-        self._seen = end - start
-        del self._rest[:start]
+        cut = 1 + max(self._rest.rfind(line_end, self._seen, end) for line_end in (b"\n", b"\r"))
+        lines = bytes(self._rest[:cut]).splitlines()
+        del self._rest[:cut]
+        self._seen = end - cut
+        for line in lines:
+            # The others are comments, of which an agent may send a flood.
+            if self._is_first or (line.startswith(b"data") if line else self._data):
+                yield from self._parse_line(line)
 
     def finish_stream(self) -> Iterator[str]:
         """End the stream: yield the data of a last event that no empty line follows.

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from evalgate.core.installation import describe_install
+from evalgate.documents.json_schemas import find_validator_type
 
 # Each comparison returns "" if the values match, else where and how they differ.
 
@@ -187,13 +188,13 @@ def find_schema_problem(value: object, schema: object) -> str:
         SchemaValidatorMissingError: `jsonschema` is not installed.
     """
     check_schema_validator()
-    from jsonschema import Draft202012Validator, SchemaError, ValidationError, validators
+    from jsonschema import SchemaError, ValidationError
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
     if not isinstance(schema, (bool, Mapping)):
         return "compile json schema: a schema is an object, true or false"
-    kind: Any = validators.validator_for(schema, default=Draft202012Validator)
+    kind = find_validator_type(schema)
     try:
         kind.check_schema(schema)
         # With an empty registry: a reference to another document must not be fetched from the network.

@@ -13,7 +13,7 @@ from evalgate.core.protocols import MetricContext
 from evalgate.core.types import CaseRun, Criterion, MetricFailure, MetricResult, MetricScore, Reply, ToolCall
 from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
 from tests.builders import a_call, a_case, a_turn
-from tests.calls import CALLS
+from tests.calls import CALLS, nest_arguments
 
 FIND, BUY, SHIP = a_call("find", q="shoes"), a_call("buy", sku=7), a_call("ship")
 
@@ -104,13 +104,7 @@ async def test_each_match_type_accepts_more_than_the_one_before(
 
 
 async def test_arguments_nested_too_deep_fail_only_the_metric() -> None:
-    def deep() -> dict[str, object]:
-        args: dict[str, object] = {}
-        for _ in range(100_000):
-            args = {"a": args}
-        return args
-
-    result = await judged([ToolCall("f", deep())], [ToolCall("f", deep())])
+    result = await judged([nest_arguments()], [nest_arguments()])
 
     assert result == MetricFailure("the arguments of a tool call are nested too deep to be compared")
 

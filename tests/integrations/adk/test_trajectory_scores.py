@@ -17,7 +17,7 @@ from evalgate.integrations.adk.metrics.trajectory_scores import (
     TrajectorySingleToolUse,
 )
 from tests.builders import a_call, a_case, a_turn
-from tests.calls import CALLS
+from tests.calls import CALLS, nest_arguments
 
 FIND, BUY, SHIP = a_call("find", q="shoes"), a_call("buy", sku=7), a_call("ship")
 FAMILY: tuple[MetricType, ...] = (
@@ -148,14 +148,8 @@ async def test_turns_with_the_same_score_have_it_as_their_mean(kind: MetricType,
 
 
 async def test_arguments_nested_too_deep_fail_only_the_metric() -> None:
-    def deep() -> dict[str, object]:
-        args: dict[str, object] = {}
-        for _ in range(100_000):
-            args = {"a": args}
-        return args
-
-    case = a_case("c", a_turn(expected=Reply(events=(ToolCall("f", deep()),))))
-    run = CaseRun(1, "answered", (Reply(events=(ToolCall("f", deep()),)),))
+    case = a_case("c", a_turn(expected=Reply(events=(nest_arguments(),))))
+    run = CaseRun(1, "answered", (Reply(events=(nest_arguments(),)),))
 
     result = await TrajectoryRecall().score(case, run)
 

@@ -233,8 +233,7 @@ class ResponsesDialect:
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
         """Return the name of the tool in `tool_choice`; None if it names no tool."""
-        choice = body.get("tool_choice")
-        return _read_name(choice) if isinstance(choice, dict) else None
+        return _read_name(body.get("tool_choice"))
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
         """Return the calls and messages of the output items; None if the body is no response."""
@@ -292,8 +291,7 @@ class MessagesDialect:
 
     def find_forced_tool(self, body: _Json) -> Optional[str]:
         """Return the name of the tool in `tool_choice`; None if it names no tool."""
-        choice = body.get("tool_choice")
-        return _read_name(choice) if isinstance(choice, dict) else None
+        return _read_name(body.get("tool_choice"))
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
         """Return the calls and texts of the content blocks; None if the body is no message."""

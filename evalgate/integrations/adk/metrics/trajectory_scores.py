@@ -81,6 +81,19 @@ class _TrajectoryMetric(_TrajectoryOptions):
     def _comparison(self) -> ToolCallComparator:
         return ToolCallComparator(self.ignore_args)
 
+    def _score_matched_share(
+        self, calls: Sequence[ToolCall], others: Sequence[ToolCall], fault: str
+    ) -> TurnScore:
+        """Return the share of `calls` that match a call of `others`; `fault` is what is wrong with the rest.
+
+        `calls` must not be empty.
+        """
+        rest = self._comparison.find_unmatched_calls(calls, others)
+        share = (len(calls) - len(rest)) / len(calls)
+        if not rest:
+            return TurnScore(share)
+        return TurnScore(share, f"{len(rest)} of {len(calls)} {fault}, first {format_call(calls[rest[0]])}")
+
 
 def _score_all_or_nothing(divergence: str) -> TurnScore:
     return TurnScore(0.0, divergence) if divergence else TurnScore(1.0)
@@ -124,12 +137,7 @@ class TrajectoryPrecision(_TrajectoryMetric):
     def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         if not actual:
             return TurnScore(0.0, "the agent called no tool") if expected else TurnScore(1.0)
-        extra = self._comparison.find_unmatched_calls(actual, expected)
-        score = (len(actual) - len(extra)) / len(actual)
-        if not extra:
-            return TurnScore(score)
-        first = format_call(actual[extra[0]])
-        return TurnScore(score, f"{len(extra)} of {len(actual)} calls were not expected, first {first}")
+        return self._score_matched_share(actual, expected, "calls were not expected")
 
 
 class TrajectoryRecall(_TrajectoryMetric):
@@ -141,12 +149,7 @@ class TrajectoryRecall(_TrajectoryMetric):
     def score_calls(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> TurnScore:
         if not expected:
             return TurnScore(1.0)
-        missed = self._comparison.find_unmatched_calls(expected, actual)
-        score = (len(expected) - len(missed)) / len(expected)
-        if not missed:
-            return TurnScore(score)
-        first = format_call(expected[missed[0]])
-        return TurnScore(score, f"{len(missed)} of {len(expected)} expected calls are missing, first {first}")
+        return self._score_matched_share(expected, actual, "expected calls are missing")
 
 
 class TrajectorySingleToolUse(_TrajectoryOptions):
