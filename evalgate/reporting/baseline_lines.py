@@ -160,7 +160,7 @@ def explain_delta(record: Record) -> Iterator[str]:
 
 
 def find_crash_scope(record: Record) -> str | None:
-    """Return the metrics whose delta counts a crash or timeout as the worst score, as words to insert.
+    """Return words for the metrics with a delta that counts a crash or timeout as the worst score.
 
     The words are "" for all metrics with a delta, ` of scores` if some of them are budgets, or ` of gating
     scores`. Return None without a crash or such a delta: budgets, metrics that are only reported, and means

@@ -306,13 +306,10 @@ def _load_eval_sets(
     except InvalidInputError as error:
         raise InvalidInputError(_suggest_suite(each, config) for each in error.problems) from None
     if rule_files.base_commit:
-        from evalgate.runner.changed_eval_sets import describe_changed_eval_sets
+        from evalgate.runner.changed_eval_sets import note_changed_eval_sets
 
-        paths = [eval_set.path for eval_set in loaded]
-        for notice in describe_changed_eval_sets(rule_files, paths, config.eval_sets):
-            rule_files.add_notice(notice)
-    both = {each.eval_set_id for each in loaded} & {each.eval_set_id for each in objects.eval_sets}
-    if both:
+        note_changed_eval_sets(rule_files, [each.path for each in loaded], config.eval_sets)
+    if both := {each.eval_set_id for each in loaded} & {each.eval_set_id for each in objects.eval_sets}:
         raise InvalidInputError(
             Problem("", 0, 0, f"{name!r} is the id of an eval set in a file and of another that is an object")
             for name in sorted(both)
