@@ -70,7 +70,7 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Return sentences about limits that miss some usage, because calls lack a cost or tokens."""
+        """Return sentences about limits that miss calls of models, because their cost or tokens are not known."""
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:
@@ -161,7 +161,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget stopped the run, or the scoring of the run by a gating metric."""
+    """Return True if a spent budget stopped the run itself, or a gating metric while it scored the run."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]

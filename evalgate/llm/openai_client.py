@@ -348,10 +348,10 @@ class OpenAIModel:
         await self._client.close()
 
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
-        """Send a request, and return the text of the response without the key, or a failure.
+        """Send a request. Return the text of the response without the API key, or a failure.
 
-        The failure is returned, not raised: an exception that is raised while the SDK's exception is handled
-        would have the SDK's exception as its context, with the request and the key.
+        The failure is not raised here. Its context would be the SDK's exception, which holds the request and
+        the key.
         """
         from openai import APIConnectionError, APIError, APIStatusError
 

@@ -34,11 +34,11 @@ def build_repro_command(record: Record, case: CaseResult) -> str:
 
 
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
-    """Return the command, on one line, that runs all of `cases`, and words such as `all 3 cases`.
+    """Build one command that runs all of `cases`. Return the command, and words such as `all 3 cases`.
 
-    Left out are names that no command line can hold, cases beyond the first 100, and cases that would make
-    the command longer than 2,000 characters. The words are then, for example, `3 of the 5 cases`. Both texts
-    are "" if fewer than two cases are left, or if no command line can name the agent.
+    The command is one line of at most 2,000 characters, with at most 100 cases. It leaves out names that no
+    command line can hold. If cases are left out, the words are, for example, `3 of the 5 cases`. Return two
+    empty texts if fewer than two cases remain, or if no command line can name the agent.
     """
     rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
     named: list[str] = []

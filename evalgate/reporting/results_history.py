@@ -136,10 +136,7 @@ def _remove_leftovers(results: int) -> None:
 
 
 def _measure_kept(results: int, name: str) -> int | None:
-    """Return the size of a kept result in bytes; None if the file is no kept result, in spite of its name.
-
-    `results` is the descriptor of the history's folder.
-    """
+    """Return the size of a kept result in bytes; None if the file only has the name of a kept result."""
     try:
         with _open_regular(results, name) as file:
             head = _HEAD.match(file.read(_HEAD_BYTES))
@@ -227,9 +224,9 @@ def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[Kept
 
 
 def find_result(folder: Path, which: str) -> KeptResult:
-    """Return the result with the id `which`, or with an id that starts so; a number counts from the newest.
+    """Return the result that `which` names: by its id, by the start of its id, or by its position.
 
-    One to three digits are a number; 1 is the newest result.
+    A position has one to three digits; 1 is the newest result.
 
     Raises:
         InvalidInputError: there is no such result, there are several, or the history cannot be read.

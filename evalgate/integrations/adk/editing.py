@@ -232,10 +232,10 @@ class AdkEditor:
     def _edit_event(
         self, at: int, raw: Any, before: dict[_Slot, Event], kept: dict[_Slot, Event]
     ) -> JsonObject:
-        """Return the decoded event `raw` with the events in `kept`, and without its other contents.
+        """Return the decoded event `raw` after an edit: with the changes in `kept`, without removed events.
 
-        `at` is the index of `raw`. `before` and `kept` hold the events by slot before and after the edit.
-        Parts that have no slot in `before` stay.
+        `at` is the index of `raw`. `before` and `kept` hold the parsed events before and after the edit, by
+        slot.
         """
         parts: list[Any] = []
         for number, part in enumerate(get_items(raw["content"], "parts")):
@@ -249,6 +249,7 @@ class AdkEditor:
                         **edited,
                         slot[2]: self._edit_content(edited[slot[2]], before[slot], kept[slot]),
                     }
+            # A part without a slot holds nothing that evalgate edits, so it stays.
             if not slots or any(slot in kept for slot in slots):
                 parts.append(edited)
         return {**raw, "content": {**raw["content"], "parts": parts}}

@@ -147,16 +147,17 @@ def _create_reader(document: Document) -> EvalSetReader:
 
 
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the case has only the most common keys, so that no key needs to be reported.
+    """Return True if the case has only the most common keys, none of which is ignored.
 
-    This is the fast path for nearly every case. The keys within messages are not searched: data that a
-    `CaseTurn` cannot hold shows in `native`, and parts without text are attachments.
+    This is the fast path for nearly every case.
     """
     return (
         case is not None
         and raw.keys() <= _CASE_KEYS
         and (raw.get("session_input") or {}).keys() <= _SESSION_KEYS
         and all(each.keys() <= _TURN_KEYS for each in raw.get("conversation") or ())
+        # Nothing searches the keys within messages. Data that a `CaseTurn` cannot hold is in `native`, and
+        # parts without text are attachments.
         and not any(turn.native or turn.user.attachments for turn in case.turns)
     )
 

@@ -150,10 +150,10 @@ def _build_steps(
     end: float,
     calls: dict[str, list[float]],
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with `event`, at `end`; a model's step begins at `start` (both in seconds).
+    """Yield the steps that end with `event`. `start` and `end` are seconds: a model's step takes this time.
 
-    `calls` holds the start times of open tool calls, the oldest first, by the call's id or else the tool's
-    name. Calls in the event are added to `calls`, and calls with a result in the event are removed.
+    `calls` holds the start times of tool calls that have no result yet. The key is the id of the call, or the
+    name of the tool if the call has no id. Calls and results in the event update `calls`.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

@@ -20,9 +20,9 @@ class AdkRsFormat:
     """Eval sets of adk-rs (`.evalset.json`), with `id` or Google ADK's keys for the ids."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with eval cases, if the set or one of the first cases has the key `id`.
+        """Return True for an object with eval cases, if the set or one of its first cases has the key `id`.
 
-        The key does not count in an object that also has Google ADK's key, `eval_set_id` or `eval_id`.
+        An `id` next to Google ADK's key, `eval_set_id` or `eval_id`, does not count.
         """
         value = document.value
         if not isinstance(value, dict) or as_sequence(value.get("eval_cases")) is None:

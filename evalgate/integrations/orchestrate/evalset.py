@@ -351,13 +351,9 @@ def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
 
 
 def _extract_native_data(wire: OrchestrateFile) -> JsonObject:
-    """Return the data of a dataset that the writer cannot rebuild from the fields of `EvalCase`.
-
-    The data is the values of `_KEPT`, and all goals if one of them has data that a `Goal` cannot hold.
-    Prompts are added if the list is empty, or if `max_user_turns` or a missing starting sentence keeps them
-    from the turns.
-    """
+    """Return the data of a dataset that the writer cannot rebuild from the fields of `EvalCase`."""
     found = {name: getattr(wire, name) for name in _KEPT}
+    # One goal with data that a `Goal` cannot hold is enough to keep all goals.
     if any(map(_has_extra_fields, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
     # An empty script means that the user says nothing more, which one turn alone does not express.

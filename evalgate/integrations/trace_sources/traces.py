@@ -47,9 +47,9 @@ class RecordedTrace:
 
     @property
     def start(self) -> int:
-        """Return the start of the first span in nanoseconds since the epoch; 0 if it is not known.
+        """Return the start of the earliest span, in nanoseconds since the epoch; 0 if no start is known.
 
-        Without a span with a start, return the start in `info`.
+        If no span has a start, return the start in `info`.
         """
         return min((span.start for span in self.spans if span.start), default=self.info.start)
 

@@ -65,8 +65,8 @@ def build_history(
 ) -> GateRunHistory:
     """Return the history of a baseline.
 
-    `thresholds` are those of its cases that are known, `ranges` the score ranges of custom metrics. A metric
-    without a threshold passes with a score of at least `pass_score`.
+    `thresholds` are the known thresholds of the cases, and `ranges` the score ranges of custom metrics. A
+    metric without a threshold passes with a score of at least `pass_score`.
     """
     breaks = (
         (case.key, find_break(case, baseline.sources, thresholds.get_thresholds(case.key), pass_score))

@@ -30,7 +30,7 @@ FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
 def get_chat(viewer: Viewer) -> BackgroundChat:
-    """Return the conversation of a viewer, made at the first call; the end of the viewer stops its agent."""
+    """Return the viewer's conversation, and create it at the first call. Closing the viewer stops its agent."""
     found = viewer.services.get(BackgroundChat)
     if not isinstance(found, BackgroundChat):
         found = viewer.services[BackgroundChat] = BackgroundChat(viewer.folder, viewer.thresholds)
@@ -52,7 +52,7 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the page. `form` has the fields of a form for saving that failed, which the page shows again."""
+    """Return the page. If saving failed, `form` holds the typed fields, which the page shows again."""
     viewer = get_viewer(request)
     state = get_chat(viewer).get_state()
     agents = [(PROJECT_AGENT, "the agent of the thresholds file")]
