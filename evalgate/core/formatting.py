@@ -123,7 +123,10 @@ def format_score_pair(value: float, limit: float) -> tuple[str, str]:
 
 
 def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
-    """Return the texts of a drop of a mean and its limit, equal if the numbers differ by less than 1e-9."""
+    """Return the texts of the drop of a mean and of its limit.
+
+    The texts are equal if the numbers differ by less than 1e-9.
+    """
     return format_score_pair(limit if abs(drop - limit) < _NOISE else drop, limit)
 
 

@@ -70,7 +70,7 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Return sentences about limits that miss calls of models, because their cost or tokens are not known."""
+        """Return sentences about limits that miss some calls, because their cost or tokens are not known."""
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:

@@ -103,7 +103,7 @@ class ResponseCache:
         self.distrust_stored_answers()
 
     def distrust_stored_answers(self) -> None:
-        """Let `get` return only texts that `put` stores. Do nothing after a call of `trust_stored_answers`."""
+        """Let `get` return only texts that `put` stores. Do nothing if `trust_stored_answers` was called."""
         if self._trusted is None:
             self._trusted = set()
 

@@ -191,7 +191,7 @@ class ModelPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return sentences for the report: about problems of caches, and about answers that were not cached."""
+        """Return sentences for the report: about faults of caches, and about answers that were not cached."""
         notices = [notice for file in self._caches.values() for notice in file.notices]
         if withheld := sum(model.withheld for _, model in self._caching):
             answers = pluralize(withheld, "answer")
@@ -356,7 +356,8 @@ class JudgeResolver:
 
         Raises:
             JudgeNotConfiguredError: the run has no judge, there is no `default`, and the metric does not name
-                both a model and its provider. pydantic.ValidationError: a changed value is invalid.
+                both a model and its provider.
+            pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model, default).apply_changes(**changes)
         provider, name = self.models.resolve_model_name(config)
@@ -406,7 +407,7 @@ def _build_model_changes(
     from evalgate.config.schema.providers import PROVIDERS
 
     serves_any = config.base_url is not None or PROVIDERS.get(config.provider) is None
-    # Such a provider also serves models of others, under names that include their provider.
+    # Such a provider also serves models of other vendors, so `model` stays as it is written.
     if own is None or serves_any or config.provider in _SERVE_ANY:
         return {"model": model}
     if own[0] == config.provider:

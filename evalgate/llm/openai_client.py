@@ -149,7 +149,7 @@ _MAX_TOKENS = 2**53
 
 
 def _read_or_none(value: object, read: Callable[[object], _T]) -> _T | None:
-    """Return the parsed value; None if it is malformed, as an optional field must not spoil the answer."""
+    """Return the parsed value, or None if it is malformed. An optional field must not spoil the answer."""
     try:
         return read(value)
     except ValidationError:
@@ -290,7 +290,7 @@ def _find_failure(choice: _Choice, message: _ResponseMessage, where: str) -> tup
 
 
 def _read_tokens(usage: _Usage | None) -> Tokens | None:
-    """Return the used tokens; None if they are unknown or out of range, because 0 would count as free."""
+    """Return the used tokens, or None if they are unknown or out of range. A 0 would count as free."""
     if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
         return None
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0

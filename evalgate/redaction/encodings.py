@@ -71,7 +71,8 @@ def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
 
 
 def _may_encode_token(run: str) -> bool:
-    """Return False for digests and words in one case, which are frequent; no base64 token looks so."""
+    """Return False if a run of characters is a number or has letters of one case only, as digests do."""
+    # Digests and words are frequent, and no token in base64 looks like them.
     return not (run.islower() or run.isupper() or run.isdigit())
 
 

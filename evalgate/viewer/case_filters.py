@@ -65,7 +65,7 @@ class CaseQuery:
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
     def change_fields(self, **fields: Any) -> dict[str, Any]:
-        """Return a copy of this query with other values of `fields`, as parameters of a URL without page number."""
+        """Return this query with other values of `fields`, as parameters of a URL without the page number."""
         return replace(self, **fields).params
 
     @property

@@ -295,7 +295,9 @@ class ChecksEntry(Protocol):
     """An agent that can report, once `async with` has started it, that its entry point does not exist."""
 
     async def check_entry(self) -> None:
-        """Wait until the agent is ready or has failed. Sessions report every failure but a missing entry point.
+        """Wait until the agent is ready or has failed. Raise an error if its entry point does not exist.
+
+        Sessions report all other failures of the agent.
 
         Raises:
             InvalidInputError: there is no such file, module, attribute or command.

@@ -101,15 +101,16 @@ def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]
 
 
 def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
-    """Return the steps of a session, timed by its events; () if there is no event, or an event has no time.
+    """Return the steps of a session, with times that are computed from its events.
+
+    Return () if the session has no event, or if an event has no time.
 
     The document must be a session. Times are seconds after the first event. Events before the first message
     of the user are left out. The steps are:
 
-    * `agent`: a turn, from the user's message to the last event of the turn.
-    * `tool`: a tool's call, from the call to its result.
-    * `model`: an answer of a model, from the previous event.
-    * `other`: an event without content, from the previous event.
+    * `agent`: a turn, from the user's message to the last event of the turn. * `tool`: a tool's call, from
+    the call to its result. * `model`: an answer of a model, from the previous event. * `other`: an event
+    without content, from the previous event.
     """
     spans: list[TraceSpan] = []
     session: Any = document.value
@@ -150,10 +151,11 @@ def _build_steps(
     end: float,
     calls: dict[str, list[float]],
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with `event`. `start` and `end` are seconds: a model's step takes this time.
+    """Yield the steps that end with `event`. The event ends at `end`, and a model's step begins at `start`.
 
-    `calls` holds the start times of tool calls that have no result yet. The key is the id of the call, or the
-    name of the tool if the call has no id. Calls and results in the event update `calls`.
+    `start` and `end` are seconds. `calls` holds the start times of tool calls that have no result yet, the
+    oldest first. The key is the id of the call, or the name of the tool if the call has no id. Calls and
+    results in the event update `calls`.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

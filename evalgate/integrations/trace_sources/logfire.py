@@ -33,7 +33,7 @@ class LogfireReader:
         return {"trace_id", "span_id", "span_name"} <= row.keys()
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the span; nothing for a pending span, since its finished span follows."""
+        """Return the span. A pending span is left out, because its finished span follows."""
         if get_text(row, "kind") == "pending_span":
             return
         attributes, resource = (

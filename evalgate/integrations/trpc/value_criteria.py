@@ -62,7 +62,7 @@ class GoModel(BaseModel):
 def refuse_registered_name(name: str, info: ValidationInfo) -> str:
     """Refuse `name` when a metric is built: it names code that a Go program registered. Accept "".
 
-    The name is accepted when a file is only read.
+    When a file is only read, return any `name` unchanged.
 
     Raises:
         ValueError: `name` is not "", and the validation context is `BOUND`. evalgate cannot call Go code.

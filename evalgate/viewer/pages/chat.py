@@ -30,7 +30,7 @@ FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
 def get_chat(viewer: Viewer) -> BackgroundChat:
-    """Return the viewer's conversation, and create it at the first call. Closing the viewer stops its agent."""
+    """Return the conversation of a viewer; the first call creates it. Closing the viewer stops the agent."""
     found = viewer.services.get(BackgroundChat)
     if not isinstance(found, BackgroundChat):
         found = viewer.services[BackgroundChat] = BackgroundChat(viewer.folder, viewer.thresholds)

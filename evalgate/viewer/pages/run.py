@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def get_runs(viewer: Viewer) -> BackgroundRuns:
-    """Return the viewer's runs, and create the list at the first call. Closing the viewer stops the runs."""
+    """Return the runs of a viewer; the first call creates the list. Closing the viewer stops the runs."""
     found = viewer.services.get(BackgroundRuns)
     if not isinstance(found, BackgroundRuns):
         found = viewer.services[BackgroundRuns] = BackgroundRuns()

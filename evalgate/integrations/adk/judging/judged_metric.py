@@ -61,7 +61,7 @@ class JudgeModelOptions(AdkOptions):
     """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
     def get_config_changes(self) -> dict[str, object]:
-        """Return the settings, by their keys in `JudgeConfig`, to replace settings of the run's judge."""
+        """Return the settings under their keys in `JudgeConfig`. They replace settings of the run's judge."""
         return self.judge_model_config.to_judge_changes() if self.judge_model_config else {}
 
 

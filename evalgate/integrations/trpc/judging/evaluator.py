@@ -134,7 +134,8 @@ class LlmJudgeOptions(GoModel):
         If neither names a model, return the run's judge.
 
         Raises:
-            JudgeNotConfiguredError: no model is named. pydantic.ValidationError: a value is wrong.
+            JudgeNotConfiguredError: no model is named.
+            pydantic.ValidationError: a value is wrong.
         """
         resolver, own = get_judge_resolver(judges), self.judge_model
         if own is None or resolver.forced_by_cli or not own.model_name:
