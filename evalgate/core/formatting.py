@@ -68,7 +68,7 @@ def compute_exact_mean(values: Iterable[float]) -> float:
 
 
 def to_sentence(text: str) -> str:
-    """Return `text` with a capital letter, and with a full stop unless it ends with "." or "…" already."""
+    """Return `text` with a capital first letter and a full stop. After "." or "…" no full stop is added."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
 
 

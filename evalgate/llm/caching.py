@@ -264,7 +264,7 @@ def _add_digest(key: str, text: str) -> str:
 
 
 def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
-    """Check that the file is an undamaged cache; if it is empty and `writes` is True, create the table first.
+    """Check that the file is an undamaged cache. If it is empty and `writes` is True, first create the table.
 
     Raises:
         sqlite3.DatabaseError: the file belongs to another program, is damaged or has other columns.

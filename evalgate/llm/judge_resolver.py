@@ -151,7 +151,7 @@ class ModelPool:
         return provider.text, model.text
 
     def get_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
-        """Return the model of a configuration, and open it if it is not open; no request is sent.
+        """Return the model of a configuration. Open the model if it is not open, but send no request.
 
         Raises:
             InvalidInputError: a setting is wrong, a variable is not set, or the package `openai` is missing.

@@ -403,7 +403,7 @@ class OpenAIModel:
 
 
 def check_sdk() -> None:
-    """Check that OpenAI's SDK is installed, without importing it, which takes a second.
+    """Check that OpenAI's SDK is installed. The SDK is not imported, because that takes a second.
 
     Raises:
         InvalidInputError: the package `openai` is not installed.

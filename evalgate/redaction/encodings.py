@@ -47,8 +47,8 @@ class DecodedPart:
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
     """Decode each part of `text` that may be a token in base64 or with URL escapes.
 
-    `words` are the distinct words of `text`, separated by white space; words with fewer than 20 characters
-    may be missing. The time is linear in the length of `text`.
+    `words` are the distinct words of `text`, separated by white space. Words of fewer than 20 characters may
+    be missing. The time is linear in the length of `text`.
     """
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))

@@ -137,7 +137,7 @@ class LiveRedactor:
         return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """Use another redactor from now on, and forget all clean data, which may hold one of its secrets."""
+        """Use another redactor from now on. Forget all clean data: they may hold one of its secrets."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._prefilter, self._seen = None, 0

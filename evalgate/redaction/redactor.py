@@ -396,7 +396,7 @@ def _rewrite_mapping(value: Mapping[Any, Any], rewrite: TextRewriter, depth: int
 
 
 def _choose_free_key(taken: Mapping[Any, Any], name: str) -> str:
-    """Return `name`, with a number if `taken` has it already, so that different keys stay different."""
+    """Return `name`. If `taken` has this key, add a number to it, so that different keys stay different."""
     number, free = 1, name
     while free in taken:
         number += 1

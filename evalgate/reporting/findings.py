@@ -201,10 +201,10 @@ def resolve_from_root(folder: str, path: str) -> str:
 
 
 def describe_faults(case: CaseResult) -> Iterator[str]:
-    """Yield the reasons why a case did not pass, one sentence each; none for a passed case.
+    """Yield the reasons why a case did not pass, one sentence each. A passed case has no reasons.
 
-    If a run has no answer, the first of these runs is the only reason. Otherwise each gating metric that
-    failed or errored is a reason.
+    If a run has no answer, the only reason is the first of the runs without an answer. Otherwise each gating
+    metric that failed or errored is a reason.
     """
     if fault := _describe_unanswered_run(case):
         yield fault
@@ -223,7 +223,7 @@ def explain_not_evaluated(case: CaseResult) -> str:
 
 
 def format_score_and_threshold(metric: CaseMetric) -> str:
-    """Return `0.50 < 1.00`, with enough digits that the sign is right; `– of 1.00` without a score."""
+    """Return `0.50 < 1.00`, with enough digits to make the sign true. Without a score, return `– of 1.00`."""
     score, threshold = metric.range.format_pair(metric.score, metric.threshold)
     if metric.score is None:
         return f"– of {threshold}"
@@ -256,7 +256,7 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
 def format_run_counts(record: Record) -> str:
     """Return the number of runs: `3 runs each, 2 follow-up runs`; "" if each case was run once.
 
-    With `runs: auto`, return the number of all runs, and the number saved against a fixed number of runs.
+    With `runs: auto`, return the number of all runs, and the number of runs that `runs: auto` saved.
     """
     further = sum(run.confirms for case in record.cases for run in case.runs)
     followed = pluralize(further, "follow-up run") if further else ""

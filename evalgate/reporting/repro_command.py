@@ -27,7 +27,7 @@ _WITHOUT_COMMAND = "in_process"
 
 
 def build_repro_command(record: Record, case: CaseResult) -> str:
-    """Return the command, on one line, that runs one case; "" if no command can name the case or agent."""
+    """Return a one-line command that runs one case; "" if no command can name the case or the agent."""
     if record.agent.kind == _WITHOUT_COMMAND:
         return ""
     return _build_command(case, f"{record.agent.kind}:{record.agent.what}", record.options)
@@ -71,7 +71,9 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
 
 
 def build_accept_command(record: Record, case: CaseResult) -> str:
-    """Return the command that makes the agent's behaviour the expectation; the user writes the reason at `…`.
+    """Return the command that accepts the agent's behaviour as the expectation.
+
+    The user replaces `…` in the command by a reason.
 
     Return "" if no command line can hold the names, if the case is protected, or if its failure cannot be
     accepted.

@@ -36,7 +36,7 @@ class KeptResult:
 
 
 def open_history(project: Path) -> AnchoredFolder | None:
-    """Open the history before an agent starts; None if it cannot be opened, for example for a broken link."""
+    """Open the history before an agent starts. Return None if that fails, for example for a broken link."""
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of links, up to Python 3.12
         return AnchoredFolder.open_anchor(project, project / FOLDER)
     return None
@@ -200,12 +200,12 @@ def read_result(kept: KeptResult) -> Record:
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
     """Return two results to compare, by default the newest two with the older one first.
 
-    If both are named, return (`before`, `after`), also if `before` is newer. If only one is named, return it
-    and the newest other result, the older one first.
+    If both are named, return (`before`, `after`), even if `before` is newer. If only one is named, return it
+    with the newest other result, the older one first.
 
     Raises:
-        InvalidInputError: a name means no result or several, both names mean the same result, there are
-            fewer than two results, or the history cannot be read.
+        InvalidInputError: a name means no result or several, both names mean the same result, there are fewer
+            than two results, or the history cannot be read.
     """
     if before is not None and after is not None:
         pair = find_result(folder, before), find_result(folder, after)

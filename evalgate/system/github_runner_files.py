@@ -37,7 +37,7 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
-    """Open a regular file without following a link at its end or waiting for a pipe; return the descriptor.
+    """Open a regular file and return the descriptor. Follow no link at the end of `path`; wait for no pipe.
 
     Raises:
         OSError: the file cannot be opened, or is no regular file.

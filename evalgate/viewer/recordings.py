@@ -30,7 +30,7 @@ from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 
 
 def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
-    """Return (record, is recording) of a file; a recording was not evaluated, so it has no verdict.
+    """Return the record in a file, and True if it is a recording, which was not evaluated and has no verdict.
 
     Raises:
         InvalidInputError: the file holds neither a record nor a recording, or is damaged.

@@ -74,9 +74,8 @@ class AgentError(Exception):
 class SessionLostError(Exception):
     """Loss of a session because its worker ended. Another case in the same worker may be the cause.
 
-    If `alone` is True, the case starts again in a worker without other cases, so that only a case that ends a
-    worker by itself is blamed. If `alone` is False, no case can be the cause, as when the whole machine is
-    lost.
+    If `alone` is True, the case starts again in a worker without other cases. So a case is blamed only if it
+    ends a worker by itself. If `alone` is False, no case can be the cause, as when the whole machine is lost.
     """
 
     def __init__(

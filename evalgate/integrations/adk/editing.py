@@ -189,7 +189,10 @@ class AdkEditor:
         return set_key(raw, key, items or None)
 
     def _list_slots(self, events: Sequence[Any]) -> list[_Slot]:
-        """Return the slot (event, part, kind of content) of each text, call and result, in reading order."""
+        """Return the slots of all texts, calls and results in reading order.
+
+        A slot is the event, the part and the kind of content.
+        """
         found = []
         for at, event in enumerate(events):
             for number, part in enumerate(get_items(event.get("content"), "parts")):

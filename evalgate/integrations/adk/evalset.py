@@ -178,10 +178,11 @@ _RESULT_KEYS = frozenset({"id", "name", "response"})
 
 
 def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
-    """Build a common case without pydantic in a third of the time; return None for any other case.
+    """Build a common case without pydantic, in a third of the time. Return None for any other case.
 
-    Common cases are in snake_case, without `invocation_events`, and hold only messages of a single text,
-    calls with their answers, and a session. The pydantic models read other cases and report errors.
+    A common case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
+    calls with their answers, and a session. For all other cases, the pydantic models read the case or report
+    errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -49,8 +49,8 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
 def parse_session(document: Document) -> EvalSet:
     """Parse the conversation in a session as an eval set with one case.
 
-    The case's id is `NAME` for a file `NAME.session.json`. For another file it is the session's id; without
-    one, it is the file's name without its ending.
+    The case's id is `NAME` for a file `NAME.session.json`. For another file it is the session's id, or the
+    file's name without its ending if the session has no id.
 
     Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
     without a final event, as after a model's error, has no response. The state of the session becomes the
@@ -108,9 +108,10 @@ def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
     The document must be a session. Times are seconds after the first event. Events before the first message
     of the user are left out. The steps are:
 
-    * `agent`: a turn, from the user's message to the last event of the turn. * `tool`: a tool's call, from
-    the call to its result. * `model`: an answer of a model, from the previous event. * `other`: an event
-    without content, from the previous event.
+    - `agent`: a turn, from the user's message to the last event of the turn.
+    - `tool`: a tool's call, from the call to its result.
+    - `model`: an answer of a model, from the previous event.
+    - `other`: an event without content, from the previous event.
     """
     spans: list[TraceSpan] = []
     session: Any = document.value
@@ -153,9 +154,8 @@ def _build_steps(
 ) -> Iterator[TraceSpan]:
     """Yield the steps that end with `event`. The event ends at `end`, and a model's step begins at `start`.
 
-    `start` and `end` are seconds. `calls` holds the start times of tool calls that have no result yet, the
-    oldest first. The key is the id of the call, or the name of the tool if the call has no id. Calls and
-    results in the event update `calls`.
+    `calls` has the start times, in seconds, of calls without a result, the oldest first, by the id of the
+    call or else the tool's name. Calls and results in the event update `calls`.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

@@ -238,8 +238,9 @@ class OrchestrateFormat:
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build a case for each dataset of the file.
 
-        The id of the set is the file's path. The id of a case is its `dataset_name`. Without one it is the
-        file's name without `.json`, followed by `-1`, `-2`, … if the file holds several datasets.
+        The id of the set is the file's path. The id of a case is its `dataset_name`. A case without
+        `dataset_name` has the file's name without `.json` as its id. If the file holds several datasets,
+        `-1`, `-2`, … follow.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -301,7 +302,7 @@ def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) 
 
 
 def _find_repeated_goal(wire: OrchestrateFile) -> int:
-    """Return the index of the first goal that has the name of an earlier one, or 0; checks have no names."""
+    """Return the index of the first goal that has the name of an earlier goal; 0 if there is none."""
     # The original keeps the last goal of a name, and so loses the expectations of the others.
     names: set[str] = set()
     for index, goal in enumerate(wire.goal_details):
@@ -372,7 +373,7 @@ def _has_extra_fields(goal: AnyGoal) -> bool:
 
 
 def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
-    """Yield the scripted turns; none without a starting sentence, because the user is then simulated."""
+    """Yield the scripted turns. Without a starting sentence there are none, because the user is simulated."""
     prompts = _get_prompts(wire)
     # Only with a single turn is it clear which turn the goals belong to.
     expected = _build_expected_reply(journey) if len(prompts) == 1 else Reply()
@@ -395,7 +396,7 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
 def _build_expected_reply(journey: Journey) -> Reply:
     """Build a reply with the tool calls of all goals, and the last response among the goals.
 
-    The goals are in the journey's order if this order is linear, otherwise in the order of the file.
+    The goals are in the order of the journey if it is linear. Otherwise they are in the order of the file.
     """
     rank = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
     goals = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))

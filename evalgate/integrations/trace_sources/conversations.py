@@ -81,9 +81,8 @@ def build_conversations(
 ) -> tuple[list[ObservedConversation], list[tuple[str, str]]]:
     """Return the conversations in traces, and (id, reason) of each unusable trace.
 
-    `traces` must be sorted by time. The conversations are sorted by time, too. A turn without a recorded
-    message of the user is left out; if `needs_questions` is False, it is kept with the message "". A trace
-    without a turn is unusable.
+    `traces` must be sorted by time, and so is the result. A turn without a recorded message of the user is
+    left out, but if `needs_questions` is False, it gets the message "". A trace without a turn is unusable.
     """
     sessions: dict[str, _Session] = {}
     by_questions: dict[tuple[str, ...], str] = {}

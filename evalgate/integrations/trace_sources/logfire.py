@@ -75,7 +75,7 @@ class LogfireApi:
     unused: tuple[str, ...] = ("project",)
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
-        """Return the address of the region in the read token (`pylf_v1_eu_…`); without one, of the US."""
+        """Return the address of the region in the read token (`pylf_v1_eu_…`), or else of the US."""
         region = _REGION.match(environ.get("LOGFIRE_READ_TOKEN") or "")
         return f"https://logfire-{region[1] if region else 'us'}.pydantic.dev"
 

@@ -45,7 +45,7 @@ class PhoenixApi:
         return "http://localhost:6006"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the header with the key as a bearer token; {} without a key, as for a local server."""
+        """Return the header with the key as a bearer token. A local server needs no key: return {}."""
         key = environ.get("PHOENIX_API_KEY")
         return {"Authorization": f"Bearer {key}"} if key else {}
 

@@ -292,10 +292,10 @@ _USER_ROLES = frozenset({"", "user"})
 
 
 def parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build a common case without pydantic in a third of the time; return None for any other case.
+    """Build a common case without pydantic, in a third of the time. Return None for any other case.
 
-    Nearly all cases are common: they hold only today's keys, texts, calls and a session. The pydantic
-    models read the other cases and report errors.
+    Nearly all cases are common: they hold only today's keys, texts, calls and a session. The pydantic models
+    read the other cases and report errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -279,9 +279,9 @@ class JsonCriterion(GoModel):
 
         Both texts must be JSON, with two exceptions:
 
-        * With `ignore`, neither text has to be JSON.
-        * With the strategy `skip` and without `compare`, only `actual` has to be JSON, and only if `valid` or
-          a schema is set.
+        - With `ignore`, no text has to be JSON.
+        - With the strategy `skip` and without `compare`, `expected` may be any text, and `actual` too unless
+          `valid` or a schema is set.
 
         Raises:
             ComparerResultError: `compare` returned no bool.

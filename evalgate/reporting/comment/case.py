@@ -98,7 +98,8 @@ def _summarize_reason(finding: Finding) -> str:
 def _describe_position(finding: Finding, number: int) -> str:
     """Return the position of the shown turn, such as `turn 2 of 3, run 1 of 4`.
 
-    The turn is left out if it is not known or the only turn, and the run if it is the only run.
+    The turn is left out if it is unknown or if there is only one turn. The run is left out if it is the only
+    run.
     """
     if finding.run is None:
         return ""

@@ -96,7 +96,10 @@ def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[Metri
 
 
 def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[MetricSeries]) -> list[str]:
-    """Return a sentence for each change point of a metric, the newest last; `sources` are the gate runs."""
+    """Return a sentence for each change point of a metric, the newest last.
+
+    `sources` are the gate runs.
+    """
     sentences = []
     for each in series:
         ends = [0, *(change.at for change in each.changes), len(each.values)]

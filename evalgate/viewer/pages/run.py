@@ -154,7 +154,7 @@ def _list_thresholds(plan: Plan, name: str) -> list[str]:
 
 
 async def start_run(request: Request) -> Response:
-    """Start a run of the chosen cases, and redirect to its page; show a form with mistakes again."""
+    """Start a run of the chosen cases, and redirect to its page. If the form has mistakes, show it again."""
     form = await read_form(request)
     return await run_in_threadpool(partial(_start_run, request, form))
 

@@ -277,10 +277,7 @@ def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
 
 
 def find_worst_reason(turns: Sequence[JudgedTurn]) -> str:
-    """Return the reason of the turn with the lowest score; at least one turn must have a score.
-
-    If there are several turns, the reason begins with the turn's number.
-    """
+    """Return the reason of the turn with the lowest score. At least one turn must have a score."""
     judged = [(at, turn.score) for at, turn in enumerate(turns, 1) if turn.score.score is not None]
     at, worst = min(judged, key=lambda pair: pair[1].score or 0.0)
     return f"turn {at}: {worst.reason}" if len(turns) > 1 and worst.reason else worst.reason

@@ -219,7 +219,7 @@ def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[f
     """Return the mean of the rubrics' scores, weighted by their points.
 
     A score without points (None) has the average weight. If all points are equal, `plain_mean` computes the
-    result, with the rounding of Google ADK, which knows no points.
+    result, because it rounds as Google ADK does. Google ADK knows no points.
     """
     values = [score for score, _ in scores]
     known = [points for _, points in scores if points is not None]
@@ -238,7 +238,8 @@ def _to_opinion(sample: Sample[RubricVerdicts]) -> Sample[JudgeOpinion]:
 def _take_majority(verdicts: Sequence[RubricVerdict]) -> tuple[float | None, str]:
     """Return the score of the majority, and the first reason of a verdict with this score.
 
-    The score is 1.0 if yes is more frequent than no, otherwise 0.0; None if no verdict is yes or no.
+    The score is 1.0 if more verdicts are yes than no, otherwise 0.0. The score is None if no verdict is yes
+    or no.
     """
     decided = [verdict for verdict in verdicts if verdict.score is not None]
     if not decided:

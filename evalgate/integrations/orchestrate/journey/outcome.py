@@ -319,7 +319,7 @@ class JourneyOutcome:
 
     @property
     def undecided(self) -> str:
-        """Return a sentence about a goal or check that is undecided without a judge; "" if there is none."""
+        """Return a sentence about one goal or check that needs a judge; "" if all are decided."""
         for text in self.texts:
             if text.is_reached is None:
                 return f"only a judge can tell whether a text says what the goal `{text.goal.name}` expects"

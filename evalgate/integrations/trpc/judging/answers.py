@@ -200,9 +200,10 @@ def _parse_sentence(number: int, block: Sequence[str]) -> ItemScore:
 
 
 def _iter_blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
-    """Yield the trimmed values of each block, in which the field names `names` follow each other.
+    """Yield the trimmed values of each block. A block has one field for each of `names`, in order.
 
-    A value begins after its name and ends at the next name; the last value ends at the next match of `end`.
+    A value begins after the name of its field and ends at the next name. The last value of a block ends at
+    the next match of `end`.
     """
     at = 0
     while True:

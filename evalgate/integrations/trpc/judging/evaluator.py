@@ -145,7 +145,7 @@ class LlmJudgeOptions(GoModel):
 
 
 def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubricOption, ...]:
-    """Return `rubrics` unchanged if each has an id of its own; a judge scores rubrics by id.
+    """Return `rubrics` unchanged if their ids are all different, since a judge scores rubrics by id.
 
     Raises:
         ValueError: a rubric with content has no id, or two rubrics with content have the same id.
