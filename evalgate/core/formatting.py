@@ -68,7 +68,7 @@ def compute_exact_mean(values: Iterable[float]) -> float:
 
 
 def to_sentence(text: str) -> str:
-    """Return `text` with a capital letter, and with a full stop unless it ends with "." or "…" already."""
+    """Return `text` with a capital first letter and a full stop. After "." or "…" no full stop is added."""
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
 
 
@@ -123,7 +123,10 @@ def format_score_pair(value: float, limit: float) -> tuple[str, str]:
 
 
 def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
-    """Return the texts of a drop of a mean and its limit, equal if the numbers differ by less than 1e-9."""
+    """Return the texts of the drop of a mean and of its limit.
+
+    The texts are equal if the numbers differ by less than 1e-9.
+    """
     return format_score_pair(limit if abs(drop - limit) < _NOISE else drop, limit)
 
 

@@ -211,7 +211,7 @@ def _build_assignment(each: Field[Any], known: dict[str, Any], slot: Any) -> str
 
 
 class _Absent:
-    """Default value of a parameter for a field with a factory; it means that the caller gave no value."""
+    """Default of a parameter for a field with a factory. It means that the caller gave no value."""
 
     def __repr__(self) -> str:
         return "<factory>"

@@ -80,7 +80,7 @@ def load_entry_point(point: "EntryPoint") -> Any:
 def translate_plugin_errors(
     family: Family, own: Collection[str], name: str, where: Problem
 ) -> Iterator[None]:
-    """Report an exception of the block as an error of the package that brings the plugin `name`.
+    """Turn an exception in the block into an InvalidInputError that names the package of the plugin `name`.
 
     `where` is the place and the text of the user's setting. `own` lists evalgate's own plugins. An
     `EvalgateError`, and any exception of evalgate's own plugins, is raised unchanged.
@@ -116,7 +116,7 @@ def list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
 
 @cache
 def _may_have_plugins() -> bool:
-    """Return False only if no installed package has plugins; faster than `importlib.metadata`."""
+    """Return False if certainly no installed package has plugins. `importlib.metadata` takes longer."""
     others = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in others):
         return True  # it may find packages that are in no folder
@@ -340,7 +340,7 @@ def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | 
 
 
 def _check_path(text: str, kind: str, context: StoreContext) -> None:
-    """Raise InvalidInputError if `text` looks like a misspelt store, unless a file has this path."""
+    """Raise InvalidInputError if `text` looks like a misspelt store. Do nothing if a file has this path."""
     from evalgate.core.did_you_mean import did_you_mean
 
     hint = did_you_mean(kind, BASELINES) if kind else ""

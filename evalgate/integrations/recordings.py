@@ -43,8 +43,8 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 def may_become_eval_set(path: Path, shown_as: str) -> bool:
     """Return True if `read_recording` may return an eval set for the path, and not a record.
 
-    True for each folder, for a file named `*.messages.json`, for traces of OTLP or Jaeger, and for an eval
-    set in a file named `.json`. False for results, and for a single saved session.
+    The result is True for folders, for files named `*.messages.json`, for traces of OTLP or Jaeger, and for
+    eval sets in a file named `.json`. It is False for results, and for a single saved session.
 
     Raises:
         InvalidInputError: the file is named `.json` and is not JSON.

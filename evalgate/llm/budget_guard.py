@@ -42,7 +42,7 @@ class UsageMeter:
         return self._spent
 
     def get_seconds_left(self) -> float | None:
-        """Return the seconds until the budget's `minutes` are over, at least 0; None without this limit."""
+        """Return the seconds that the budget's `minutes` leave, at least 0; None if time is not limited."""
         if self._budget.minutes is None:
             return None
         return max(0.0, self._began + self._budget.minutes * 60 - self._now())
@@ -59,7 +59,7 @@ class UsageMeter:
             self.on_call()
 
     def explain_exhaustion(self) -> str:
-        """Return a sentence, without its full stop, about the limit that is reached; "" if none is."""
+        """Return a sentence about the limit that is reached, without its full stop; "" if none is reached."""
         budget, spent = self._budget, self._spent
         if budget.usd is not None and spent.usd >= budget.usd:
             return f"the budget of {format_money(budget.usd)} is spent"
@@ -70,7 +70,7 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Return sentences about limits that miss some usage, because calls lack a cost or tokens."""
+        """Return sentences about limits that miss some calls, because their cost or tokens are not known."""
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:
@@ -105,7 +105,7 @@ class BudgetGuard:
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
     def get_time_limit(self) -> tuple[float, Failure] | None:
-        """Return the seconds until running cases are stopped, and their failure; None without a limit."""
+        """Return the seconds until running cases are stopped, and their failure; None for no limit."""
         left, minutes = self._meter.get_seconds_left(), self._meter.budget.minutes
         if left is None:
             return None
@@ -161,7 +161,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget stopped the run, or the scoring of the run by a gating metric."""
+    """Return True if a spent budget stopped the run itself, or a gating metric while it scored the run."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]

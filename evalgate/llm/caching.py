@@ -94,10 +94,10 @@ class ResponseCache:
         return tuple(self._notices)
 
     def trust_stored_answers(self) -> None:
-        """Let `get` return the texts that are in the file now, and no others that it did not store itself.
+        """Let `get` return the texts that are in the file now and the texts that `put` stores, but no others.
 
-        Later calls, and those after `distrust_stored_answers`, do nothing. A file that does not exist is not
-        created.
+        Only the first call counts, and only if `distrust_stored_answers` was not called before. If the file
+        does not exist, it is not created.
         """
         if self._trusted is None and self.path.exists():
             with self:
@@ -105,7 +105,7 @@ class ResponseCache:
         self.distrust_stored_answers()
 
     def distrust_stored_answers(self) -> None:
-        """Let `get` return only texts that `put` stores; do nothing if `trust_stored_answers` was called."""
+        """Let `get` return only texts that `put` stores. Do nothing if `trust_stored_answers` was called."""
         if self._trusted is None:
             self._trusted = set()
 
@@ -266,7 +266,7 @@ def _add_digest(key: str, text: str) -> str:
 
 
 def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
-    """Check that the file is an undamaged cache; if it is empty and `writes` is True, create the table first.
+    """Check that the file is an undamaged cache. If it is empty and `writes` is True, first create the table.
 
     Raises:
         sqlite3.DatabaseError: the file belongs to another program, is damaged or has other columns.

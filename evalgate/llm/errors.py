@@ -38,7 +38,10 @@ RANDOM_FAILURES: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
 
 
 class JudgeError(Exception):
-    """Error for a model that gave no usable answer. The text has the cause and advice, but never a key."""
+    """A model returned no usable answer. The message names the cause and what to do next.
+
+    The message never contains an API key.
+    """
 
     def __init__(
         self,

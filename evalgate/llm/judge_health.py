@@ -88,7 +88,7 @@ def compute_agreement(votes: Sequence[object]) -> float | None:
 
 
 def compute_self_agreement(questions: Iterable[Sequence[object]]) -> float | None:
-    """Return the mean agreement over all questions with two votes or more; None without such a question."""
+    """Return the mean agreement over the questions with two or more votes; None if there are none."""
     values = [value for votes in questions if (value := compute_agreement(votes)) is not None]
     return compute_mean(values) if values else None
 

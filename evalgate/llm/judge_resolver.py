@@ -121,10 +121,10 @@ class ModelPool:
         return tuple(dict.fromkeys(cache for cache in found if cache is not None))
 
     def trust_stored_answers(self) -> None:
-        """Let the caches of reserved models return the answers that they hold now, and none stored later.
+        """Let the caches of reserved models return the answers that they hold now or that this pool stores.
 
-        Answers that this pool stores itself are returned, too. Call it before the first process of an agent
-        starts, because the agent may be able to write to the files.
+        Answers that other processes store later are not returned. Call this method before the first process
+        of an agent starts, because the agent may be able to write to the files.
         """
         for cache in self.reserved_caches:
             cache.trust_stored_answers()
@@ -151,7 +151,7 @@ class ModelPool:
         return provider.text, model.text
 
     def get_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
-        """Return the model of a configuration, and open it if it is not open; no request is sent.
+        """Return the model of a configuration. Open the model if it is not open, but send no request.
 
         Raises:
             InvalidInputError: a setting is wrong, a variable is not set, or the package `openai` is missing.
@@ -191,7 +191,7 @@ class ModelPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return sentences for the report about problems of caches, and about answers not stored in one."""
+        """Return sentences for the report: about faults of caches, and about answers that were not cached."""
         notices = [notice for file in self._caches.values() for notice in file.notices]
         if withheld := sum(model.withheld for _, model in self._caching):
             answers = pluralize(withheld, "answer")
@@ -355,8 +355,8 @@ class JudgeResolver:
         run's configuration.
 
         Raises:
-            JudgeNotConfiguredError: the run has no judge, the metric names no model with its provider, and
-                there is no `default`.
+            JudgeNotConfiguredError: the run has no judge, there is no `default`, and the metric does not name
+                both a model and its provider.
             pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model, default).apply_changes(**changes)
@@ -400,14 +400,14 @@ def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
 def _build_model_changes(
     config: JudgeConfig, model: str, own: tuple[str, str] | None
 ) -> Mapping[str, object]:
-    """Return the fields of `config` to change, with their values, so that `model` is the judge.
+    """Return the fields of `config` to change, with their new values, so that `model` is the judge.
 
-    `own` is the (provider, model) that the text `model` names; None if it names no provider. The provider
-    changes only if `own` names another one and the configured provider serves no models but its own.
+    `own` is the pair (provider, model) that the text `model` names; None if it names no provider.
     """
     from evalgate.config.schema.providers import PROVIDERS
 
     serves_any = config.base_url is not None or PROVIDERS.get(config.provider) is None
+    # Such a provider also serves models of other vendors, so `model` stays as it is written.
     if own is None or serves_any or config.provider in _SERVE_ANY:
         return {"model": model}
     if own[0] == config.provider:

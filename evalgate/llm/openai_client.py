@@ -149,7 +149,7 @@ _MAX_TOKENS = 2**53
 
 
 def _read_or_none(value: object, read: Callable[[object], _T]) -> _T | None:
-    """Return the parsed value; None if it is malformed, as an optional field must not spoil the answer."""
+    """Return the parsed value, or None if it is malformed. An optional field must not spoil the answer."""
     try:
         return read(value)
     except ValidationError:
@@ -290,7 +290,7 @@ def _find_failure(choice: _Choice, message: _ResponseMessage, where: str) -> tup
 
 
 def _read_tokens(usage: _Usage | None) -> Tokens | None:
-    """Return the used tokens; None if they are unknown or out of range, because 0 would count as free."""
+    """Return the used tokens, or None if they are unknown or out of range. A 0 would count as free."""
     if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
         return None
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
@@ -348,10 +348,10 @@ class OpenAIModel:
         await self._client.close()
 
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
-        """Send a request, and return the text of the response without the key, or a failure.
+        """Send a request. Return the text of the response without the API key, or a failure.
 
-        The failure is returned, not raised: an exception that is raised while the SDK's exception is handled
-        would have the SDK's exception as its context, with the request and the key.
+        The failure is not raised here. Its context would be the SDK's exception, which holds the request and
+        the key.
         """
         from openai import APIConnectionError, APIError, APIStatusError
 
@@ -403,7 +403,7 @@ class OpenAIModel:
 
 
 def check_sdk() -> None:
-    """Check that OpenAI's SDK is installed, without importing it, which takes a second.
+    """Check that OpenAI's SDK is installed. The SDK is not imported, because that takes a second.
 
     Raises:
         InvalidInputError: the package `openai` is not installed.

@@ -80,8 +80,8 @@ class LimitedModel:
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Wait until the limits admit the request, and return the inner model's answer.
 
-        If the provider asks for a pause, all later requests to the endpoint wait as long, unless the pause is
-        longer than the limiter's `longest_hold`.
+        If the provider asks for a pause, later requests to the endpoint wait as long. A pause that is longer
+        than the limiter's `longest_hold` is ignored.
 
         Raises:
             JudgeError: the inner model gave no answer, or `check_allowed` raised.

@@ -62,13 +62,16 @@ class Samples(Generic[T]):
         return tuple(sample.value for sample in self.good)
 
     def require_values(self, at_least: int | None = None) -> tuple[T, ...]:
-        """Return the parsed values if at least `at_least` answers are usable, or all if `at_least` is None.
+        """Return the parsed values of the usable answers. At least `at_least` answers must be usable.
+
+        If `at_least` is None, all answers must be usable.
 
         Raises:
             JudgeError: fewer answers are usable. The message has the number of failed samples, and the first
                 failure.
         """
         asked = len(self.good) + len(self.failed)
+        # Without a failed sample there is nothing to report, even if fewer were taken.
         if not self.failed or (at_least is not None and len(self.good) >= at_least):
             return self.values
         first = self.failed[0].failure
@@ -118,9 +121,10 @@ async def take_samples(
     `parse` returns the value of an answer, or raises UnparsableAnswerError. After an answer that cannot be
     parsed, a refusal, or an outage that was not retried, the sample is requested once more.
 
-    A failed answer from the cache must not make every later run fail. So if a sample failed with one, it is
-    requested anew until an answer is usable or not from the cache. If `are_all_needed` is False, this is
-    done only if no sample is usable. JudgeError is never raised, because failures are part of the result.
+    An answer from the cache that failed once would fail in every later run. So a sample with such an answer
+    is requested anew, until an answer is usable or does not come from the cache. If `are_all_needed` is
+    False, this happens only if no sample is usable. JudgeError is never raised, because failures are part of
+    the result.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
     taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))
@@ -143,7 +147,7 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """Request the sample anew while it fails with an answer from the cache, and return the last result."""
+    """Request a sample anew as long as its failed answers come from the cache. Return the last result."""
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found

@@ -47,8 +47,8 @@ class DecodedPart:
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
     """Decode each part of `text` that may be a token in base64 or with URL escapes.
 
-    `words` are the distinct words of `text`, separated by white space; words with fewer than 20 characters
-    may be missing. The time is linear in the length of `text`.
+    `words` are the distinct words of `text`, separated by white space. Words of fewer than 20 characters may
+    be missing. The time is linear in the length of `text`.
     """
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))
@@ -71,7 +71,8 @@ def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
 
 
 def _may_encode_token(run: str) -> bool:
-    """Return False for digests and words in one case, which are frequent; no base64 token looks so."""
+    """Return False if a run of characters is a number or has letters of one case only, as digests do."""
+    # Digests and words are frequent, and no token in base64 looks like them.
     return not (run.islower() or run.isupper() or run.isdigit())
 
 

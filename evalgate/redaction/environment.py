@@ -194,9 +194,9 @@ def is_worth_hiding(value: str) -> bool:
 
 
 def is_mixed(value: str) -> bool:
-    """Return True for six or more characters with a letter and a character that words do not have.
+    """Return True for a value of six or more characters that has a letter but does not look like words.
 
-    Words have only letters and `-_./:`. Return False for a number, a path, and a value with `***`, too.
+    Words consist of letters and `-_./:`. Return False for a number, a path, and a value with `***`, too.
     """
     if len(value) < _SHORTEST or "***" in value or _PLACE.match(value):
         return False
@@ -287,11 +287,9 @@ def _parse_container(value: str) -> object:
 
 
 def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
-    """Yield the secrets of a JSON document, by the names of its keys.
+    """Yield the secrets in a JSON document. The key of a value tells if the value is a secret.
 
-    A text in a list has the name of the list, but may be an ordinary word, as in `WEBHOOK_EVENTS`. So the
-    text is a secret only if it is a URL or looks like a token, or if the list's name ends in a word such as
-    `tokens`.
+    A text in a list has the name of the list as its key.
     """
     todo: list[tuple[str, object]] = [(name, found)]
     while todo:
@@ -299,13 +297,18 @@ def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
         if isinstance(node, dict):
             todo += node.items()
         elif isinstance(node, list):
+            # A list such as `WEBHOOK_EVENTS` may hold ordinary words. Their key is "", which is the name of
+            # no secret.
             todo += [(name if _is_named_by_list(name, item) else "", item) for item in node]
         elif isinstance(node, str):
             yield from _find_value_secrets(name, node.strip())
 
 
 def _is_named_by_list(name: str, item: object) -> bool:
-    """Return True if an item of a JSON list is a secret when the name of the list is a secret's name."""
+    """Return True if the name of a JSON list also tells if the item `item` is a secret.
+
+    This holds for an item that is a URL or looks like a token, and for a list with a name such as `tokens`.
+    """
     if not isinstance(item, str) or _LISTS_NAME.search(_CAMEL.sub("_", name).lower()):
         return True
     item = item.strip()

@@ -110,9 +110,9 @@ class LiveRedactor:
         return [changed.get(id(value), value) for value, _ in values]
 
     def _choose_prefilter(self, coming: int) -> "JsonPrefilter | None":
-        """Return the prefilter, which checks JSON quickly; None while there were too few values to save time.
+        """Return the prefilter for JSON. Return None until enough values were searched to make it worthwhile.
 
-        `coming` is the number of values that are to be searched next.
+        `coming` is the number of values that are searched next.
         """
         self._seen += coming
         if self._prefilter is None and self._seen >= _MANY:
@@ -122,10 +122,10 @@ class LiveRedactor:
         return self._prefilter
 
     def redact_stored(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
-        """Return the dataclasses of `values` without secrets; each is given with its stored JSON.
+        """Return the dataclasses of `values` without secrets. Each value is a dataclass and its stored JSON.
 
-        This version of evalgate redacted the data before storing them. So data are searched in full only if
-        their JSON may hold a known secret or announce a mask.
+        The stored data were already redacted by this version of evalgate. So a dataclass is searched only if
+        its JSON may hold a known secret or announce a mask.
         """
         redacted: list[_T] = []
         for value, as_json in values:
@@ -137,7 +137,7 @@ class LiveRedactor:
         return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """Use another redactor from now on, and forget all clean data, which may hold one of its secrets."""
+        """Use another redactor from now on. Forget all clean data: they may hold one of its secrets."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._prefilter, self._seen = None, 0

@@ -69,14 +69,14 @@ class PersonalDataRedactor:
         return value if made == value else made
 
     def _redact_number(self, number: int) -> int:
-        """Return a 16-digit stand-in for a card number, which no card has; return other numbers unchanged."""
+        """Return a 16-digit number that no card has for a card number. Leave other numbers unchanged."""
         text = str(number)
         if not _CARD_NUMBER.fullmatch(text) or not _has_check_digit(text):
             return number
         return 9 * 10**15 + self._count_value("card number", text)
 
     def _count_value(self, kind: PersonalKind, found: str) -> int:
-        """Return the number of a value among those of its kind, from 1; a new value gets the next number."""
+        """Return the number of a value among those of its kind, from 1. A new value gets the next number."""
         key = kind, found.lower() if kind == "e-mail address" else _SEPARATOR.sub("", found)
         if key not in self._ordinals:
             self.counts[kind] += 1

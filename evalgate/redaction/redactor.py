@@ -62,10 +62,10 @@ It also matches the second half of some escaped backslashes; such data are then 
 
 
 def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
-    """Return True if a line of JSON may hold one of `needles`, announce a mask, or hide a secret.
+    """Return True if a line of JSON may hold one of `needles`, announce a mask, or have invisible characters.
 
-    `needles` are the spellings of known secrets. Invisible characters may hide a secret. Patterns of tokens
-    are not searched for.
+    `needles` are the spellings of known secrets; invisible characters may hide one. Patterns of tokens are
+    not searched for.
     """
     return (
         has_invisible_characters(text)
@@ -180,9 +180,9 @@ class Redactor:
 
         Args:
             value: The tree.
-            on_announcement: Function that is called with the joined texts of dataclasses within `value`, if
-                these texts hold `add-mask`, with which an agent announces a secret. Texts of `value` itself,
-                and texts below a mapping, are not passed to the function.
+            on_announcement: Function that gets the joined texts of dataclasses within `value`, if they hold
+                `add-mask`. With this word an agent announces a secret. The function does not get the texts of
+                `value` itself, nor texts below a mapping.
             clean: Identities of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
@@ -283,11 +283,12 @@ def rewrite_tree(
 ) -> Any:
     """Return `value` with `rewrite` applied to every text and every key; the same object if none changed.
 
-    Dataclasses, mappings, lists, tuples and sets are searched. Numbers, bytes, other objects and fields of
-    dataclasses with a type that allows only numbers and fixed words are kept. Data that are nested deeper
-    than 200 levels are replaced by `TOO_DEEP`. Dataclasses within `value` for which `is_clean` returns True
-    are not searched; below a mapping, `is_clean` is not called. `key` is the key of `value` in a mapping, and
-    `depth` the number of levels above `value`.
+    Dataclasses, mappings, lists, tuples and sets are searched. Everything else stays as it is, and so do
+    fields of dataclasses with a type that allows only numbers and fixed words. `TOO_DEEP` replaces data that
+    are nested deeper than 200 levels. A dataclass within `value` is not searched if `is_clean` returns True
+    for it. For dataclasses below a mapping, `is_clean` is not called.
+
+    `key` is the key of `value` in a mapping, and `depth` the number of levels above `value`.
     """
     if isinstance(value, str):
         # A member of an enum, or of another subclass of str, is a word that evalgate defines.
@@ -395,7 +396,7 @@ def _rewrite_mapping(value: Mapping[Any, Any], rewrite: TextRewriter, depth: int
 
 
 def _choose_free_key(taken: Mapping[Any, Any], name: str) -> str:
-    """Return `name`, with a number if `taken` has it already, so that different keys stay different."""
+    """Return `name`. If `taken` has this key, add a number to it, so that different keys stay different."""
     number, free = 1, name
     while free in taken:
         number += 1

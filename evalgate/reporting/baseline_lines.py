@@ -137,10 +137,10 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the number of cases that Δ covers, if it covers only some of a metric's cases; else 0.
+    """Return the number of cases that Δ covers, or 0 if Δ covers every case of its metric.
 
-    If metrics have different numbers, return the largest one. Budgets do not count: other sentences describe
-    them.
+    If the number differs between metrics, return the largest. Budgets are left out, because other sentences
+    describe them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
@@ -162,11 +162,11 @@ def explain_delta(record: Record) -> Iterator[str]:
 def find_crash_scope(record: Record) -> str | None:
     """Return words for the metrics with a delta that counts a crash or timeout as the worst score.
 
-    The words are "" for all metrics with a delta, ` of scores` if some of them are budgets, or ` of gating
-    scores`. Return None without a crash or such a delta: budgets, metrics that are only reported, and means
-    without statistics leave such runs out.
+    Return "" for all metrics with a Δ, ` of scores` if all other metrics are budgets, or ` of gating scores`.
+    Return None if there is no such metric, or if no agent crashed.
     """
     compared = [each for each in record.metrics if each.delta is not None]
+    # Budgets, metrics that are only reported, and means without statistics leave out crashed runs.
     others = [each for each in compared if each.judgement is None or each.judgement.max_drop is None]
     if len(others) == len(compared) or not any(case.agent_failed for case in record.cases if case.gates):
         return None

@@ -73,9 +73,9 @@ def get_baseline_reply(finding: Finding, number: int) -> Reply | None:
 def find_differences(turn: TurnResult, before: Reply | None, limits: DiffLimits) -> Iterator[Difference]:
     """Yield at most one difference in the tool calls, and at most one in the response.
 
-    Tool calls are compared with the baseline's reply `before`. If `before` is None or has the same calls,
-    they are compared with the expected calls. The same holds for the response. A turn without an answer has
-    no differences.
+    Tool calls are compared with those of `before`, the baseline's reply. If `before` is None or has the same
+    calls, they are compared with the expected calls. Responses are compared by the same rule. A turn without
+    an answer has no differences.
     """
     if turn.actual is None:
         return

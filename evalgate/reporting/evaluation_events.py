@@ -57,7 +57,7 @@ def _iter_case_events(record: Record, case: CaseResult) -> Iterator[JsonObject]:
 
 
 def _list_missing_scores(case: CaseResult, run: RunResult) -> Iterator[RunMetric]:
-    """Yield a result without a score for each metric of the case, if the run has no answer."""
+    """Yield a result without a score for each metric of a case. Yield nothing if the run has an answer."""
     if run.failure is not None:
         for metric in case.metrics:
             yield RunMetric(metric.name, None, "errored", run.failure.message, gates=metric.gates)

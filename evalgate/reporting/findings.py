@@ -62,10 +62,14 @@ class Finding:
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Return (1-based number, result) of the turn in `run` that explains the failure best, or None.
+        """Return the number and the result of the turn in `run` that explains the failure best, or None.
 
-        The only turn of a run is always returned. Of several turns, return the first one that has no reply,
-        failed or errored in a gating metric, or was not expected although other turns were.
+        The number counts from 1. If the run has only one turn, return this turn. Otherwise return the first
+        turn that:
+
+        - has no reply,
+        - failed or errored in a gating metric, or
+        - was not expected although other turns were.
         """
         run = self.run
         if run is None or len(run.turns) <= 1:
@@ -197,10 +201,10 @@ def resolve_from_root(folder: str, path: str) -> str:
 
 
 def describe_faults(case: CaseResult) -> Iterator[str]:
-    """Yield the reasons why a case did not pass, one sentence each; none for a passed case.
+    """Yield the reasons why a case did not pass, one sentence each. A passed case has no reasons.
 
-    If a run has no answer, the first of these runs is the only reason. Otherwise each gating metric that
-    failed or errored is a reason.
+    If a run has no answer, the only reason is the first of the runs without an answer. Otherwise each gating
+    metric that failed or errored is a reason.
     """
     if fault := _describe_unanswered_run(case):
         yield fault
@@ -219,7 +223,7 @@ def explain_not_evaluated(case: CaseResult) -> str:
 
 
 def format_score_and_threshold(metric: CaseMetric) -> str:
-    """Return `0.50 < 1.00`, with enough digits that the sign is right; `– of 1.00` without a score."""
+    """Return `0.50 < 1.00`, with enough digits to make the sign true. Without a score, return `– of 1.00`."""
     score, threshold = metric.range.format_pair(metric.score, metric.threshold)
     if metric.score is None:
         return f"– of {threshold}"
@@ -229,10 +233,11 @@ def format_score_and_threshold(metric: CaseMetric) -> str:
 
 
 def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield (name to print first, sentence) for the statistics' sentences that the verdict does not repeat.
+    """Yield pairs (label, sentence) about the comparisons of metrics. The report prints the label first.
 
-    Reports show the first 10 reasons of the verdict, so these sentences are left out. If the run has no
-    baseline, metrics that lack one are left out, too.
+    Sentences that are among the first 10 reasons of the verdict are left out, because every report shows
+    these reasons. If the run has no baseline at all, sentences about metrics without a baseline are left out,
+    too.
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
@@ -251,7 +256,7 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
 def format_run_counts(record: Record) -> str:
     """Return the number of runs: `3 runs each, 2 follow-up runs`; "" if each case was run once.
 
-    With `runs: auto`, return the number of all runs, and the number saved against a fixed number of runs.
+    With `runs: auto`, return the number of all runs, and the number of runs that `runs: auto` saved.
     """
     further = sum(run.confirms for case in record.cases for run in case.runs)
     followed = pluralize(further, "follow-up run") if further else ""
@@ -276,9 +281,9 @@ def describe_missing_baseline(record: Record) -> str:
 
 
 def explain_left_out_cases(record: Record) -> Iterator[str]:
-    """Yield a sentence for each reason why a score leaves out cases that other means of the metric count.
+    """Yield sentences about cases that a score leaves out, but the minimum, the baseline or Δ counts.
 
-    That the baseline and Δ count crashes is said elsewhere.
+    Other sentences tell that the baseline and Δ count crashes.
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]
@@ -299,14 +304,14 @@ def explain_left_out_cases(record: Record) -> Iterator[str]:
 
 
 def _differs(metric: MetricSummary, mean: float | None) -> bool:
-    """Return True if the mean differs from the metric's score by more than the statistics round scores."""
+    """Return True if `mean` differs from the metric's score by more than rounding."""
     if mean is None:
         return False
     return metric.score is None or abs(mean - metric.score) > _ROUNDING * metric.range.width
 
 
 def _has_lost_run(metric: MetricSummary, case: CaseResult) -> bool:
-    """Return True if the agent did not fail, and runs of the case have a score, but not the case."""
+    """Return True if the metric scored some runs of the case but not the case, and the agent did not fail."""
     return not case.agent_failed and any(
         own.name == metric.name
         and own.score is None

@@ -32,11 +32,13 @@ _KEYS = {
 def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each variable that the gate has, and the agent seems to have failed without.
+    """Yield a sentence for each variable that would probably have prevented a failure of the agent.
+
+    The variable is set for evalgate, but is not passed to the agent.
 
     Args:
         cases: All cases of the run.
-        withheld: Names of variables that the gate has and does not pass to the agent, but could.
+        withheld: Names of the variables that are set for evalgate and not passed to the agent.
         unreachable: The reason why the agent could not be started; "" if it was started.
     """
     failures = Counter({Failure("import", unreachable): 1}) if unreachable else Counter[Failure]()
@@ -65,14 +67,9 @@ def _find_variables(failure: Failure) -> Iterator[str]:
 
 
 def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
-    """Return advice if cases expect tool calls and no run made one; "" otherwise.
+    """Return advice for a run without any tool call although cases expect tool calls; "" for other runs.
 
-    Return "" if none of these cases has a run with an answer.
-
-    Args:
-        cases: All cases of the run.
-        kind: The kind of the agent.
-        options: The options of this kind.
+    Return "" if all cases that expect tool calls lack an answer.
     """
     made = (turn.actual for case in cases for run in case.runs for turn in run.turns)
     if any(reply is not None and reply.tool_calls for reply in made):

@@ -27,18 +27,18 @@ _WITHOUT_COMMAND = "in_process"
 
 
 def build_repro_command(record: Record, case: CaseResult) -> str:
-    """Return the command, on one line, that runs one case; "" if no command can name the case or agent."""
+    """Return a one-line command that runs one case; "" if no command can name the case or the agent."""
     if record.agent.kind == _WITHOUT_COMMAND:
         return ""
     return _build_command(case, f"{record.agent.kind}:{record.agent.what}", record.options)
 
 
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
-    """Return the command, on one line, that runs all of `cases`, and words such as `all 3 cases`.
+    """Build one command that runs all of `cases`. Return the command, and words such as `all 3 cases`.
 
-    Left out are names that no command line can hold, cases beyond the first 100, and cases that would make
-    the command longer than 2,000 characters. The words are then, for example, `3 of the 5 cases`. Both texts
-    are "" if fewer than two cases are left, or if no command line can name the agent.
+    The command is one line of at most 2,000 characters, with at most 100 cases. It leaves out names that no
+    command line can hold. If cases are left out, the words are, for example, `3 of the 5 cases`. Return two
+    empty texts if fewer than two cases remain, or if no command line can name the agent.
     """
     rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
     named: list[str] = []
@@ -71,7 +71,9 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
 
 
 def build_accept_command(record: Record, case: CaseResult) -> str:
-    """Return the command that makes the agent's behaviour the expectation; the user writes the reason at `…`.
+    """Return the command that accepts the agent's behaviour as the expectation.
+
+    The user replaces `…` in the command by a reason.
 
     Return "" if no command line can hold the names, if the case is protected, or if its failure cannot be
     accepted.

@@ -36,7 +36,7 @@ class KeptResult:
 
 
 def open_history(project: Path) -> AnchoredFolder | None:
-    """Open the history before an agent starts; None if it cannot be opened, for example for a broken link."""
+    """Open the history before an agent starts. Return None if that fails, for example for a broken link."""
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of links, up to Python 3.12
         return AnchoredFolder.open_anchor(project, project / FOLDER)
     return None
@@ -136,10 +136,7 @@ def _remove_leftovers(results: int) -> None:
 
 
 def _measure_kept(results: int, name: str) -> int | None:
-    """Return the size of a kept result in bytes; None if the file is no kept result, in spite of its name.
-
-    `results` is the descriptor of the history's folder.
-    """
+    """Return the size of a kept result in bytes; None if the file only has the name of a kept result."""
     try:
         with _open_regular(results, name) as file:
             head = _HEAD.match(file.read(_HEAD_BYTES))
@@ -203,12 +200,12 @@ def read_result(kept: KeptResult) -> Record:
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
     """Return two results to compare, by default the newest two with the older one first.
 
-    If both are named, return (`before`, `after`), also if `before` is newer. If only one is named, return it
-    and the newest other result, the older one first.
+    If both are named, return (`before`, `after`), even if `before` is newer. If only one is named, return it
+    with the newest other result, the older one first.
 
     Raises:
-        InvalidInputError: a name means no result or several, both names mean the same result, there are
-            fewer than two results, or the history cannot be read.
+        InvalidInputError: a name means no result or several, both names mean the same result, there are fewer
+            than two results, or the history cannot be read.
     """
     if before is not None and after is not None:
         pair = find_result(folder, before), find_result(folder, after)
@@ -227,9 +224,9 @@ def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[Kept
 
 
 def find_result(folder: Path, which: str) -> KeptResult:
-    """Return the result with the id `which`, or with an id that starts so; a number counts from the newest.
+    """Return the result that `which` names: by its id, by the start of its id, or by its position.
 
-    One to three digits are a number; 1 is the newest result.
+    A position has one to three digits; 1 is the newest result.
 
     Raises:
         InvalidInputError: there is no such result, there are several, or the history cannot be read.

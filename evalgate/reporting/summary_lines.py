@@ -131,11 +131,7 @@ def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
 
 
 def _join_reason(words: str, why: str) -> str:
-    """Join the verdict and its reason with a colon; a reason with a colon becomes a second sentence.
-
-    The word "Regression" is left out, because a closed gate implies it. If the reason has two colons, the
-    first becomes a comma.
-    """
+    """Join the verdict and its reason with a colon. A reason that has a colon becomes a second sentence."""
     why = why.replace(": Regression: ", ": ", 1)
     if ": " not in why:
         return f"{words}: {why}"
@@ -170,7 +166,10 @@ def format_baseline(metric: MetricSummary) -> str:
 
 
 def format_minimum(metric: MetricSummary) -> str:
-    """Return the minimum of the mean, of each case (`0.50 a case`), or both; the limits for a budget."""
+    """Return the minimum of the mean, the minimum of each case (`0.50 a case`), or both, as text.
+
+    For a budget, return its limits.
+    """
     own = _format_beside_others(metric, metric.threshold)
     if metric.range.lower_is_better:
         return _format_limits(metric, own)
@@ -181,7 +180,7 @@ def format_minimum(metric: MetricSummary) -> str:
 
 
 def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
-    """Return a number of the metric's row, with enough digits to differ from the row's other numbers."""
+    """Format a number of a metric's row with enough digits to tell it from the other numbers of the row."""
     limits = (metric.minimum, metric.threshold)
     printed = (metric.score, metric.baseline if metric.delta else None, *limits)
     if number is not None and number in limits:

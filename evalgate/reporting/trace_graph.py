@@ -90,9 +90,9 @@ def build_trace_graph(
 ) -> TraceGraph:
     """Return the graph of a trace.
 
-    `parents` has the index of each span's parent, without cycles, and `seconds` each span's duration. The
-    caller of a tool is the author of the tool's span, or else the agent of the nearest enclosing agent span.
-    A tool that a request to a model offers is a node even if it was not called.
+    `parents` has the index of each span's parent, without cycles, and `seconds` each span's duration. A tool
+    is called by the author of its span. If the span has no author, the nearest agent span around it names the
+    caller. A tool that a model was offered is a node even if it was not called.
     """
     builder = _Builder()
     agents = _find_agents(spans, parents)

@@ -213,7 +213,9 @@ def _measure_union(times: Iterable[tuple[float, float]]) -> float:
 def _match_events(
     spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
 ) -> dict[int, int]:
-    """Return the indices of steps, each with the index of its event in the reply; other steps are left out.
+    """Return the index of each step that has an event in a reply, and the index of the event.
+
+    Other steps are left out.
 
     - A tool's step belongs to the first unused call of the tool with equal arguments. Without one, it belongs
       to the first unused call of the tool.

@@ -116,12 +116,11 @@ def find_common_commits(top: Path, base_revision: str) -> tuple[str, ...]:
 
 
 def _find_hidden_file(top: Path) -> str:
-    """Return a file for which git was told not to show changes; "" if there is none.
-
-    Files that a sparse checkout leaves out (mark `S`) count only if they exist.
-    """
+    """Return a file for which git was told not to show changes; "" if there is none."""
     for line in execute_git(top, "ls-files", "-v", "-z").split(b"\0"):
         name = os.fsdecode(line[2:])
+        # A sparse checkout marks a file with `S` if it leaves the file out. If the file exists, it may
+        # differ.
         if line[:1].islower() or (line[:1] == b"S" and os.path.lexists(top / name)):
             return name
     return ""

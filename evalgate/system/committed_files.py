@@ -97,7 +97,7 @@ class CommittedFiles:
     def _resolve_blob(self, path: str) -> str:
         """Return the hash of the file content (blob) at a path; "" if the commit has no such file.
 
-        Up to four symbolic links are followed, one after the other; "" for a longer chain.
+        At most four symbolic links are followed, one after the other. A longer chain gives "".
         """
         for _ in range(_MOST_LINKS):
             mode, blob, _size = self._blobs.get(path, (b"", "", 0))

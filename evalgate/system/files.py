@@ -117,15 +117,15 @@ def read_input_text(path: Path, shown_as: str) -> str:
 
 
 def is_readable_name(path: Path) -> bool:
-    """Return True if `path` exists and is no folder. A pipe or device counts, too.
+    """Return True if `path` exists and is no folder. Pipes and devices count as well.
 
-    So a pipe leads to an error of `read_file`; with `Path.is_file` it would be ignored silently.
+    A caller that reads the path then gets the error of `read_file` for a pipe. `Path.is_file` would hide it.
     """
     return exists(path) and not path.is_dir()
 
 
 def exists(path: Path) -> bool:
-    """Return True if there is a file or folder at `path`; False also if the path is too long for one.
+    """Return True if there is a file or folder at `path`. Return False if the path is too long to exist.
 
     Raises:
         OSError: the system refuses to look, because a folder may not be entered.

@@ -37,7 +37,7 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
-    """Open a regular file without following a link at its end or waiting for a pipe; return the descriptor.
+    """Open a regular file and return the descriptor. Follow no link at the end of `path`; wait for no pipe.
 
     Raises:
         OSError: the file cannot be opened, or is no regular file.
@@ -71,7 +71,7 @@ class _CommandFile:
 
     @property
     def is_taken(self) -> bool:
-        """Return True if root owns the file for now: the gate runs as root, the file was another user's."""
+        """Return True if root owns the file while the gate runs, because the file was another user's."""
         return os.geteuid() == 0 and self.before.st_uid != 0
 
 
@@ -106,7 +106,7 @@ def hold_command_files(environ: Mapping[str, str]) -> None:
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
-    """Return the event's payload that `hold_command_files` read; before a call of it, read the file.
+    """Return the payload of the event. If `hold_command_files` was not called before, read the file now.
 
     Return None if there is no such file, or it could not be read.
     """
@@ -206,10 +206,14 @@ def _hold_file(variable: str, path: str) -> _CommandFile | None:
 
 
 def _restore_file(held: _CommandFile) -> bool:
-    """Restore a command file that was replaced, or that is private and was changed; return True if so."""
+    """Restore a command file that was replaced, or that is private and was changed by another process.
+
+    Return True if there was anything to restore.
+    """
     is_same_file = _is_at_its_place(held)
     wanted = bytes(held.content)
     size = os.fstat(held.descriptor).st_size
+    # Other processes may write to a file that is not private, so changes of its content are allowed.
     is_changed = held.is_private and (size != len(wanted) or _read_all(held.descriptor, size) != wanted)
     if is_changed:
         os.ftruncate(held.descriptor, 0)

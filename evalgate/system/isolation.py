@@ -38,8 +38,9 @@ _MOUNTS = Path("/proc/self/mountinfo")
 def choose_agent_user(owner: UserIds, environ: Mapping[str, str]) -> UserIds:
     """Return the user and group as which the agent runs in a workspace that belongs to `owner`.
 
-    The group is the owner's, unless a container engine's socket belongs to that group. Then it is the first
-    of these that no socket has: the user's id, 65534, and the ids after it.
+    The group is the owner's, unless a container engine's socket belongs to that group. In this case, return
+    the first free group: the user's id, 65534, or one of the ids after it. A group is free if no socket has
+    it.
     """
     uid, gid = owner
     taken = {status.st_gid for _, status in _stat_sockets(uid, environ)}
@@ -140,14 +141,13 @@ def isolate_process() -> None:
 
 
 def find_reparented_children() -> list[int]:
-    """Return the ids of an agent's leftover processes that became children of this process.
+    """Return the ids of processes that an agent left behind and that became children of this process.
 
-    They are found by their session: of all processes that the gate starts, only workers (with the agent or a
-    custom metric) and the `setup` command have sessions of their own. So call this only when no agent is
-    alive. Return no id if this process is not isolated.
+    Call this only when no agent is alive. Return no id if this process is not isolated.
     """
     if _ISOLATION.children_before is None:
         return []
+    # Only workers (with the agent or a custom metric) and the `setup` command have sessions of their own.
     own = os.getsid(0)
     return [
         pid

@@ -19,8 +19,8 @@ _LATE_S = 0.05
 class LoopTimer:
     """Timer that calls `act` once, `seconds` from now, after the event loop has read arrived input.
 
-    For that it waits four more rounds of the loop. If a blocked loop delays the timer by more than 0.05 s,
-    the timer waits again, for as long as the delay was.
+    To let the loop read this input, the timer waits for four more rounds of the loop. If a blocked loop
+    delays the timer by more than 0.05 s, the timer starts again with the length of the delay.
     """
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")

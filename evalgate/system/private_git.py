@@ -145,15 +145,12 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
-    """Yield git settings that authenticate a fetch.
-
-    - First come the authorization headers in the checkout's own configuration.
-    - On GitHub, the job's token follows if the checkout has no headers.
-    - Elsewhere, proxy and certificates of the checkout follow, then the settings of machine and user, which
-      may name a credential helper. They are left out if `is_foreign`: the agent runs as another user than
-      the gate.
-    """
+    """Yield the git settings with which a fetch authenticates itself."""
     in_github = environ.get("GITHUB_ACTIONS") == "true"
+    # On GitHub, the checkout's authorization headers suffice; its job's token follows below if there are
+    # none. Elsewhere proxy and certificates are read, too, and the settings of machine and user may name a
+    # credential helper. If `is_foreign`, the agent runs as another user than the gate, so only headers are
+    # read.
     found = list(_read_settings(folder, _HEADERS if is_foreign or in_github else _CONNECTIONS, "--local"))
     yield from found
     if not is_foreign and not in_github:
@@ -166,12 +163,10 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
 
 
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
-    """Return the address for git, and the git setting that holds user and password.
+    """Split an address into the address for git, and the git setting that holds user and password.
 
-    Every user of the machine can read the arguments of a process. So if an HTTP address has a password, or a
-    user that may be a token, the returned address has neither user nor password. All other addresses are
-    returned as they are, without a setting: git chooses settings and helpers by a plain user name. A path as
-    address is relative to `folder`.
+    The setting is None, and a network address stays unchanged, if no HTTP password or token has to be hidden.
+    A path is relative to `folder`.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None
@@ -180,6 +175,8 @@ def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
     except ValueError:
         return url, None
     user = unquote(parts.username or "")
+    # Every user of the machine can read the arguments of a process, so no secret may stay in the address. By
+    # a plain user name, however, git chooses settings and credential helpers.
     if parts.scheme not in {"http", "https"} or (parts.password is None and not _may_be_token(user)):
         return url, None
     host = parts.netloc.rpartition("@")[2]

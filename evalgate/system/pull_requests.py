@@ -70,7 +70,7 @@ def describe_unmerged_change(environ: Mapping[str, str]) -> str:
 def is_known_service(environ: Mapping[str, str]) -> bool:
     """Return True if the job runs in a CI service that `read_pull_request` supports.
 
-    In any other job, None from `read_pull_request` does not mean that the job tests a permanent branch.
+    In another service, `read_pull_request` returns None even for a job that tests a pull request.
     """
     found = (
         environ.get("GITHUB_EVENT_NAME"),
@@ -125,11 +125,9 @@ def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[
 
 
 def _is_merge(folder: Path, made: str) -> bool:
-    """Return True if HEAD is the merge commit `made` of the CI service.
-
-    Only then is the first parent of HEAD the base. The change itself may end with
-    another merge; the first parent of that one is a commit of the change.
-    """
+    """Return True if HEAD is the merge commit `made` of the CI service."""
+    # Only then is the first parent of HEAD the base. A change may itself end with a merge, and the first
+    # parent of that merge is a commit of the change.
     is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))
     return is_merge and run_git(folder, "rev-parse", "HEAD") == made
 

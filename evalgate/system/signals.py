@@ -139,14 +139,11 @@ def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterato
 
 @contextmanager
 def _wake_on_signals(loop: "asyncio.AbstractEventLoop") -> Iterator[None]:
-    """Let every signal wake the loop.
-
-    Python handles a signal in its main thread. A signal that arrives just before the loop waits for an event,
-    or in another thread, would otherwise be handled only after that event.
-    """
+    """Let every signal wake the event loop, so that Python handles the signal at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # Python handles signals in its main thread. Without the socket, it could wait for the loop's next event.
     import socket
 
     reader, writer = socket.socketpair()

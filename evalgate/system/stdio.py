@@ -34,7 +34,7 @@ class BestEffortFile(io.RawIOBase):
         return os.isatty(self._descriptor)
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write `data` as far as possible; return its size, as if all was written."""
+        """Write as much of `data` as possible. Return the size of `data`, as if all of it was written."""
         rest = memoryview(data).cast("B")
         size = len(rest)
         while rest and self._is_working:
@@ -48,11 +48,7 @@ class BestEffortFile(io.RawIOBase):
 
 
 def ignore_broken_pipes() -> None:
-    """Replace `sys.stdout` and `sys.stderr` by streams that never raise; unencodable text becomes "?".
-
-    If the descriptor 0, 1 or 2 is closed, it is opened on the null device, so that no other file gets the
-    number of a standard stream.
-    """
+    """Replace `sys.stdout` and `sys.stderr` by streams that never raise. Unencodable text becomes "?"."""
     for descriptor in (0, 1, 2):
         if not _is_open(descriptor):
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one

@@ -116,7 +116,7 @@ def _run_command(
 
 
 def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) -> str:
-    """Wait for the end of a process and return its output; if `stop` is set, kill its process group."""
+    """Wait for the end of a process, and return its output. If `stop` is set, kill the process group."""
     while True:
         try:
             return process.communicate(timeout=None if stop is None else _POLL_S)[0]

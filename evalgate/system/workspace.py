@@ -24,9 +24,10 @@ class Workspace:
 
     @property
     def agent_user(self) -> tuple[int, int] | None:
-        """Return the uid and gid of the agent and its commands; None: those of the gate.
+        """Return the uid and gid of the agent and its commands; None for those of the gate.
 
-        Both are the owner's, but the group is replaced if a container engine's socket belongs to it.
+        They are the uid and gid of the owner. If a container engine's socket belongs to this group, the gid
+        is another one.
         """
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
@@ -51,7 +52,7 @@ class Workspace:
 
 
 def open_workspace(folder: Path) -> Workspace:
-    """Return the workspace at `folder`; it has an owner if the gate is root and the folder is not root's.
+    """Return the workspace at `folder`. It has an owner if the gate is root and the folder is not root's.
 
     Raises:
         OSError: there is no such folder, or it may not be entered.

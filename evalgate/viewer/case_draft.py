@@ -129,7 +129,7 @@ def _draft_turn(at: int, turn: CaseTurn) -> DraftTurn:
 
 
 def draft_call(source: int | None, call: ToolCall) -> DraftCall:
-    """Return the form texts of a call; `source` is its index in the turn's expected calls, None if new."""
+    """Return the form texts of a call. `source` is its index in the turn's expected calls, None if new."""
     return DraftCall(source, call.name, format_json(call.arguments))
 
 

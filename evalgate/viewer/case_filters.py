@@ -50,7 +50,7 @@ class CaseQuery:
 
     @classmethod
     def from_params(cls, params: Mapping[str, str]) -> "CaseQuery":
-        """Return the query in the parameters of an address; an unknown kind or page counts as absent."""
+        """Build the query from the parameters of a URL. An unknown `kind` or an invalid `page` is ignored."""
         page = params.get("page", "")
         kind = params.get("kind", "")
         return cls(
@@ -61,11 +61,11 @@ class CaseQuery:
 
     @property
     def params(self) -> dict[str, Any]:
-        """Return the parameters of an address for this query, without empty fields and the page number."""
+        """Return this query as parameters of a URL, without empty fields and without the page number."""
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
     def change_fields(self, **fields: Any) -> dict[str, Any]:
-        """Return the parameters for this query with other values of `fields`, without the page number."""
+        """Return this query with other values of `fields`, as parameters of a URL without the page number."""
         return replace(self, **fields).params
 
     @property

@@ -267,7 +267,7 @@ def _parse_yaml(name: str, text: str, errors: dict[str, str]) -> Any:
 
 
 def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[str, str]) -> dict[str, Any]:
-    """Return both objects merged at every depth; a value that both have is an error of the field `name`."""
+    """Merge two objects at every depth. A value that both have is an error of the field `name`."""
     merged = dict(one)
     for key, value in other.items():
         if key not in merged:

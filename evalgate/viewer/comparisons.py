@@ -44,7 +44,10 @@ class ComparedRecord:
 
 
 def choose_shown_run(case: CaseResult) -> RunResult | None:
-    """Return the first answered run of a case, or else its first run; None if the case was not run."""
+    """Return the run of a case to show: the first answered run, or else the first run.
+
+    Return None if the case was not run.
+    """
     answered = (run for run in case.runs if run.outcome == "answered")
     return next(answered, case.runs[0] if case.runs else None)
 

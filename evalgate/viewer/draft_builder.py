@@ -228,10 +228,10 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Adapt the goals of a case with one turn to its expected reply, if the draft changed the reply.
+    """Rebuild the goals of a case with one turn after the draft changed its expected reply.
 
-    Any other case is returned unchanged. If the draft changed both reply and goals, add a message to
-    `errors`.
+    Such goals follow from the reply. If the draft changed the goals as well, add a message to `errors`.
+    Return any other case unchanged.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

@@ -76,10 +76,7 @@ def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
 
 
 def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
-    """Return the id of the next case to review after `eval_id`; "" if there is no other one.
-
-    After the last case of the file, the search continues with the first.
-    """
+    """Return the id of the next case to review after `eval_id`; "" if no other case is to be reviewed."""
     ids = [case.eval_id for case in file.eval_set.cases]
     at = ids.index(eval_id) + 1 if eval_id in ids else 0
     observed = {case.eval_id for case in find_observed_cases(file)} - {eval_id}
@@ -103,10 +100,10 @@ def change_noted_case(
     is_accepted: bool = False,
     checks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[FileChange]:
-    """Return the changes of the notes for a case with another id, other checks, or the status `expected`.
+    """Return the changes of the notes after a case got another id, other checks or the status `expected`.
 
-    The status is set if `is_accepted` is True. `checks` are all checks of the case; None leaves them
-    unchanged. Return [] for a case without notes, unless it gets checks.
+    The case gets the status if `is_accepted` is True. `checks` are all its checks; None leaves the checks
+    unchanged. Return [] if the case has no notes and gets no checks.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.
@@ -149,7 +146,7 @@ def identify_checks(file: EvalSetFile, eval_id: str) -> str:
 
 
 def copy_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> list[FileChange]:
-    """Return the changes that give the copy `new_id` the notes of the case; [] if it has no notes.
+    """Return the changes that copy the notes of a case to the case `new_id`; [] if the case has no notes.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.

@@ -113,7 +113,7 @@ def _end_quarantine(text: str, pattern: str, name: str) -> str:
 
 
 def _list_patterns(file: EvalSetFile, eval_id: str) -> list[str]:
-    """Return the patterns that name a case; the first, its bare id, also matches cases of other eval sets."""
+    """Return the patterns that name a case. The first is its bare id, which may match cases of other sets."""
     names = list_case_names(file.eval_set.eval_set_id, file.shown_as, eval_id)
     return [_to_pattern(each) for each in names]
 

@@ -30,7 +30,7 @@ from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 
 
 def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
-    """Return (record, is recording) of a file; a recording was not evaluated, so it has no verdict.
+    """Return the record in a file, and True if it is a recording, which was not evaluated and has no verdict.
 
     Raises:
         InvalidInputError: the file holds neither a record nor a recording, or is damaged.
@@ -78,7 +78,7 @@ def _build_baseline_record(baseline: Baseline) -> Record:
 
 
 def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResult, ...]:
-    """Return the runs of a case without statuses; the run that the stored replies belong to has them."""
+    """Return the runs of a case without statuses. The stored replies go to the run that they belong to."""
     replied = _find_replied_run(stored.runs)
     turns = tuple(TurnResult("", None, reply) for reply in stored.replies)
     return tuple(
@@ -89,10 +89,10 @@ def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResul
 def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
     """Return the index of the run that the stored replies belong to; None if no run was answered.
 
-    `runs` begin with the oldest. The replies are of the first answered run in the newest gate run with an
-    answer.
+    `runs` are sorted, the oldest first.
     """
     answered = [at for at, run in enumerate(runs) if run.outcome == "answered"]
+    # A baseline keeps the replies of the first answered run in the newest gate run with an answer.
     return next((at for at in answered if runs[at].source == runs[answered[-1]].source), None)
 
 

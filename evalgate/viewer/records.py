@@ -87,7 +87,7 @@ class RecordStore:
     def find_previous(self, created_at: str) -> str:
         """Return the id of the newest history result from before `created_at`; "" if there is none.
 
-        `created_at` is a time in ISO 8601, UTC; "" for an unknown time, which gives "".
+        `created_at` is a time in ISO 8601, UTC. If it is "", the time is unknown, and the result is "".
 
         Raises:
             InvalidInputError: the history cannot be read.

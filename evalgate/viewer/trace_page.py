@@ -110,9 +110,10 @@ def _list_facts(row: TraceRow) -> tuple[tuple[str, str], ...]:
 
 
 def find_current_entry(entries: Sequence[TranscriptEntry], event: tuple[int, int] | None, turn: int) -> int:
-    """Return the position of an event in `entries`, the agent's entries of a turn; -1 if it is not there.
+    """Return the position of an event in `entries`, or -1 if the event belongs to another turn.
 
-    `event` is (turn, position in the turn), and `turn` the turn of `entries`. Turns are 0-based.
+    `entries` are the agent's entries of the turn `turn`. `event` is (turn, position in the turn). Turns are
+    0-based.
     """
     if event is None or event[0] != turn or not 0 <= event[1] < len(entries):
         return -1

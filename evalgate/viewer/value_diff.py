@@ -62,7 +62,7 @@ def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
 def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]:
     """Return the rows of a value that only one side has, and the number of rows that are left out.
 
-    With the status `missing`, only the expected side has the value; with any other, only the actual side.
+    If `status` is `missing`, only the expected side has the value. Otherwise only the actual side has it.
     """
     return diff_values(value, _ABSENT) if status == "missing" else diff_values(_ABSENT, value)
 

@@ -74,9 +74,8 @@ class AgentError(Exception):
 class SessionLostError(Exception):
     """Loss of a session because its worker ended. Another case in the same worker may be the cause.
 
-    If `alone` is True, the case starts again in a worker without other cases, so that only a case that ends a
-    worker by itself is blamed. If `alone` is False, no case can be the cause, as when the whole machine is
-    lost.
+    If `alone` is True, the case starts again in a worker without other cases. So a case is blamed only if it
+    ends a worker by itself. If `alone` is False, no case can be the cause, as when the whole machine is lost.
     """
 
     def __init__(
@@ -295,7 +294,9 @@ class ChecksEntry(Protocol):
     """An agent that can report, once `async with` has started it, that its entry point does not exist."""
 
     async def check_entry(self) -> None:
-        """Wait until the agent is ready, or has failed for a reason that its sessions will report.
+        """Wait until the agent is ready or has failed. Raise an error if its entry point does not exist.
+
+        Sessions report all other failures of the agent.
 
         Raises:
             InvalidInputError: there is no such file, module, attribute or command.

@@ -135,7 +135,10 @@ class ExplainsMissing(Protocol):
 
 
 def explain_missing_baseline(store: BaselineStore) -> str:
-    """Return ": " and the reason of `store`, to append to `there is no baseline`; "" without a reason."""
+    """Return ": " and the reason that `store` gives, or "" if it gives none.
+
+    The result is appended to `there is no baseline`.
+    """
     why = store.absence if isinstance(store, ExplainsMissing) else ""
     return f": {why}" if why else ""
 

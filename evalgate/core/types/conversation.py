@@ -145,7 +145,8 @@ class Usage:
     ) -> "Usage":
         """Return the usage of a number of tokens.
 
-        `cost_usd` is None if the cost is not known. Without any tokens, None becomes 0.
+        `cost_usd` is None if the cost is not known. If both numbers of tokens are 0, a cost of None becomes
+        0.
         """
         if cost_usd is None and not (input_tokens or output_tokens):
             cost_usd = 0.0

@@ -105,9 +105,9 @@ class MetricSummary:
 
     @property
     def compared_score(self) -> float | None:
-        """Return the mean of this run over the cases that `baseline` covers; `score` if nothing is compared.
+        """Return the mean of this run over the cases that the baseline has, too.
 
-        A crash counts as the worst score, as in `delta`.
+        If nothing is compared, return `score`. A crash counts as the worst score, as in `delta`.
         """
         if self.baseline is None or self.delta is None:
             return self.score
@@ -220,7 +220,7 @@ class Verdict:
 
     @property
     def would_close(self) -> bool:
-        """Return True if only `report_only` kept the gate from ending with exit code 1 or 4."""
+        """Return True if the run would have ended with exit code 1 or 4 without `report_only`."""
         return bool(self.gating_exit_code)
 
 

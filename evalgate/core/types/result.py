@@ -304,10 +304,10 @@ class CaseMetric:
 
     @property
     def decline(self) -> float | None:
-        """Return the decline of the case against its baseline: above 0 is worse; None if it is not known.
+        """Return the decline of the case against its baseline; None if it is not known. Above 0 is worse.
 
-        The decline is in points of the score. For a budget, it is a share of the baseline's figure; if that
-        figure is 0, it is the increase itself.
+        The decline is a drop in points of the score. For a budget, it is the increase as a share of the
+        baseline's figure, or the increase itself if that figure is 0.
         """
         drop = self.standing.drop if self.standing else None
         if drop is None or not self.range.lower_is_better:

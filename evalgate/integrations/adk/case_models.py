@@ -249,7 +249,10 @@ class _Behavior(BaseModel):
 
 
 class _Persona(BaseModel):
-    """The keys of a persona, to find unknown keys; the values are checked when the user is simulated."""
+    """The keys of a persona, for finding unknown keys.
+
+    The values are checked when the user is simulated.
+    """
 
     model_config = ConfigDict(defer_build=True)
 

@@ -37,7 +37,7 @@ class GenerationConfig(BaseModel):
     frequency_penalty: _Finite | None = None
 
     def to_judge_changes(self) -> dict[str, object]:
-        """Return the settings, by their keys in `JudgeConfig`, to replace settings of a judge."""
+        """Return the settings under their keys in `JudgeConfig`. They replace the settings of a judge."""
         given = self.model_dump(mode="json", exclude_none=True)
         generation = {_OURS.get(name, name): value for name, value in given.items()}
         changes = {name: generation.pop(name) for name in _OF_EVERY_JUDGE if name in generation}

@@ -189,7 +189,10 @@ class AdkEditor:
         return set_key(raw, key, items or None)
 
     def _list_slots(self, events: Sequence[Any]) -> list[_Slot]:
-        """Return the slot (event, part, kind of content) of each text, call and result, in reading order."""
+        """Return the slots of all texts, calls and results in reading order.
+
+        A slot is the event, the part and the kind of content.
+        """
         found = []
         for at, event in enumerate(events):
             for number, part in enumerate(get_items(event.get("content"), "parts")):
@@ -232,10 +235,10 @@ class AdkEditor:
     def _edit_event(
         self, at: int, raw: Any, before: dict[_Slot, Event], kept: dict[_Slot, Event]
     ) -> JsonObject:
-        """Return the decoded event `raw` with the events in `kept`, and without its other contents.
+        """Return the decoded event `raw` after an edit: with the changes in `kept`, without removed events.
 
-        `at` is the index of `raw`. `before` and `kept` hold the events by slot before and after the edit.
-        Parts that have no slot in `before` stay.
+        `at` is the index of `raw`. `before` and `kept` hold the parsed events before and after the edit, by
+        slot.
         """
         parts: list[Any] = []
         for number, part in enumerate(get_items(raw["content"], "parts")):
@@ -249,6 +252,7 @@ class AdkEditor:
                         **edited,
                         slot[2]: self._edit_content(edited[slot[2]], before[slot], kept[slot]),
                     }
+            # A part without a slot holds nothing that evalgate edits, so it stays.
             if not slots or any(slot in kept for slot in slots):
                 parts.append(edited)
         return {**raw, "content": {**raw["content"], "parts": parts}}

@@ -147,16 +147,17 @@ def _create_reader(document: Document) -> EvalSetReader:
 
 
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the case has only the most common keys, so that no key needs to be reported.
+    """Return True if the case has only the most common keys, none of which is ignored.
 
-    This is the fast path for nearly every case. The keys within messages are not searched: data that a
-    `CaseTurn` cannot hold shows in `native`, and parts without text are attachments.
+    This is the fast path for nearly every case.
     """
     return (
         case is not None
         and raw.keys() <= _CASE_KEYS
         and (raw.get("session_input") or {}).keys() <= _SESSION_KEYS
         and all(each.keys() <= _TURN_KEYS for each in raw.get("conversation") or ())
+        # Nothing searches the keys within messages. Data that a `CaseTurn` cannot hold is in `native`, and
+        # parts without text are attachments.
         and not any(turn.native or turn.user.attachments for turn in case.turns)
     )
 
@@ -177,10 +178,11 @@ _RESULT_KEYS = frozenset({"id", "name", "response"})
 
 
 def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
-    """Build a common case without pydantic in a third of the time; return None for any other case.
+    """Build a common case without pydantic, in a third of the time. Return None for any other case.
 
-    Common cases are in snake_case, without `invocation_events`, and hold only messages of a single text,
-    calls with their answers, and a session. The pydantic models read other cases and report errors.
+    A common case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
+    calls with their answers, and a session. For all other cases, the pydantic models read the case or report
+    errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

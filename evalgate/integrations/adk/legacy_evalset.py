@@ -211,7 +211,7 @@ _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
 
 
 def _parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build a case without pydantic in half the time; return None if the case is unusual or wrong.
+    """Build a case without pydantic, in half the time. Return None if the case is unusual or wrong.
 
     The pydantic models would build the same case. They read the unusual cases and report errors.
     """

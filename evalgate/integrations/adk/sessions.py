@@ -50,8 +50,8 @@ def read_sessions(folder: Path, shown_as: str) -> EvalSet:
 def parse_session(document: Document) -> EvalSet:
     """Parse the conversation in a session as an eval set with one case.
 
-    The case's id is `NAME` for a file `NAME.session.json`. For another file it is the session's id; without
-    one, it is the file's name without its ending.
+    The case's id is `NAME` for a file `NAME.session.json`. For another file it is the session's id, or the
+    file's name without its ending if the session has no id.
 
     Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
     without a final event, as after a model's error, has no response. The state of the session becomes the
@@ -102,15 +102,17 @@ def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]
 
 
 def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
-    """Return the steps of a session, timed by its events; () if there is no event, or an event has no time.
+    """Return the steps of a session, with times that are computed from its events.
+
+    Return () if the session has no event, or if an event has no time.
 
     The document must be a session. Times are seconds after the first event. Events before the first message
     of the user are left out. The steps are:
 
-    * `agent`: a turn, from the user's message to the last event of the turn.
-    * `tool`: a tool's call, from the call to its result.
-    * `model`: an answer of a model, from the previous event.
-    * `other`: an event without content, from the previous event.
+    - `agent`: a turn, from the user's message to the last event of the turn.
+    - `tool`: a tool's call, from the call to its result.
+    - `model`: an answer of a model, from the previous event.
+    - `other`: an event without content, from the previous event.
     """
     spans: list[TraceSpan] = []
     session: Any = document.value
@@ -151,7 +153,7 @@ def _build_steps(
     end: float,
     calls: dict[str, list[float]],
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with `event`, at `end`; a model's step begins at `start` (both in seconds).
+    """Yield the steps that end with `event`. The event ends at `end`, and a model's step begins at `start`.
 
     The event without its content, such as the changes of the state, is an attribute of each of its steps.
     `calls` holds the starts of open tool calls, the oldest first, by the call's id or else the tool's name.

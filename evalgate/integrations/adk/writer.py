@@ -113,8 +113,8 @@ def build_invocation(turn: CaseTurn) -> JsonObject:
 def build_intermediate_data(events: Sequence[Event]) -> dict[str, Any]:
     """Return the JSON of the events before a turn's final response; {} if there are none.
 
-    The JSON has the lists `tool_uses`, `tool_responses` and `intermediate_responses` of older files, if these
-    lists can hold the events without loss; otherwise the list `invocation_events`.
+    If the lists `tool_uses`, `tool_responses` and `intermediate_responses` of older files can hold the events
+    without loss, the JSON has these lists. Otherwise it has the list `invocation_events`.
     """
     if not _is_sorted(events):
         return {"invocation_events": [build_invocation_event(event) for event in events]}

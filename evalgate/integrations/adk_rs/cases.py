@@ -78,10 +78,10 @@ _CONTENT_KEYS = (
 
 
 def _select_content(part: object) -> object:
-    """Return a part with only one content, as adk-rs reads it: the first in the order of `_CONTENT_KEYS`.
+    """Reduce a part to the single content that adk-rs reads, the first in the order of `_CONTENT_KEYS`.
 
-    The result also has the part's `thought`, and the whole part as `raw`. A value that is no object is
-    returned unchanged.
+    The result also has the part's `thought`, and the whole part under `raw`. Return a `part` that is no
+    object unchanged.
 
     Raises:
         ValueError: the part has no content.
@@ -184,11 +184,9 @@ class AdkRsEvalSetFile(_AdkRsModel):
 
 
 def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
-    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON.
-
-    `raw` gives the data that no field holds, for the `native` of each turn.
-    """
+    """Convert a parsed case. `line` is its first line in the file, and `raw` its decoded JSON."""
     session = wire.session_input
+    # The models drop unknown data, so `native` of each turn is taken from `raw`.
     invocations = zip(wire.conversation, get_items(raw, "conversation"), strict=True)
     return EvalCase(
         wire.eval_id,

@@ -20,9 +20,9 @@ class AdkRsFormat:
     """Eval sets of adk-rs (`.evalset.json`), with `id` or Google ADK's keys for the ids."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with eval cases, if the set or one of the first cases has the key `id`.
+        """Return True for an object with eval cases, if the set or one of its first cases has the key `id`.
 
-        The key does not count in an object that also has Google ADK's key, `eval_set_id` or `eval_id`.
+        An `id` next to Google ADK's key, `eval_set_id` or `eval_id`, does not count.
         """
         value = document.value
         if not isinstance(value, dict) or as_sequence(value.get("eval_cases")) is None:
@@ -67,6 +67,9 @@ def _has_plain_id(value: object, *canonical: str) -> bool:
 
 
 def _find_id_key(value: object, name: str) -> str:
-    """Return `id` if `name` is Google ADK's key of an id, and `value` has `id` instead; otherwise `name`."""
+    """Return the key under which `value` holds the id that Google ADK calls `name`.
+
+    The key is `id` if `value` has this key and lacks Google ADK's. Otherwise return `name`.
+    """
     is_id = name in {"eval_id", "eval_set_id"}
     return "id" if is_id and isinstance(value, dict) and name not in value and "id" in value else name

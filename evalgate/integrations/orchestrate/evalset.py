@@ -238,8 +238,9 @@ class OrchestrateFormat:
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build a case for each dataset of the file.
 
-        The id of the set is the file's path. The id of a case is its `dataset_name`. Without one it is the
-        file's name without `.json`, followed by `-1`, `-2`, … if the file holds several datasets.
+        The id of the set is the file's path. The id of a case is its `dataset_name`. A case without
+        `dataset_name` has the file's name without `.json` as its id. If the file holds several datasets,
+        `-1`, `-2`, … follow.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -349,13 +350,9 @@ def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
 
 
 def _extract_native_data(wire: OrchestrateFile) -> JsonObject:
-    """Return the data of a dataset that the writer cannot rebuild from the fields of `EvalCase`.
-
-    The data is the values of `_KEPT`, and all goals if one of them has data that a `Goal` cannot hold.
-    Prompts are added if the list is empty, or if `max_user_turns` or a missing starting sentence keeps them
-    from the turns.
-    """
+    """Return the data of a dataset that the writer cannot rebuild from the fields of `EvalCase`."""
     found = {name: getattr(wire, name) for name in _KEPT}
+    # One goal with data that a `Goal` cannot hold is enough to keep all goals.
     if any(map(_has_extra_fields, wire.goal_details)):
         found["goal_details"] = [goal.model_dump(exclude_unset=True) for goal in wire.goal_details]
     # An empty script means that the user says nothing more, which one turn alone does not express.
@@ -374,7 +371,7 @@ def _has_extra_fields(goal: AnyGoal) -> bool:
 
 
 def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
-    """Yield the scripted turns; none without a starting sentence, because the user is then simulated."""
+    """Yield the scripted turns. Without a starting sentence there are none, because the user is simulated."""
     prompts = _get_prompts(wire)
     # Only with a single turn is it clear which turn the goals belong to.
     expected = _build_expected_reply(journey) if len(prompts) == 1 else Reply()
@@ -397,7 +394,7 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
 def _build_expected_reply(journey: Journey) -> Reply:
     """Build a reply with the tool calls of all goals, and the last response among the goals.
 
-    The goals are in the journey's order if this order is linear, otherwise in the order of the file.
+    The goals are in the order of the journey if it is linear. Otherwise they are in the order of the file.
     """
     rank = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
     goals = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))

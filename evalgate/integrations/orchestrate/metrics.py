@@ -133,15 +133,18 @@ class JourneyMetric(BaseModel, ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1], judged literally, without a model.
 
-        The result is not applicable if the case has no journey, or if the score depends on a judge. Except
-        for `JourneySuccess`, it is also not applicable if the journey has no goal that the metric counts.
+        The result is not applicable in three cases:
+
+        - The case has no journey.
+        - The score depends on a text or check that only a judge can decide.
+        - The journey has no goal that the metric counts. `JourneySuccess` has a score even then.
         """
         return await self.score_with_judge(
             case, run, LiteralTextJudge(knows_only_equal=self.responses == "judged")
         )
 
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
-        """Return the score in [0, 1], with `judge` for the texts; see `score` for results without a score.
+        """Return the score in [0, 1]. `judge` compares the texts. `score` lists the cases without a score.
 
         Raises:
             JudgeError: `judge` asks a model, which returns no verdict.
@@ -173,8 +176,8 @@ class JudgedJourneyMetric:
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].
 
-        The result is not applicable if the case has no journey. Except for `JourneySuccess`, it is also not
-        applicable if the journey has no goal that the metric counts.
+        The result is not applicable if the case has no journey, or if the journey has no goal that the metric
+        counts. `JourneySuccess` has a score even without such a goal.
 
         Raises:
             JudgeError: the judge returns no verdict.

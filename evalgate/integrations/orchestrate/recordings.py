@@ -103,7 +103,7 @@ def _iter_turns(messages: Sequence[_RecordedMessage]) -> Iterator[CaseTurn]:
 
 
 def _build_turn(asked: str, events: Sequence[Event]) -> CaseTurn:
-    """Build a turn; the agent's last message that is not a widget is the response."""
+    """Build a turn. Its response is the agent's last message that is not a widget."""
     messages = (event for event in reversed(events) if isinstance(event, Message))
     last = next((message for message in messages if message.payload is None), None)
     # By identity: an earlier message with the same text stays.

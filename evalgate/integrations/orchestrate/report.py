@@ -56,12 +56,12 @@ class OrchestrateReport:
     def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each file.
 
-        * `<time>/messages/`: messages and metrics of each run of a case.
-        * `<time>/<case>.metadata.json`: for each run with a known session.
-        * `<time>/summary_metrics.csv`, as the last file.
+        - `<time>/messages/`: messages and metrics of each run of a case.
+        - `<time>/<case>.metadata.json`: for each run with a known session.
+        - `<time>/summary_metrics.csv`, as the last file.
 
-        `<time>` is `results` if the record has no time. If a case has several runs, the names have `.run1`,
-        `.run2`, …; watsonx Orchestrate would overwrite the files of the first run.
+        `<time>` is `results` if the record has no time. If a case has several runs, `.run1`, `.run2`, …
+        follow the name of the case. watsonx Orchestrate instead would overwrite the files of the first run.
         """
         # watsonx Orchestrate names its folders by the time: 2026-01-31_12-30-59.
         created_at = record.created_at

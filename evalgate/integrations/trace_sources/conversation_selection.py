@@ -47,11 +47,11 @@ def list_traits(conversation: ObservedConversation) -> tuple[Trait, ...]:
 def drop_repeats(
     found: Iterable[ObservedConversation], is_known: Callable[[ObservedConversation], bool]
 ) -> list[ObservedConversation]:
-    """Return one conversation for each sequence of questions, calls and answers, in order of time.
+    """Drop conversations with the same questions, calls and answers as another. Return the rest by time.
 
-    The texts of tool results, and of messages before a response, are not compared. Of equal conversations,
-    one that `is_known` from an earlier import is kept, so that later feedback does not bring its case back.
-    Otherwise the one with the most traits is kept, so that no error or feedback is lost.
+    Two conversations are equal even if their tool results or the messages before a response differ. Of equal
+    conversations, keep one that `is_known` from an earlier import: otherwise later feedback would bring its
+    case back. If none is known, keep the one with the most traits, so that no error or feedback is lost.
     """
     best: dict[str, tuple[tuple[bool, int], ObservedConversation]] = {}
     for each in found:

@@ -81,9 +81,8 @@ def build_conversations(
 ) -> tuple[list[ObservedConversation], list[tuple[str, str]]]:
     """Return the conversations in traces, and (id, reason) of each unusable trace.
 
-    `traces` must be sorted by time. The conversations are sorted by time, too. A turn without a recorded
-    message of the user is left out; if `needs_questions` is False, it is kept with the message "". A trace
-    without a turn is unusable.
+    `traces` must be sorted by time, and so is the result. A turn without a recorded message of the user is
+    left out, but if `needs_questions` is False, it gets the message "". A trace without a turn is unusable.
     """
     sessions: dict[str, _Session] = {}
     by_questions: dict[tuple[str, ...], str] = {}
@@ -110,11 +109,11 @@ def select_whole_traces(
 ) -> tuple[RecordedTrace, ...]:
     """Return the traces that are surely complete, although reading their source failed midway.
 
-    A trace is returned if all of this holds:
+    A complete trace meets three conditions:
 
-    * It has a root span, or no span at all.
-    * It has no session, because other traces of a session may be missing.
-    * Its id is not in `unfinished`, the trace ids of the object that was read last.
+    - It has a root span, or no span at all.
+    - It has no session, because other traces of a session may be missing.
+    - Its id is not in `unfinished`, the trace ids of the object that was read last. This object may be cut.
     """
     return tuple(
         trace
@@ -203,12 +202,7 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 
 
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
-    """Return the spans of each turn.
-
-    A turn begins with a request to a model in one of two cases. The request adds a question to the questions
-    of the request before it; or it has other questions, and another root span. An agent's span around several
-    turns is left out.
-    """
+    """Split the spans of a trace into turns."""
     roots = _find_roots(spans)
     starts: list[int] = []
     asked: list[str] = []
@@ -219,6 +213,8 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
         questions = [text for _, text in _list_questions(_get_messages(span, "gen_ai.input.messages"))]
         if not questions:
             continue
+        # A request begins a turn if it adds a question to those of the request before it, or if it has other
+        # questions and another root span.
         grown = bool(asked) and len(questions) > len(asked) and questions[: len(asked)] == asked
         other_root = bool(root) and roots[span.span_id] != root and questions != asked
         if not asked or grown or other_root:
@@ -241,16 +237,13 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
 
 
 def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
-    """Return the time at which a turn begins; `start` is the time of the turn's first request.
-
-    The turn begins with the request's root span, if the root has no other span before `start`; otherwise it
-    begins at `start`.
-    """
+    """Return the time at which a turn begins. `start` is the time of the turn's first request to a model."""
     first = next(span for span in spans if span.start == start)
     root = next((span for span in spans if span.span_id == roots[first.span_id]), first)
     others = any(
         roots[span.span_id] == root.span_id and span.start < start for span in spans if span is not root
     )
+    # A root span that also covers an earlier turn began before this turn.
     return start if others else root.start
 
 

@@ -58,8 +58,8 @@ class LangfuseReader:
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
         """Return the spans of the object's observations, and the facts about its trace.
 
-        An observation on its own gives facts only if it is the root. Scores from `LangfuseApi` give facts
-        without a span.
+        A single observation gives facts about its trace only if it is the root. Scores from `LangfuseApi`
+        give facts but no span.
         """
         if "evalgate_scores" in row:
             scores = {"scores": row["evalgate_scores"]}

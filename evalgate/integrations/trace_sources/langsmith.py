@@ -74,7 +74,7 @@ class LangSmithReader:
 
 
 def _find_single_text(found: object) -> str:
-    """Return the text of an object that has exactly one, such as `{"question": "…"}`; otherwise ""."""
+    """Return the only text in an object such as `{"question": "…"}`; "" if it has no text or several."""
     texts = [each for each in found.values() if isinstance(each, str)] if isinstance(found, dict) else []
     return texts[0] if len(texts) == 1 else ""
 

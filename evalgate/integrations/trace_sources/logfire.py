@@ -33,7 +33,7 @@ class LogfireReader:
         return {"trace_id", "span_id", "span_name"} <= row.keys()
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
-        """Return the span; nothing for a pending span, since its finished span follows."""
+        """Return the span. A pending span is left out, because its finished span follows."""
         if get_text(row, "kind") == "pending_span":
             return
         attributes, resource = (
@@ -75,7 +75,7 @@ class LogfireApi:
     unused: tuple[str, ...] = ("project",)
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:
-        """Return the address of the region in the read token (`pylf_v1_eu_…`); without one, of the US."""
+        """Return the address of the region in the read token (`pylf_v1_eu_…`), or else of the US."""
         region = _REGION.match(environ.get("LOGFIRE_READ_TOKEN") or "")
         return f"https://logfire-{region[1] if region else 'us'}.pydantic.dev"
 

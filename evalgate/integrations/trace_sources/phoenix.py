@@ -45,7 +45,7 @@ class PhoenixApi:
         return "http://localhost:6006"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the header with the key as a bearer token; {} without a key, as for a local server."""
+        """Return the header with the key as a bearer token. A local server needs no key: return {}."""
         key = environ.get("PHOENIX_API_KEY")
         return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -81,11 +81,11 @@ class PhoenixApi:
 
 
 def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
-    """Return True if no span on the page is of the `limit` newest traces, which are then complete.
+    """Return True if the page has no span of the `limit` newest traces. These traces are then complete.
 
-    `traces` holds the trace id of each span so far, by span id, the newest first. The number of traces is not
-    enough to stop, because spans of several traces may alternate.
+    `traces` maps the ids of all spans read so far to their trace ids, the newest first.
     """
+    # Reaching `limit` traces is not enough to stop, because spans of several traces may alternate.
     newest = set(list(dict.fromkeys(traces.values()))[:limit])
     spans = [each for each in get_list(page, "data") if isinstance(each, dict)]
     return not any(get_text(get_dict(span, "context"), "trace_id") in newest for span in spans)

@@ -47,9 +47,9 @@ class RecordedTrace:
 
     @property
     def start(self) -> int:
-        """Return the start of the first span in nanoseconds since the epoch; 0 if it is not known.
+        """Return the start of the earliest span, in nanoseconds since the epoch; 0 if no start is known.
 
-        Without a span with a start, return the start in `info`.
+        If no span has a start, return the start in `info`.
         """
         return min((span.start for span in self.spans if span.start), default=self.info.start)
 
@@ -87,7 +87,7 @@ class TraceBatch:
 def collect_traces(items: Iterable[TraceItem]) -> tuple[RecordedTrace, ...]:
     """Return one trace for each trace id in `items`, sorted by start; unknown starts (0) come first.
 
-    Of spans of a trace with the same id, only the first is kept. Several `TraceInfo` of a trace are merged.
+    If spans of a trace have the same id, only the first is kept. Several `TraceInfo` of a trace are merged.
     """
     spans: dict[str, dict[str, Span]] = {}
     infos: dict[str, TraceInfo] = {}
@@ -148,7 +148,10 @@ def parse_time(found: object) -> int:
 
 
 def get_text(row: Mapping[str, Any], *names: str) -> str:
-    """Return the value of the first of `names` that is a non-empty text or an integer, as text; or ""."""
+    """Return as text the first value under one of `names` that is a non-empty text or an integer.
+
+    Return "" if there is no such value.
+    """
     for name in names:
         value = row.get(name)
         if isinstance(value, str) and value:

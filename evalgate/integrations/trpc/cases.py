@@ -131,13 +131,13 @@ class _Scenario(TrpcModel):
     def to_scenario(self) -> Scenario:
         """Convert to evalgate's scenario, with its limit of turns and its stop signal.
 
-        * A positive limit stays. A missing or blank stop signal then becomes "", so that only the limit ends
-          the conversation.
-        * A limit of 0 becomes -1, which means no limit.
-        * A missing or invalid limit becomes None, so that the run's limit holds.
+        A blank stop signal counts as missing. A missing stop signal and the limit are converted together:
 
-        Unless the limit is positive, a missing or blank stop signal becomes None, so that the run's stop
-        signal holds.
+        - A positive limit stays. Without a stop signal, only this limit ends the conversation.
+        - A limit of 0 becomes -1, which means no limit.
+        - A missing or invalid limit becomes None, so that the run's limit applies.
+
+        Without a positive limit, a missing stop signal becomes None, so that the run's stop signal applies.
         """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0
@@ -292,10 +292,10 @@ _USER_ROLES = frozenset({"", "user"})
 
 
 def parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build a common case without pydantic in a third of the time; return None for any other case.
+    """Build a common case without pydantic, in a third of the time. Return None for any other case.
 
-    Nearly all cases are common: they hold only today's keys, texts, calls and a session. The pydantic
-    models read the other cases and report errors.
+    Nearly all cases are common: they hold only today's keys, texts, calls and a session. The pydantic models
+    read the other cases and report errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -65,9 +65,9 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def get_known_keys(cls) -> Mapping[str, str]:
-        """Return the keys of today's and of older files, by their form after `normalize_key`.
+        """Map the normalized form of each known key to the key. Keys of today's and of older files are known.
 
-        The form has neither upper case nor underscores.
+        `normalize_key` removes underscores and upper case.
         """
         # Not `hasattr`: a subclass must not use the spellings of its parent.
         if "_spellings" not in cls.__dict__:

@@ -39,9 +39,9 @@ def find_difference(actual: object, expected: object, tolerance: float = DEFAULT
 def find_unignored_difference(
     actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
 ) -> str:
-    """Describe the first difference as `find_difference` does, without the keys that are True in `tree`.
+    """Describe the first difference between two values. Keys that are True in `tree` are not compared.
 
-    `tree` applies to objects within objects, not to objects within lists.
+    `tree` applies to objects within objects, but not to objects within lists. Return "" if the values match.
     """
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, tree, tolerance)

@@ -174,8 +174,8 @@ def _group(results: Iterable[JsonObject], key: str) -> dict[Any, list[dict[str, 
 def _decide_case_status(results: Sequence[Mapping[str, Any]]) -> str:
     """Return the status of a case from the results of its runs.
 
-    A single run decides the status. If one of several runs has an error message, the case is `failed`;
-    otherwise the mean of each metric decides.
+    A single run decides the status. If there are several runs and one has an error message, the case is
+    `failed`. Otherwise the mean of each metric decides.
     """
     if len(results) == 1:
         return str(results[0]["finalEvalStatus"])

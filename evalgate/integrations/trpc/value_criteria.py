@@ -60,10 +60,12 @@ class GoModel(BaseModel):
 
 
 def refuse_registered_name(name: str, info: ValidationInfo) -> str:
-    """Return `name` unchanged: the name of code that a Go program has registered, or "".
+    """Refuse `name` when a metric is built: it names code that a Go program registered. Accept "".
+
+    When a file is only read, return any `name` unchanged.
 
     Raises:
-        ValueError: `name` is not "", and the metric is built (context `BOUND`): evalgate cannot call Go code.
+        ValueError: `name` is not "", and the validation context is `BOUND`. evalgate cannot call Go code.
     """
     if name and info.context is BOUND:
         raise ValueError(f"names {name!r}, which is code of a Go program: evalgate cannot call it")
@@ -215,7 +217,7 @@ class TextCriterion(GoModel):
 
     @property
     def requires_equal_texts(self) -> bool:
-        """Return True if two texts meet the criterion only if they are equal, as by default."""
+        """Return True if only equal texts meet the criterion. This is the default."""
         return self.match_strategy in {"", "exact"} and not (
             self.ignore or self.case_insensitive or self.length is not None or self.compare is not None
         )
@@ -277,9 +279,9 @@ class JsonCriterion(GoModel):
 
         Both texts must be JSON, with two exceptions:
 
-        * With `ignore`, neither text has to be JSON.
-        * With the strategy `skip` and without `compare`, only `actual` has to be JSON, and only if `valid` or
-          a schema is set.
+        - With `ignore`, no text has to be JSON.
+        - With the strategy `skip` and without `compare`, `expected` may be any text, and `actual` too unless
+          `valid` or a schema is set.
 
         Raises:
             ComparerResultError: `compare` returned no bool.

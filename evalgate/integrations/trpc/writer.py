@@ -224,8 +224,8 @@ def build_rubric(number: int, rubric: Rubric) -> JsonObject:
 def build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
     """Return the JSON of a turn, with `reply` as its reply.
 
-    The keys of `recorded` are added, and replace built keys of the same name. If `recorded` is None, the
-    turn's native data, which a reader kept, takes its place.
+    The keys of `recorded` are added to the result, and replace keys of the same name. `recorded` holds data
+    that a reader kept; if it is None, the turn's native data is used.
     """
     kept = turn.native.get(_NAME, {}) if recorded is None else recorded
     parts = [found for part in turn.user.attachments if (found := to_trpc_part(part)) is not None]

@@ -65,10 +65,10 @@ def _parse_structured(text: str) -> SimulatedMessage | None:
 
 
 def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
-    """Return True if the conversation ends, so that `message` is not sent.
+    """Return True if the conversation ends before `message`. The message is then not sent.
 
-    `failures` is the number of latest messages in a row, with this one, that report a failed goal. `earlier`
-    are the user's previous messages.
+    `failures` is the number of messages in a row that report a failed goal; the last of them is `message`.
+    `earlier` are the user's previous messages.
     """
     if message.goal == "satisfied" or failures >= _MOST_FAILURES:
         return True

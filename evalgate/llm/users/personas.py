@@ -53,7 +53,7 @@ class Persona:
 
     @property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """Return `own` for Google ADK's templates; if it is empty, a behavior made of each habit."""
+        """Return `own`, for Google ADK's templates. If `own` is empty, return a behavior for each habit."""
         return self.own or tuple(
             Behavior(name=habit, description=habit, behavior_instructions=(habit,)) for habit in self.habits
         )

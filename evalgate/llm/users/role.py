@@ -67,10 +67,10 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
 
 
 def apply_story(case: EvalCase) -> EvalCase:
-    """Return the case with its story, a text of watsonx Orchestrate, as a scenario for a simulated user.
+    """Return the case with its story as a scenario for a simulated user. watsonx Orchestrate has stories.
 
-    Return the same case if it has no story, does not have exactly one turn (the starting sentence), or has
-    written messages of the user (`user_prompts`).
+    A case without a story is returned unchanged. So is a case with written messages of the user
+    (`user_prompts`), and a case that does not have exactly one turn, the starting sentence.
     """
     journey = case.journey
     has_script = "user_prompts" in case.native.get("orchestrate", {})

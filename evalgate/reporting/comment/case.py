@@ -32,15 +32,15 @@ _SYMBOLS = {"failed": "❌", "errored": "💥"}
 def build_case_view(
     record: Record, group: FindingGroup, *, is_open: bool, everything: bool, commands: bool
 ) -> dict[str, object]:
-    """Return the values of `case.md.j2`, which shows the first case of a group, and names the other cases.
+    """Return the values of `case.md.j2`. The template shows the first case of a group, and names the others.
 
     Args:
         record: the record of the run.
         group: the group of failing cases.
         is_open: True for a block that is not collapsed.
-        everything: False leaves out the difference of the responses, the traceback, and the commands that
-            replay the case or run the whole group.
-        commands: False leaves out all commands.
+        everything: True to show everything. False leaves out the difference of the responses and the
+            traceback. It also leaves out the commands that replay the case and that run the whole group.
+        commands: True to show commands. False leaves out all of them.
     """
     finding = group.first
     number, turn = finding.turn or (0, None)
@@ -98,7 +98,8 @@ def _summarize_reason(finding: Finding) -> str:
 def _describe_position(finding: Finding, number: int) -> str:
     """Return the position of the shown turn, such as `turn 2 of 3, run 1 of 4`.
 
-    The turn is left out if it is not known or the only turn, and the run if it is the only run.
+    The turn is left out if it is unknown or if there is only one turn. The run is left out if it is the only
+    run.
     """
     if finding.run is None:
         return ""

@@ -193,7 +193,7 @@ def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
 def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
-    """Return the block about a group, with all details or only the main ones; "" if neither fits."""
+    """Return the block about a group with all details, or else with the main ones; "" if neither fits."""
     # Imported here, because a green run shows no case.
     from evalgate.reporting.comment.case import build_case_view
 

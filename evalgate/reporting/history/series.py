@@ -65,8 +65,8 @@ def build_history(
 ) -> GateRunHistory:
     """Return the history of a baseline.
 
-    `thresholds` are those of its cases that are known, `ranges` the score ranges of custom metrics. A metric
-    without a threshold passes with a score of at least `pass_score`.
+    `thresholds` are the known thresholds of the cases, and `ranges` the score ranges of custom metrics. A
+    metric without a threshold passes with a score of at least `pass_score`.
     """
     breaks = (
         (case.key, find_break(case, baseline.sources, thresholds.get_thresholds(case.key), pass_score))
@@ -96,7 +96,10 @@ def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[Metri
 
 
 def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[MetricSeries]) -> list[str]:
-    """Return a sentence for each change point of a metric, the newest last; `sources` are the gate runs."""
+    """Return a sentence for each change point of a metric, the newest last.
+
+    `sources` are the gate runs.
+    """
     sentences = []
     for each in series:
         ends = [0, *(change.at for change in each.changes), len(each.values)]

@@ -244,7 +244,7 @@ def _build_turns(
 def classify_run(run: RunResult) -> Status:
     """Return the worst status of a run's gating metrics; `errored` for a run without an answer.
 
-    A failed metric is worse than an errored one. A run without a score that gates is `not_evaluated`.
+    A failed metric is worse than an errored one. If no gating metric has a score, return `not_evaluated`.
     """
     if run.outcome != "answered":
         return "errored"

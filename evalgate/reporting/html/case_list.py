@@ -124,7 +124,7 @@ class CaseEntry:
 
     @property
     def rank(self) -> int:
-        """Return the sort key in the list, 0 for failing cases; cases with equal keys keep their order."""
+        """Return the sort key in the list, 0 for failing cases. Cases with equal keys keep their order."""
         return min([_RANKS[kind] for kind in self.kinds])
 
 

@@ -282,10 +282,7 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 
 
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
-    """Return True if the case expects something of the part of the reply that differs.
-
-    For tool calls, a failed metric of the turn counts as an expectation, too.
-    """
+    """Return True if the case expects anything of the part of the reply (calls or response) that differs."""
     expected = turn.expected
     if expected is None:
         return False

@@ -75,7 +75,7 @@ class AdaptiveConcurrency:
             self._wake_waiters()
 
     def on_throttled(self, since: float) -> None:
-        """Lower the limit to half of its value, or to half of the used slots if those are fewer.
+        """Lower the limit to half of its value. If fewer slots are used, lower it to half of the used slots.
 
         The limit stays at least 1. Do nothing if the limit was lowered after `since`, the time at which the
         throttled task began.

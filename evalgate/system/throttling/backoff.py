@@ -38,8 +38,8 @@ slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", defaul
 async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:
     """Wait before a retry, while other conversations may use the slot of this conversation.
 
-    The wait takes longer than `seconds` if no slot is free at its end. `is_rate_limited` is True if the
-    retry follows a rate limit, which slows other conversations down, too.
+    If no slot is free after `seconds`, the wait takes longer. `is_rate_limited` is True if the service
+    rejected a request for its rate limit. The limit then slows other conversations down, too.
     """
     release = slot_release.get()
     if release is None:

@@ -88,9 +88,9 @@ def _link_editor(viewer: Viewer, opened: OpenedRecord, entry: CaseEntry, run: Ru
 
 
 def _choose_run(entry: CaseEntry, number: str) -> RunResult | None:
-    """Return the run `number` of a case. For "", return the run that explains the failure best.
+    """Return the run `number` of a case. If `number` is "", return the run that explains the failure best.
 
-    Return None for "" if the case has no runs.
+    Return None if `number` is "" and the case has no runs.
 
     Raises:
         InvalidInputError: the case has no run of this number.

@@ -315,7 +315,7 @@ def _render_draft(
 
 
 def replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalCase]:
-    """Return the cases of an eval set with `new` in place of `old`; without `new`, `old` is left out."""
+    """Return the cases of an eval set with `new` in place of `old`. If `new` is missing, leave out `old`."""
     cases: list[EvalCase] = []
     for case in file.eval_set.cases:
         cases += new if case is old else [case]
@@ -341,7 +341,7 @@ def _build_checks(
 
 
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
-    """Yield (kind, line) for the differences of several files; a line with its name precedes each file.
+    """Yield (kind, line) for the differences of several files. A line with the name of a file comes first.
 
     The kinds are the same as in `split_diff`.
     """

@@ -31,7 +31,7 @@ FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
 def get_chat(viewer: Viewer) -> BackgroundChat:
-    """Return the conversation of a viewer, made at the first call; the end of the viewer stops its agent."""
+    """Return the conversation of a viewer; the first call creates it. Closing the viewer stops the agent."""
     found = viewer.services.get(BackgroundChat)
     if not isinstance(found, BackgroundChat):
         found = viewer.services[BackgroundChat] = BackgroundChat(viewer.folder, viewer.thresholds)
@@ -53,7 +53,7 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the page. `form` has the fields of a form for saving that failed, which the page shows again."""
+    """Return the page. If saving failed, `form` holds the typed fields, which the page shows again."""
     chat = get_chat(get_viewer(request))
     state = chat.get_state()
     return render(

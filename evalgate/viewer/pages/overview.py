@@ -170,7 +170,7 @@ def _list_cases(
 def _link_case(
     opened: OpenedRecord, names: dict[str, CaseKey], name: str, words: str
 ) -> tuple[str, str, str]:
-    """Return (name, words, address) of a case; the address is "" if the record lacks the case."""
+    """Return (name, words, address) of a case. If the record lacks the case, the address is ""."""
     key = names.get(name)
     return name, words, link_case(opened.record_id, key) if key else ""
 

@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def get_runs(viewer: Viewer) -> BackgroundRuns:
-    """Return the runs of a viewer, made at the first call; the end of the viewer stops them."""
+    """Return the runs of a viewer; the first call creates the list. Closing the viewer stops the runs."""
     found = viewer.services.get(BackgroundRuns)
     if not isinstance(found, BackgroundRuns):
         found = viewer.services[BackgroundRuns] = BackgroundRuns()
@@ -105,7 +105,10 @@ def _render_form(
 
 
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
-    """Return the keys of the cases in the record's list that `asked` names; None if it names no record."""
+    """Return the keys of the cases in a record's list, as `record` and `list` in `asked` select them.
+
+    Return None if `asked` names no record.
+    """
     record_id = asked.get("record", ("",))[0]
     if not record_id:
         return None
@@ -115,7 +118,10 @@ def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[
 
 
 def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapping[str, object]]:
-    """Yield the ticked cases, and the cases with every word of `words` in ids, tags or first message."""
+    """Yield the cases that are ticked or that match the search.
+
+    A case matches if its ids, tags and first message hold every word of `words`.
+    """
     for suite in plan.suites:
         for case in suite.eval_set.cases:
             set_id, message = suite.eval_set.eval_set_id, case.turns[0].user.text if case.turns else ""
@@ -166,7 +172,7 @@ def _list_thresholds(plan: Plan, name: str) -> list[str]:
 
 
 async def start_run(request: Request) -> Response:
-    """Start a run of the chosen cases, and redirect to its page; show a form with mistakes again."""
+    """Start a run of the chosen cases, and redirect to its page. If the form has mistakes, show it again."""
     form = await read_form(request)
     return await run_in_threadpool(partial(_start_run, request, form))
 

@@ -176,10 +176,9 @@ def _find_lines(text: str, key: str) -> Sequence[str]:
 
 
 def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
-    """Return (id, property) for each `Property:` line.
+    """Return a pair (id, property) for each `Property:` line.
 
-    The id is taken from the last `ID:` line between the previous `Property:` line and this one; "" without
-    such a line.
+    The `ID:` line before a `Property:` line gives its id. If there is no `ID:` line, the id is "".
     """
     found, own_id = [], ""
     for line in re.finditer(r"^[^\S\n]*(ID|Property): (.*)$", text, re.MULTILINE):

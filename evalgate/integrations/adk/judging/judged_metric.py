@@ -61,7 +61,7 @@ class JudgeModelOptions(AdkOptions):
     """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
     def get_config_changes(self) -> dict[str, object]:
-        """Return the settings, by their keys in `JudgeConfig`, to replace settings of the run's judge."""
+        """Return the settings under their keys in `JudgeConfig`. They replace settings of the run's judge."""
         return self.judge_model_config.to_judge_changes() if self.judge_model_config else {}
 
 
@@ -243,10 +243,10 @@ def compute_mean_result(
     nothing: str,
     mean: Callable[[Sequence[float]], float] = compute_sequential_mean,
 ) -> MetricResult:
-    """Compute the mean of the turns that have a score, as Google ADK does.
+    """Average the scores of the turns, as Google ADK does. Turns without a score are left out.
 
-    If no turn has a score, the result is not applicable, with the first reason of a turn, or with `nothing`
-    if no turn has a reason. The function `mean` computes the mean with the rounding of the metric.
+    If no turn has a score, the result is not applicable. Its reason is the first reason of a turn, or
+    `nothing` if no turn has a reason. The function `mean` averages the scores and rounds as the metric does.
 
     Raises:
         JudgeError: no turn has a score, and the judge failed on one of the turns.
@@ -260,12 +260,13 @@ def compute_mean_result(
 
 
 def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
-    """Return the score of a whole conversation of `turns` turns; the score is recorded at the last turn.
+    """Build the result of a metric that judges a conversation of `turns` turns as a whole.
 
-    The result is not applicable if `turn` has neither a score nor a failure.
+    The score is recorded at the last turn. The result is not applicable if `turn`, which holds the judge's
+    result, has no score.
 
     Raises:
-        JudgeError: the judge failed.
+        JudgeError: there is no score because the judge failed.
     """
     if turn.score.score is None:
         if turn.failure:
@@ -276,10 +277,7 @@ def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
 
 
 def find_worst_reason(turns: Sequence[JudgedTurn]) -> str:
-    """Return the reason of the turn with the lowest score; at least one turn must have a score.
-
-    If there are several turns, the reason begins with the turn's number.
-    """
+    """Return the reason of the turn with the lowest score. At least one turn must have a score."""
     judged = [(at, turn.score) for at, turn in enumerate(turns, 1) if turn.score.score is not None]
     at, worst = min(judged, key=lambda pair: pair[1].score or 0.0)
     return f"turn {at}: {worst.reason}" if len(turns) > 1 and worst.reason else worst.reason

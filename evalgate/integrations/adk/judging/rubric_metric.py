@@ -138,12 +138,13 @@ class RubricMetric(JudgedMetric):
     def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
         """Return the text of each rubric to judge by, by id; {} if there is none.
 
-        The rubrics are the criterion's, then all of the case and the turn that `accepts_rubric` accepts. If
-        the option `answers` is "adk<=2.5" and the criterion has no rubrics, the result is {}.
+        The first rubrics are those of the criterion. The rubrics of the case and of the turn follow, if
+        `accepts_rubric` accepts them. With the option `answers: adk<=2.5`, a criterion without rubrics gives
+        {}.
 
         Raises:
-            DuplicateRubricError: two rubrics of the result would have the same id, or two rubrics of the case
-                and the turn have, accepted or not.
+            DuplicateRubricError: two rubrics of the result have the same id, or two rubrics of the case and
+                the turn. The latter count even if `accepts_rubric` rejects them.
         """
         written = collect_rubrics(case, exchange)
         _require_unique_ids([(each.rubric_id, each.text) for each in written])
@@ -190,9 +191,10 @@ WeightedScores: TypeAlias = Sequence[tuple[float, float | None]]
 def score_turn_by_rubrics(
     samples: Samples[RubricVerdicts], rubrics: Mapping[str, str], points: Mapping[str, float]
 ) -> tuple[JudgedTurn, WeightedScores]:
-    """Return the turn, and (score, points) of each rubric on which a sample says yes or no.
+    """Score a turn. Return the scored turn, and a pair (score, points) for each rubric with a verdict.
 
-    Other rubrics are left out, as in Google ADK. If no sample is usable, the turn has no score.
+    As in Google ADK, a rubric is left out if no sample says yes or no. If no sample is usable, the turn has
+    no score.
     """
     opinions = Samples(tuple(map(_to_opinion, samples.good)), samples.failed)
     if not samples.good:
@@ -217,7 +219,7 @@ def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[f
     """Return the mean of the rubrics' scores, weighted by their points.
 
     A score without points (None) has the average weight. If all points are equal, `plain_mean` computes the
-    result, with the rounding of Google ADK, which knows no points.
+    result, because it rounds as Google ADK does. Google ADK knows no points.
     """
     values = [score for score, _ in scores]
     known = [points for _, points in scores if points is not None]
@@ -236,7 +238,8 @@ def _to_opinion(sample: Sample[RubricVerdicts]) -> Sample[JudgeOpinion]:
 def _take_majority(verdicts: Sequence[RubricVerdict]) -> tuple[float | None, str]:
     """Return the score of the majority, and the first reason of a verdict with this score.
 
-    The score is 1.0 if yes is more frequent than no, otherwise 0.0; None if no verdict is yes or no.
+    The score is 1.0 if more verdicts are yes than no, otherwise 0.0. The score is None if no verdict is yes
+    or no.
     """
     decided = [verdict for verdict in verdicts if verdict.score is not None]
     if not decided:

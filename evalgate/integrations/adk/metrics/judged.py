@@ -146,7 +146,7 @@ class Hallucinations(JudgedMetric):
     def _build_context(self, exchange: Exchange, until: int | None) -> str:
         """Format the knowledge of the agent before the event at index `until` of the turn.
 
-        None means before the final response.
+        If `until` is None, format the knowledge before the final response.
         """
         parts: Sequence[tuple[str, str]] = (
             ("Developer instructions", format_instructions([exchange])),

@@ -93,7 +93,7 @@ def _normalize_moment(moment: Moment) -> Moment:
 def parse_moment(text: str) -> Moment | None:
     """Parse the date or time in `text`.
 
-    Return None if there is none, if the date does not exist, or if `text` also says something else.
+    Return None if `text` holds no date or time, a date that does not exist, or anything else besides.
     """
     rest = text.strip().lower()
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
@@ -266,9 +266,9 @@ _DIGIT = re.compile(r"\d")
 
 
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
-    """Return True if two numbers differ by at most 0.001, or two dates are equal, else False.
+    """Compare two values as numbers or as dates. Return None if they are neither two numbers nor two dates.
 
-    Return None unless both values are numbers, or both are dates. Numbers and dates may be written as texts.
+    Numbers match if they differ by at most 0.001. Numbers and dates may be written as texts.
     """
     numbers = _to_float(actual), _to_float(expected)
     if numbers[0] is not None and numbers[1] is not None:

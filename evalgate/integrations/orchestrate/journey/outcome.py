@@ -99,7 +99,7 @@ async def evaluate_text_goals(
 ) -> tuple[TextFinding, ...]:
     """Evaluate each goal that asks for a text, even if two goals have the same name.
 
-    One single text must have all keywords and the response of a goal.
+    A goal is reached only if a single text has all of its keywords and its response.
     """
     goals = [goal for goal in journey.goals if goal.type == "text"]
     return tuple([await _evaluate_goal(goal, texts, judge) for goal in goals])
@@ -249,9 +249,9 @@ class ToolCallReport:
 
 
 def get_goals(journey: Journey, *types: str) -> tuple[Goal, ...]:
-    """Return the goals with one of `types`, one goal for each name.
+    """Return the goals of the journey that have one of `types`. Each name occurs once.
 
-    Of several goals with a name, the last one counts, at the position of the first.
+    If several goals share a name, the result has the last of them, at the position of the first.
     """
     named = {goal.name: goal for goal in journey.goals if goal.type in types}
     return tuple(named.values())
@@ -319,7 +319,7 @@ class JourneyOutcome:
 
     @property
     def undecided(self) -> str:
-        """Return a sentence about a goal or check that is undecided without a judge; "" if there is none."""
+        """Return a sentence about one goal or check that needs a judge; "" if all are decided."""
         for text in self.texts:
             if text.is_reached is None:
                 return f"only a judge can tell whether a text says what the goal `{text.goal.name}` expects"

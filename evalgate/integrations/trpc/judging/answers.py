@@ -93,22 +93,20 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token with the character at `index` of the whole text, and the part of the token before it.
-
-    If a token ends right before `index`, return the next token, even an empty one.
-    """
+    """Return the token that has the character at `index` of the text, and the token's text before it."""
     end = 0
     for at, choice in enumerate(choices):
         begin, end = end, end + len(choice.token)
         if end > index:
             return choice, choice.token[: index - begin]
+        # This token may be empty.
         if end == index and at + 1 < len(choices):
             return choices[at + 1], ""
     raise UnparsableAnswerError(f"nothing follows `<{name}>`")
 
 
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
-    """Return the highest log probability of each letter grade, by its index in `SCALE`; 0 is best."""
+    """Return the highest log probability of each letter grade. The keys are indices of `SCALE`."""
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
         letter = trim_go_space(token.removeprefix(before)).upper() if token.startswith(before) else ""
@@ -143,11 +141,11 @@ def parse_final_response(text: str) -> Scorecard:
     """Parse the fields in `reasoning: … is_the_agent_response_valid: LABEL`.
 
     The score is 1.0 for the label `valid`, in small or capital letters. The score is 0.0 for `invalid`, for
-    an empty label, and for a label that only contains `valid`, such as `**valid**`; so does Go. Any other
-    label is an error, although Go takes it for `invalid`, because it does not answer the question.
+    an empty label, and for a label that only contains `valid`, such as `**valid**`, as in Go.
 
     Raises:
-        UnparsableAnswerError: a field is missing, or a label that is not empty does not contain `valid`.
+        UnparsableAnswerError: a field is missing, or a label that is not empty does not contain `valid`. Go
+            takes this label for `invalid`, but it does not answer the question.
     """
     found = next(_iter_blocks(text, _FINAL), None)
     if found is None:
@@ -202,9 +200,10 @@ def _parse_sentence(number: int, block: Sequence[str]) -> ItemScore:
 
 
 def _iter_blocks(text: str, names: Sequence[str], end: re.Pattern[str] = _LINE_END) -> Iterator[list[str]]:
-    """Yield the trimmed values of each block, in which the field names `names` follow each other.
+    """Yield the trimmed values of each block. A block has one field for each of `names`, in order.
 
-    A value begins after its name and ends at the next name; the last value ends at the next match of `end`.
+    A value begins after the name of its field and ends at the next name. The last value of a block ends at
+    the next match of `end`.
     """
     at = 0
     while True:

@@ -129,9 +129,9 @@ class LlmJudgeOptions(GoModel):
         return self.judge_model.num_samples if self.judge_model else 1
 
     def resolve_judge(self, judges: ProvidesJudges | None) -> Judge:
-        """Return the judge with the model of the options, unless the command line names a model.
+        """Return the judge to ask: a model on the command line comes first, then the model in the options.
 
-        If the options name no model, return the run's judge.
+        If neither names a model, return the run's judge.
 
         Raises:
             JudgeNotConfiguredError: no model is named.
@@ -145,7 +145,7 @@ class LlmJudgeOptions(GoModel):
 
 
 def require_unique_ids(rubrics: tuple[TrpcRubricOption, ...]) -> tuple[TrpcRubricOption, ...]:
-    """Return `rubrics` unchanged if each has an id of its own; a judge scores rubrics by id.
+    """Return `rubrics` unchanged if their ids are all different, since a judge scores rubrics by id.
 
     Raises:
         ValueError: a rubric with content has no id, or two rubrics with content have the same id.
@@ -249,7 +249,7 @@ class LlmEvaluator(ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        Turns that lack an expected response or a rubric are left out, if the metric needs one. If a turn
+        Some metrics need an expected response or a rubric. They leave out turns without these. If a turn
         lacks other data, the metric fails.
 
         Raises:

@@ -293,8 +293,8 @@ class JudgeTemplate(GoModel):
     def parse_answer(self, text: str, ids: Sequence[str]) -> Scorecard:
         """Parse an answer in the form that `scorer` names.
 
-        With the scorer `rubric_scores`, the answer must score each rubric in `ids` and no other; if `ids` is
-        empty, any rubrics. Other scorers ignore `ids`.
+        With the scorer `rubric_scores`, the answer must score exactly the rubrics in `ids`, or any rubrics if
+        `ids` is empty. Other scorers ignore `ids`.
 
         Raises:
             UnparsableAnswerError: the answer is not in the scorer's form.

@@ -232,9 +232,9 @@ _DOCUMENT_DEFAULTS: Mapping[str, object] = {"text": "", "score": 0}
 
 
 def _format_knowledge(reply: Reply) -> str:
-    """Return one line of JSON for each knowledge search of the turn; a sentence if there was no search.
+    """Return one line of JSON for each knowledge search of the turn, with the result's known fields.
 
-    Only the known fields of a result are in the JSON.
+    If the turn has no knowledge search, return a sentence that says so.
 
     Raises:
         TurnNotJudgeableError: a result is not in the form of tRPC-Agent-Go's own tools.

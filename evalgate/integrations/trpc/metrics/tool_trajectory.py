@@ -28,11 +28,12 @@ from evalgate.metrics.turnwise import compute_turn_mean
 
 
 def find_unmatched_indices(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
-    """Return the indices without a partner in a maximum matching, which prefers earlier indices.
+    """Pair indices with partners, as many as possible. Return the indices that stay without a partner.
 
-    `candidates` holds the possible partners of each index; `fits(index, partner)` decides. The algorithm is
-    H. W. Kuhn's augmenting paths (1955), with `fits` called only when it is needed. The memory is linear in
-    the numbers of indices and partners.
+    `candidates` lists the possible partners of each index, and `fits(index, partner)` tests a pair. If not
+    all indices can have a partner, earlier indices are preferred. The algorithm is H. W. Kuhn's augmenting
+    paths (1955), with `fits` called only when it is needed. The memory is linear in the numbers of indices
+    and partners.
     """
     return _BipartiteMatching(candidates, fits).find_unmatched()
 
@@ -111,10 +112,11 @@ _ROUNDING = 1e-9
 
 
 class CallIndex:
-    """Index that finds the calls that may equal a call, by name, shape of the arguments and first number.
+    """Index of calls, to find quickly the few calls that a given call may equal.
 
-    The first numbers of equal calls differ by at most the tolerance. Calls with the same name and shape are
-    therefore sorted by their first number.
+    Calls are found by their name, the shape of their arguments and their first number. The first numbers of
+    equal calls differ by at most the tolerance. Calls with the same name and shape are therefore sorted by
+    their first number.
     """
 
     def __init__(self, calls: Sequence[ToolRecord], tolerance: float) -> None:
