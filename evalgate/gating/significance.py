@@ -111,11 +111,11 @@ def apply_decision(
 def find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
-    """Yield (table, amount) for each average that is too high because `runs: auto` stops at good averages.
+    """Yield (table, amount) for each average that is biased because `runs: auto` stops at good averages.
 
-    The amount is the expected excess, as a share of the metric's range. Nothing is yielded if an average
-    failed, because the runs stopped for that reason. Averages over the most possible runs are left out, as
-    are averages that are better than the baseline by more than luck.
+    The amount is the expected excess, as a share of the metric's range; negative if the average is too low.
+    Nothing is yielded if an average failed, because the runs stopped for that reason. Averages over the most
+    possible runs are left out, as are averages that are better than the baseline by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"

@@ -414,15 +414,19 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
 
 
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield one sentence about the averages that differ visibly from their corrected values."""
-    corrected = [
-        f"{metric.label} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
-        for metric in metrics
-        if metric.corrected_score is not None
-        and format_score(metric.corrected_score) != format_score(metric.score)
-    ]
-    if corrected:
-        yield (
-            "`runs: auto` stops at averages that look good, which are too good on average. Corrected for "
-            f"that: {join_first(corrected, _NAMED_METRICS)}. The verdict does not depend on it."
-        )
+    """Yield one sentence about the averages that are visibly too good, and one about those too bad."""
+    too_good, too_bad = list[str](), list[str]()
+    for metric in metrics:
+        score, corrected = metric.score, metric.corrected_score
+        if score is not None and corrected is not None and format_score(corrected) != format_score(score):
+            text = f"{metric.label} {format_score(corrected)} instead of {format_score(score)}"
+            (too_good if corrected < score else too_bad).append(text)
+    for texts, why in (
+        (too_good, "stops at averages that look good, which are too good on average"),
+        (too_bad, "makes more rounds after an average that looks bad, which is too bad on average"),
+    ):
+        if texts:
+            yield (
+                f"`runs: auto` {why}. Corrected for that: {join_first(texts, _NAMED_METRICS)}. The verdict "
+                "does not depend on it."
+            )

@@ -31,10 +31,12 @@ _NORMAL = NormalDist()
 
 
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
-    """Estimate by how much the average is too high, 0 or more, if AUTO stopped after exactly `rounds` rounds.
+    """Estimate by how much the average is too high if AUTO stopped after exactly `rounds` rounds.
 
     Assume that the agent did not change, and that AUTO goes on while the drop is at least half of `max_drop`.
-    Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same score.
+    After several rounds the average may be too low, because the first rounds looked bad: the result is
+    negative then. Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same
+    score.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [
