@@ -87,7 +87,7 @@ def apply_decision(
         return ComparedRuns(metrics, cases)
     beyond = tuple(describe_out_of_range_scores(cases, baseline, statistics))
     parameters = statistics.parameters
-    context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
+    context = build_message_context(baseline, cases, parameters, gate)
     metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
         return ComparedRuns(metrics, cases, notices=beyond)
@@ -277,13 +277,13 @@ def _add_sentences(
 
 
 def build_message_context(
-    baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, *, blocking: bool
+    baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, gate: GateConfig
 ) -> MessageContext:
     """Build the words and settings of the sentences."""
     source = baseline.sources[-1] if baseline else None
     return MessageContext(
         base_branch=source.branch if source and source.branch else "the baseline",
-        blocking=blocking,
+        on_inconclusive="warn" if gate.report_only else gate.on_inconclusive,
         fixed_runs=parameters.runs is not None,
         max_runs=parameters.max_runs,
         case_alpha=parameters.case_alpha,

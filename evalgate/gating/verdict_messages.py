@@ -3,8 +3,9 @@
 Sentences use points, counts and luck, never a p-value. A rounded number never contradicts the decision.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import floor, log10
+from typing import Literal
 
 from evalgate.core.formatting import format_limit, format_score, format_scores, join_first, pluralize
 from evalgate.core.frozen import frozen
@@ -18,6 +19,11 @@ from evalgate.statistics.parameters import EPSILON, Parameters
 REGRESSION = "Regression: "
 """Opening of the sentence about an average that fell, by which `gating.control` finds it."""
 
+_EFFECTS: Mapping[str, str] = {
+    "warn": "Not blocking.",
+    "fail": "Blocking, as on_inconclusive: fail asks.",
+    "distinguish": "Exit code 4, as on_inconclusive: distinguish asks.",
+}
 _RAREST = 1_000_000  # rarer events are not worth a number
 _MOST_DIGITS = 7
 _NOISE = 1e-9
@@ -32,8 +38,8 @@ class MessageContext:
 
     base_branch: str = "main"
     """Branch that the baseline comes from."""
-    blocking: bool = False
-    """True with `on_inconclusive: fail`."""
+    on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
+    """The setting `gate.on_inconclusive`; `warn` with `gate.report_only`, which blocks nothing."""
     fixed_runs: bool = False
     """The number of runs is fixed; False with `runs: auto`."""
     max_runs: int | None = None
@@ -278,7 +284,7 @@ def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
     More runs now are no use if the baseline has fewer runs than were made: noise comes from both sides.
     Raising `max_runs` helps only if `max_runs` runs were made.
     """
-    effect = "Blocking, as on_inconclusive: fail asks." if context.blocking else "Not blocking."
+    effect = _EFFECTS[context.on_inconclusive]
     stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
     if stored and max(stored) < metric.rounds:
         return f"{effect} Add cases or store more runs in the baseline for a clear answer."

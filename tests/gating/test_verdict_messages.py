@@ -316,7 +316,7 @@ def test_a_long_list_of_suspects_is_cut() -> None:
 
 def test_the_words_are_the_teams_own() -> None:
     words = MessageContext(
-        base_branch="release/2", blocking=True, fixed_runs=True, quote=lambda name: f"<{name}>"
+        base_branch="release/2", on_inconclusive="fail", fixed_runs=True, quote=lambda name: f"<{name}>"
     )
     noisy = average(NOISY, rounds=5, drop=0.06, noise=0.09)
     suspect = replace(noisy, cases={"a": outcome("suspect", (6, 10), (0, 1))})
