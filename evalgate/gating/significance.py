@@ -90,7 +90,7 @@ def apply_decision(
         return ComparedRuns(metrics, cases)
     beyond = tuple(describe_out_of_range_scores(cases, baseline, statistics))
     parameters = statistics.parameters
-    context = build_message_context(baseline, cases, parameters, blocking=gate.on_inconclusive == "fail")
+    context = build_message_context(baseline, cases, parameters, gate)
     metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
         return ComparedRuns(metrics, cases, notices=beyond)
@@ -114,12 +114,11 @@ def apply_decision(
 def find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
-    """Yield (table name, excess) for each average that `runs: auto` made too high.
+    """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
 
-    AUTO stops at good averages, which are good in part by luck. The excess is the expected part of luck, as a
-    share of the metric's range. Averages over `max_runs` runs are left out. So are averages that are better
-    than the baseline by more than luck. If any average failed, nothing is yielded, because the runs stopped
-    for that reason.
+    The excess is expected, as a share of the metric's range. It is negative if the average is too low.
+    Nothing is yielded if an average failed, because the runs stopped for that reason. Averages over the most
+    possible runs are left out, as are averages that are better than the baseline by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -281,13 +280,13 @@ def _add_sentences(
 
 
 def build_message_context(
-    baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, *, blocking: bool
+    baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, gate: GateConfig
 ) -> MessageContext:
-    """Build the words and settings of the sentences. `blocking`: an inconclusive metric closes the gate."""
+    """Build the words and settings of the sentences."""
     source = baseline.sources[-1] if baseline else None
     return MessageContext(
         base_branch=source.branch if source and source.branch else "the baseline",
-        blocking=blocking,
+        on_inconclusive="warn" if gate.report_only else gate.on_inconclusive,
         fixed_runs=parameters.runs is not None,
         max_runs=parameters.max_runs,
         case_alpha=parameters.case_alpha,

@@ -3,8 +3,9 @@
 Sentences use points, counts and luck, never a p-value. A rounded number never contradicts the decision.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import floor, log10
+from typing import Literal
 
 from evalgate.core.formatting import format_limit, format_score, format_scores, join_first, pluralize
 from evalgate.core.frozen import frozen
@@ -18,6 +19,11 @@ from evalgate.statistics.parameters import EPSILON, Parameters
 REGRESSION = "Regression: "
 """Opening of the sentence about an average that fell, by which `gating.control` finds it."""
 
+_EFFECTS: Mapping[str, str] = {
+    "warn": "Not blocking.",
+    "fail": "Blocking, as on_inconclusive: fail asks.",
+    "distinguish": "Exit code 4, as on_inconclusive: distinguish asks.",
+}
 _RAREST = 1_000_000  # rarer events are not worth a number
 _MOST_DIGITS = 7
 _NOISE = 1e-9
@@ -32,8 +38,8 @@ class MessageContext:
 
     base_branch: str = "main"
     """Branch that the baseline comes from."""
-    blocking: bool = False
-    """True with `on_inconclusive: fail`."""
+    on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
+    """The setting `gate.on_inconclusive`; `warn` with `gate.report_only`, which blocks nothing."""
     fixed_runs: bool = False
     """The number of runs is fixed; False with `runs: auto`."""
     max_runs: int | None = None
@@ -278,7 +284,7 @@ def _describe_power(change: MeanDifference, context: MessageContext) -> str:
 
 def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
     """Return sentences on an inconclusive metric: its effect on the gate, and ways to a clear answer."""
-    effect = "Blocking, as on_inconclusive: fail asks." if context.blocking else "Not blocking."
+    effect = _EFFECTS[context.on_inconclusive]
     stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
     # More runs now would be no use: noise comes from both sides, and the baseline has fewer runs.
     if stored and max(stored) < metric.rounds:
@@ -417,15 +423,19 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
 
 
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield at most one sentence. It lists the averages that early stopping made visibly too high."""
-    corrected = [
-        f"{metric.label} {format_score(metric.corrected_score)} instead of {format_score(metric.score)}"
-        for metric in metrics
-        if metric.corrected_score is not None
-        and format_score(metric.corrected_score) != format_score(metric.score)
-    ]
-    if corrected:
-        yield (
-            "`runs: auto` stops at averages that look good, which are too good on average. Corrected for "
-            f"that: {join_first(corrected, _NAMED_METRICS)}. The verdict does not depend on it."
-        )
+    """Yield one sentence about the averages that are visibly too good, and one about those too bad."""
+    too_good, too_bad = list[str](), list[str]()
+    for metric in metrics:
+        score, corrected = metric.score, metric.corrected_score
+        if score is not None and corrected is not None and format_score(corrected) != format_score(score):
+            text = f"{metric.label} {format_score(corrected)} instead of {format_score(score)}"
+            (too_good if corrected < score else too_bad).append(text)
+    for texts, why in (
+        (too_good, "stops at averages that look good, which are too good on average"),
+        (too_bad, "makes more rounds after an average that looks bad, which is too bad on average"),
+    ):
+        if texts:
+            yield (
+                f"`runs: auto` {why}. Corrected for that: {join_first(texts, _NAMED_METRICS)}. The verdict "
+                "does not depend on it."
+            )

@@ -33,9 +33,10 @@ _NORMAL = NormalDist()
 def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
     """Estimate by how much an average is too high by luck if `runs: auto` stopped after `rounds` rounds.
 
-    The estimate is 0 or more. It assumes that the agent did not change, and that `runs: auto` goes on while
-    the drop is at least half of `max_drop`.
-    Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same score.
+    The estimate is negative if the average is too low: after several rounds this happens, because the first
+    rounds looked bad. It assumes that the agent did not change, and that `runs: auto` goes on while the drop
+    is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same
+    score.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [

@@ -131,3 +131,21 @@ def test_what_stands_in_the_headline_is_no_statistics() -> None:
     for situation in VERDICTS.values():
         text = " ".join(situation().verdict.reasons).lower()
         assert not any(word in text for word in ("p-value", "alpha", "significant", "p ="))
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "effect"),
+    [
+        ({}, 0, "Not blocking."),
+        ({"on_inconclusive": "fail"}, 1, "Blocking, as on_inconclusive: fail asks."),
+        ({"on_inconclusive": "distinguish"}, 4, "Exit code 4, as on_inconclusive: distinguish asks."),
+        ({"on_inconclusive": "fail", "report_only": True}, 0, "Not blocking."),
+    ],
+)
+def test_what_an_inconclusive_verdict_does_is_what_its_sentence_says(
+    changes: dict[str, object], code: int, effect: str
+) -> None:
+    gate = GATE.model_copy(update=changes)
+    verdict = judged(STEADY, [*[passed(1, 1)] * 19, passed(0, 1)], runs=1, gate=gate).verdict
+    assert (verdict.status, verdict.exit_code) == ("inconclusive", code)
+    assert f" {effect} " in verdict.reasons[0]

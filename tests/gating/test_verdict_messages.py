@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from evalgate.core.types import CaseComparison, CaseStatus, MetricVerdict, ThresholdEstimate
-from evalgate.gating.verdict_messages import MessageContext, describe_metric
+from evalgate.gating.verdict_messages import MessageContext, describe_corrections, describe_metric
 from evalgate.statistics.auto_runs import plan_next_step
 from evalgate.statistics.gate_decision import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
+from tests.builders import a_summary
 from tests.statistics.suites import suite
 
 CHANGE = MeanDifference(
@@ -315,7 +316,7 @@ def test_a_long_list_of_suspects_is_cut() -> None:
 
 def test_the_words_are_the_teams_own() -> None:
     words = MessageContext(
-        base_branch="release/2", blocking=True, fixed_runs=True, quote=lambda name: f"<{name}>"
+        base_branch="release/2", on_inconclusive="fail", fixed_runs=True, quote=lambda name: f"<{name}>"
     )
     noisy = average(NOISY, rounds=5, drop=0.06, noise=0.09)
     suspect = replace(noisy, cases={"a": outcome("suspect", (6, 10), (0, 1))})
@@ -464,3 +465,22 @@ def test_a_drop_next_to_its_allowance_is_no_more_exact_than_that(
     metric = average(RuleCheck("average", "pass", "small_drop"), drop=drop)
     found = describe_metric(replace(metric, rule=replace(metric.rule, max_drop=limit)), MAIN)[0]
     assert found == f"Passed. A small real drop of {text}."
+
+
+def test_a_correction_upwards_does_not_call_the_average_too_good() -> None:
+    """After several rounds the average may be too low, because the first ones looked bad."""
+    good, bad = (
+        replace(a_summary(name, 0.9), corrected_score=corrected)
+        for name, corrected in (("good", 0.88), ("bad", 0.92))
+    )
+    ending = "The verdict does not depend on it."
+    assert [*describe_corrections((good, bad, a_summary("same")))] == [
+        f"`runs: auto` {why}. Corrected for that: {found}. {ending}"
+        for why, found in (
+            ("stops at averages that look good, which are too good on average", "good 0.88 instead of 0.90"),
+            (
+                "makes more rounds after an average that looks bad, which is too bad on average",
+                "bad 0.92 instead of 0.90",
+            ),
+        )
+    ]

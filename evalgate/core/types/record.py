@@ -88,8 +88,9 @@ class MetricSummary:
     min_mean: float | None = None
     """Minimum of the mean, if that is not `threshold`."""
     corrected_score: float | None = None
-    """`score` without the bias of `runs: auto`, which stops at averages that are too good; None if it did
-    not stop at this average. `score`, `delta` and the verdict are not corrected."""
+    """`score` without the bias of `runs: auto`, which stops at averages that are too good, and goes on after
+    those that are too bad; None if it did not stop at this average. `score`, `delta` and the verdict are not
+    corrected."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
     """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
     `threshold` then applies to single cases only."""
