@@ -97,8 +97,8 @@ def check(as_json: bool, thresholds: str | None, working_directory: str) -> int:
     errors. Exit codes: 0 if no floor of `judge.floor` is missed, 1 if one is, 4 if there are not enough
     labels to tell.
     """
-    from evalgate.cli.judge_labelling import check_judge
+    from evalgate.cli.judge_labelling import build_judge_check
 
-    found = check_judge(Path(working_directory), thresholds)
+    found = build_judge_check(Path(working_directory), thresholds)
     print_report(found.as_json() if as_json else found.as_text(), is_json=as_json)
     return found.exit_code

@@ -174,7 +174,7 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
     }
 
 
-def check_judge(folder: Path, thresholds_file: str | None) -> JudgeCheck:
+def build_judge_check(folder: Path, thresholds_file: str | None) -> JudgeCheck:
     """Compare the judge of each metric with people's labels. The judge is that of the metric's newest sample.
 
     Raises:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evalgate.runner.publish import Publisher
     from evalgate.runner.variant_runs import MeasuredVariants
     from evalgate.runner.variants import Variant
-    from evalgate.system.files import AnchoredFolder
+    from evalgate.system.files import GuardedFolder
 
 
 @click.command(cls=SectionedCommand)
@@ -152,7 +152,7 @@ def _publish(
     measured: "MeasuredVariants",
     again: "MeasuredVariants | None",
     publisher: "Publisher",
-    opened: "AnchoredFolder",
+    opened: "GuardedFolder",
 ) -> int:
     """Write the reports, print the table and return the exit code.
 

@@ -7,8 +7,8 @@ from evalgate.core.frozen import frozen
 
 
 @frozen
-class JudgeAnchor:
-    """Judge anchor, a response that people labelled, with the judge's score of it."""
+class CalibrationAnswer:
+    """A response that people labelled, an entry of `judge.anchors`, with the judge's score of it."""
 
     name: str
     label: bool | float
@@ -32,44 +32,44 @@ class JudgeAnchor:
 
 
 @frozen
-class JudgeAnchorVerdict:
-    """Result of a comparison of the judge with people's labels, over all judge anchors."""
+class CalibrationVerdict:
+    """Result of a comparison of the judge with people's labels, over all entries of `judge.anchors`."""
 
     met: int
-    """Number of anchors at which the judge agrees with the label."""
-    anchors: int
+    """Number of entries at which the judge agrees with the label."""
+    total: int
     floor: float
-    """Share of anchors that must be met, in [0, 1]."""
+    """Share of entries that must be met, in [0, 1]."""
     missed: tuple[str, ...] = ()
-    """Names of the anchors that are not met."""
+    """Names of the entries that are not met."""
     unanswered: tuple[str, ...] = ()
-    """Names of the anchors in `missed` that have no score."""
+    """Names of the entries in `missed` that have no score."""
 
     @property
     def is_reliable(self) -> bool:
-        """Return True if the judge agrees on at least `floor` of the anchors, or if there is no anchor."""
-        return self.met >= self.floor * self.anchors - 1e-9
+        """Return True if the judge agrees on at least `floor` of the entries, or if there is no entry."""
+        return self.met >= self.floor * self.total - 1e-9
 
     @property
     def sentence(self) -> str:
         """Return a summary such as `the judge agrees with people on 9 of 10 anchors`."""
-        if not self.anchors:
+        if not self.total:
             return "the judge was compared with no anchors"
-        found = f"{self.met} of {pluralize(self.anchors, 'anchor')}"
+        found = f"{self.met} of {pluralize(self.total, 'anchor')}"
         if self.is_reliable:
             return f"the judge agrees with people on {found}"
         return f"the judge is unreliable: {found}, fewer than the {self.floor:.0%} that are asked for"
 
 
-def evaluate_judge_anchors(anchors: Sequence[JudgeAnchor], floor: float) -> JudgeAnchorVerdict:
-    """Compare the judge with the labels of all anchors; `floor` is the share that must agree, in [0, 1]."""
-    missed = [anchor for anchor in anchors if not anchor.is_met]
-    return JudgeAnchorVerdict(
-        met=len(anchors) - len(missed),
-        anchors=len(anchors),
+def evaluate_calibration(answers: Sequence[CalibrationAnswer], floor: float) -> CalibrationVerdict:
+    """Compare the judge with all labels; `floor` is the share that must agree, in [0, 1]."""
+    missed = [answer for answer in answers if not answer.is_met]
+    return CalibrationVerdict(
+        met=len(answers) - len(missed),
+        total=len(answers),
         floor=floor,
-        missed=tuple(anchor.name for anchor in missed),
-        unanswered=tuple(anchor.name for anchor in missed if anchor.judged is None),
+        missed=tuple(answer.name for answer in missed),
+        unanswered=tuple(answer.name for answer in missed if answer.judged is None),
     )
 
 

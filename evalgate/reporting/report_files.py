@@ -17,7 +17,7 @@ from evalgate.core.protocols import (
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record, iter_record_chunks
 from evalgate.system.files import (
-    AnchoredFolder,
+    GuardedFolder,
     Owner,
     make_folder,
     replace_nested_file,
@@ -57,7 +57,7 @@ _PROBE = ".evalgate-probe"
 """The name of a file that is written and removed to test whether reports can be written."""
 
 
-def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None = None) -> AnchoredFolder:
+def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None = None) -> GuardedFolder:
     """Create the report folder `out` and check, before the run, that files can be written to it.
 
     Args:
@@ -77,7 +77,7 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
         make_folder(out, owner)
         write_atomically(probe, "", owner)
         probe.unlink()
-        return AnchoredFolder.open_anchor(root or out.parent, out)
+        return GuardedFolder.open_ancestor(root or out.parent, out)
     except OSError as error:
         raise InvalidInputError(
             f"The report folder {str(out)!r} cannot be written ({_describe_error(error)}). "
@@ -90,7 +90,7 @@ PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
 """The name of the last run's record while another run is under way."""
 
 
-def keep_previous_record(out: AnchoredFolder) -> None:
+def keep_previous_record(out: GuardedFolder) -> None:
     """Rename the record of the last run to `results.json.previous`, replacing an older file of that name.
 
     No reader can then take the old record for the record of the new run. The old record also survives if the
@@ -101,7 +101,7 @@ def keep_previous_record(out: AnchoredFolder) -> None:
         os.replace("results.json", PREVIOUS_RECORD, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def remove_reports(out: AnchoredFolder, names: Iterable[str], *, but: Collection[Path] = ()) -> None:
+def remove_reports(out: GuardedFolder, names: Iterable[str], *, but: Collection[Path] = ()) -> None:
     """Remove earlier reports from the folder `out`, so that they are not taken for reports of this run.
 
     `names` are the names of the files to remove. Files in `but` (resolved paths) stay, and so do files that
@@ -114,7 +114,7 @@ def remove_reports(out: AnchoredFolder, names: Iterable[str], *, but: Collection
                     os.unlink(name, dir_fd=folder)
 
 
-def remove_leftovers(out: AnchoredFolder, names: Iterable[str]) -> None:
+def remove_leftovers(out: GuardedFolder, names: Iterable[str]) -> None:
     """Remove incomplete reports of a killed run from `out`. No other process may write to `out`."""
     beginnings = tuple(f".{name}." for name in (*names, _PROBE))
     with contextlib.suppress(OSError), out.open_folder() as folder:
@@ -126,7 +126,7 @@ def remove_leftovers(out: AnchoredFolder, names: Iterable[str]) -> None:
 
 def write_reports(
     record: Record,
-    out: AnchoredFolder,
+    out: GuardedFolder,
     reporters: Sequence[AnyReporter],
     *,
     path_from_root: str = "",
@@ -167,7 +167,7 @@ def write_reports(
     return paths
 
 
-def _describe_fault(reporter: AnyReporter, error: BaseException, out: AnchoredFolder) -> str:
+def _describe_fault(reporter: AnyReporter, error: BaseException, out: GuardedFolder) -> str:
     """Return the reason why a report could not be written. Raise `error` again if it is a bug of evalgate."""
     if isinstance(error, OSError):
         return f"{out.path / reporter.file_name}: {_describe_error(error)}"

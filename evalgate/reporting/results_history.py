@@ -17,7 +17,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import read_record
-from evalgate.system.files import AnchoredFolder, Owner, copy_file, replace_file
+from evalgate.system.files import GuardedFolder, Owner, copy_file, replace_file
 
 FOLDER = ".evalgate/history"
 DEFAULT_KEPT = 20
@@ -35,15 +35,15 @@ class KeptResult:
     path: Path
 
 
-def open_history(project: Path) -> AnchoredFolder | None:
+def open_history(project: Path) -> GuardedFolder | None:
     """Open the history before an agent starts. Return None if that fails, for example for a broken link."""
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of links, up to Python 3.12
-        return AnchoredFolder.open_anchor(project, project / FOLDER)
+        return GuardedFolder.open_ancestor(project, project / FOLDER)
     return None
 
 
 def keep_result(
-    record: Record, out: AnchoredFolder, history: AnchoredFolder | None, most: int, owner: Owner | None = None
+    record: Record, out: GuardedFolder, history: GuardedFolder | None, most: int, owner: Owner | None = None
 ) -> None:
     """Copy the `results.json` in `out` to the history, and remove the oldest results beyond `most`.
 

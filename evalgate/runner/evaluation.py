@@ -34,7 +34,7 @@ from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
     from evalgate.agents.tracing.run_trace import RunTrace
-    from evalgate.llm.judge_health import JudgeAnchorVerdict
+    from evalgate.llm.judge_health import CalibrationVerdict
 
 _KEPT_AT_ONCE = 64
 """Finished runs after which the journal is written at once; fewer wait for the event loop's next round."""
@@ -114,8 +114,8 @@ class Evaluation:
         meter.add_usage(run_scope.used.spent)  # by a run that is resumed, or by merged shards
         meter.on_call = self._record_usage
         self.spending = BudgetGuard(meter)
-        self.judge_health: JudgeAnchorVerdict | None = None
-        """Verdict of the judge's anchors; None without `judge.anchors`."""
+        self.judge_health: CalibrationVerdict | None = None
+        """Verdict of the judge's calibration; None without `judge.anchors`."""
         agent = plan.agent.settings
         self._throttle = Throttle(
             ThrottleSettings(agent.concurrency, agent.requests_per_minute, agent.retries, agent.ramp_up)
@@ -169,7 +169,7 @@ class Evaluation:
         Nothing is scored if a judge is unreliable. `hide` redacts a case as the stored runs were redacted.
         """
         async with self._plan.judge_resolver.models, close_metrics(self._plan.bound_metrics):
-            if not await self.check_judge():
+            if not await self.is_judge_reliable():
                 return
             slots = asyncio.Semaphore(self._plan.agent.settings.concurrency)
 
@@ -235,7 +235,7 @@ class Evaluation:
 
         `index`: the case to plan for; None: all cases.
         """
-        if schedule and not await self.check_judge():
+        if schedule and not await self.is_judge_reliable():
             return
         while schedule and not self.unreachable and not self.more_wanted:
             await self._make_round(agent, schedule)
@@ -253,17 +253,17 @@ class Evaluation:
         """Return the judges' usage before this run. The meter has counted it for the budget already."""
         return RunUsage(self._run_scope.used.judge_usage)
 
-    async def check_judge(self) -> bool:
-        """Return False if labels or the judge's anchors show that a judge is unreliable.
+    async def is_judge_reliable(self) -> bool:
+        """Return False if labels or the judge's calibration cases show that a judge is unreliable.
 
-        The first call asks the judge about all anchors, which costs tokens.
+        The first call asks the judge about all calibration cases, which costs tokens.
         """
         if self._plan.label_check is not None and self._plan.label_check.unreliable:
             return False
-        if self._plan.judge_anchors is None:
+        if self._plan.judge_calibration is None:
             return True
         if self.judge_health is None:
-            self.judge_health = await self._plan.judge_anchors.check_judge()
+            self.judge_health = await self._plan.judge_calibration.evaluate_judge()
         return self.judge_health.is_reliable
 
     def is_complete(self, strategy: RunStrategy) -> bool:

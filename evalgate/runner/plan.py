@@ -54,8 +54,8 @@ from evalgate.system.workspace import Workspace, list_socket_notices, resolve_wo
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
     from evalgate.runner.control.base_commit import ControlSource
-    from evalgate.runner.judge_anchors import JudgeAnchorSet
     from evalgate.runner.judge_assessment import LabelCheck
+    from evalgate.runner.judge_calibration import CalibrationSet
 
 
 @frozen
@@ -73,7 +73,7 @@ class Plan:
     """The gate's own environment; the agent gets an allow-listed part of it."""
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
-    judge_anchors: "JudgeAnchorSet | None" = None
+    judge_calibration: "CalibrationSet | None" = None
     """Labelled cases of `judge.anchors`, which check the judge first."""
     anchor_store: BaselineStore | None = None
     """Store of the older baseline that stays fixed, named by `gate.anchor`."""
@@ -213,7 +213,7 @@ def _build_checked_plan(
         baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
         environ=environ,
         judge_resolver=resolver,
-        judge_anchors=_read_judge_anchors(config, thresholds, rule_files, suites),
+        judge_calibration=_read_judge_calibration(config, thresholds, rule_files, suites),
         anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
         label_check=_check_labels(config, thresholds, rule_files, suites),
         create_user=create_user,
@@ -339,16 +339,16 @@ def _build_judge_resolver(
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
-def _read_judge_anchors(
+def _read_judge_calibration(
     config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
-) -> "JudgeAnchorSet | None":
+) -> "CalibrationSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
-    from evalgate.runner.judge_anchors import read_judge_anchors
+    from evalgate.runner.judge_calibration import read_calibration_set
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = thresholds.folder / config.judge.anchors
-    return read_judge_anchors(
+    return read_calibration_set(
         rule_files.choose_version(path),
         rule_files.format_relative_path(path),
         config.judge.floor.anchors,
@@ -402,7 +402,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
         suites = build_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
         suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
         _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
-        _read_judge_anchors(config, thresholds, rule_files, suites)
+        _read_judge_calibration(config, thresholds, rule_files, suites)
         _check_labels(config, thresholds, rule_files, suites)
         if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
             raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)

@@ -39,7 +39,7 @@ from evalgate.reporting.report_files import (
 )
 from evalgate.reporting.results_history import DEFAULT_KEPT, describe_failure, keep_result, open_history
 from evalgate.reporting.terminal import LiveProgress
-from evalgate.system.files import AnchoredFolder
+from evalgate.system.files import GuardedFolder
 from evalgate.system.pull_requests import is_github_actions
 from evalgate.system.workspace import Workspace, has_working_folder, resolve_workspace
 
@@ -199,9 +199,9 @@ class Publisher:
     """True: the terminal shows every case, and the invocations of each metric that fails."""
     destinations: "Destinations | None" = None
     """Servers that the record is sent to; None: there are none."""
-    _report_folder: AnchoredFolder = field(init=False, repr=False)
+    _report_folder: GuardedFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
-    _history: AnchoredFolder | None = field(init=False, repr=False)
+    _history: GuardedFolder | None = field(init=False, repr=False)
     """Folder of earlier results, opened early for the same reason; None if it cannot be opened."""
 
     def __post_init__(self) -> None:

@@ -100,7 +100,7 @@ class _Stage:
         """
         first, plan = self.evaluations[0], self.variants[0].plan
         try:
-            is_reliable = await first.check_judge()
+            is_reliable = await first.is_judge_reliable()
             for evaluation in self.evaluations:
                 evaluation.judge_health = first.judge_health
             if not is_reliable:

@@ -35,8 +35,8 @@ def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: 
 
     The estimate is negative if the average is too low: after several rounds this happens, because the first
     rounds looked bad. It assumes that the agent did not change, and that `runs: auto` goes on while the drop
-    is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if in every case all runs of both sides have the same
-    score.
+    is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if in every case all runs of both
+    sides have the same score.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [

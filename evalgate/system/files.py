@@ -251,7 +251,7 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 
 @dataclass(frozen=True)
-class AnchoredFolder:
+class GuardedFolder:
     """Folder that is opened, without following links, from an ancestor that was opened early.
 
     An agent may run as the owner of the folder and replace it with a link. Checking the path first is not
@@ -262,13 +262,13 @@ class AnchoredFolder:
 
     path: Path
     """Path as the user gave it."""
-    anchor: int
+    ancestor: int
     """Descriptor of the ancestor that was opened early."""
     parts: tuple[str, ...]
     """Names of the folders from the ancestor to the folder."""
 
     @classmethod
-    def open_anchor(cls, root: Path, path: Path) -> "AnchoredFolder":
+    def open_ancestor(cls, root: Path, path: Path) -> "GuardedFolder":
         """Return the folder at `path`, with `root` opened as its ancestor.
 
         If `path` is not below `root`, the parent of `path` is opened instead. The folder itself need not
@@ -281,7 +281,7 @@ class AnchoredFolder:
         if real == top or not real.is_relative_to(top):
             top = real.parent
         folder = cls(path, os.open(top, _OPEN_FLAGS), real.relative_to(top).parts)
-        weakref.finalize(folder, os.close, folder.anchor)
+        weakref.finalize(folder, os.close, folder.ancestor)
         return folder
 
     @contextmanager
@@ -291,7 +291,7 @@ class AnchoredFolder:
         Raises:
             OSError: a link or a file is on the way, or `path` leads somewhere else now.
         """
-        descriptor = os.dup(self.anchor)
+        descriptor = os.dup(self.ancestor)
         try:
             # Step by step: O_NOFOLLOW refuses a link only at the end of a path.
             for part in self.parts:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.llm.judge_health import (
-    JudgeAnchor,
+    CalibrationAnswer,
     compute_agreement,
     compute_self_agreement,
-    evaluate_judge_anchors,
+    evaluate_calibration,
 )
 from evalgate.reporting.summary_lines import describe_agreement
 
@@ -51,28 +51,28 @@ def test_self_agreement_is_the_mean_over_questions() -> None:
 @pytest.mark.parametrize(
     ("anchor", "is_met"),
     [
-        (JudgeAnchor("a", label=True, judged=1.0), True),
-        (JudgeAnchor("a", label=True, judged=0.5), True),
-        (JudgeAnchor("a", label=True, judged=0.49), False),
-        (JudgeAnchor("a", label=False, judged=0.49), True),
-        (JudgeAnchor("a", label=False, judged=1.0), False),
-        (JudgeAnchor("a", label=False, judged=None), False),
-        (JudgeAnchor("a", label=True, judged=0.7, threshold=0.8), False),
-        (JudgeAnchor("a", label=0.8, judged=0.7), True),
-        (JudgeAnchor("a", label=0.8, judged=0.69), False),
-        (JudgeAnchor("a", label=0.0, judged=None), False),
-        (JudgeAnchor("a", label=1.0, judged=0.5, tolerance=0.5), True),
+        (CalibrationAnswer("a", label=True, judged=1.0), True),
+        (CalibrationAnswer("a", label=True, judged=0.5), True),
+        (CalibrationAnswer("a", label=True, judged=0.49), False),
+        (CalibrationAnswer("a", label=False, judged=0.49), True),
+        (CalibrationAnswer("a", label=False, judged=1.0), False),
+        (CalibrationAnswer("a", label=False, judged=None), False),
+        (CalibrationAnswer("a", label=True, judged=0.7, threshold=0.8), False),
+        (CalibrationAnswer("a", label=0.8, judged=0.7), True),
+        (CalibrationAnswer("a", label=0.8, judged=0.69), False),
+        (CalibrationAnswer("a", label=0.0, judged=None), False),
+        (CalibrationAnswer("a", label=1.0, judged=0.5, tolerance=0.5), True),
     ],
 )
-def test_an_anchor_is_met(anchor: JudgeAnchor, is_met: bool) -> None:
+def test_an_anchor_is_met(anchor: CalibrationAnswer, is_met: bool) -> None:
     assert anchor.is_met is is_met
 
 
-def anchors(met: int, missed: int, silent: int = 0) -> list[JudgeAnchor]:
+def anchors(met: int, missed: int, silent: int = 0) -> list[CalibrationAnswer]:
     return [
-        *(JudgeAnchor(f"met {number}", label=True, judged=1.0) for number in range(met)),
-        *(JudgeAnchor(f"missed {number}", label=True, judged=0.0) for number in range(missed)),
-        *(JudgeAnchor(f"silent {number}", label=False, judged=None) for number in range(silent)),
+        *(CalibrationAnswer(f"met {number}", label=True, judged=1.0) for number in range(met)),
+        *(CalibrationAnswer(f"missed {number}", label=True, judged=0.0) for number in range(missed)),
+        *(CalibrationAnswer(f"silent {number}", label=False, judged=None) for number in range(silent)),
     ]
 
 
@@ -87,16 +87,16 @@ def anchors(met: int, missed: int, silent: int = 0) -> list[JudgeAnchor]:
     ],
 )  # fmt: skip
 def test_the_verdict_on_a_judge(
-    given: list[JudgeAnchor], floor: float, is_reliable: bool, sentence: str
+    given: list[CalibrationAnswer], floor: float, is_reliable: bool, sentence: str
 ) -> None:
-    verdict = evaluate_judge_anchors(given, floor)
+    verdict = evaluate_calibration(given, floor)
 
     assert verdict.is_reliable is is_reliable
     assert verdict.sentence == sentence
 
 
 def test_the_anchors_that_were_missed_are_named() -> None:
-    verdict = evaluate_judge_anchors(anchors(1, 1, 1), 1.0)
+    verdict = evaluate_calibration(anchors(1, 1, 1), 1.0)
 
     assert verdict.missed == ("missed 0", "silent 0")
     assert verdict.unanswered == ("silent 0",)

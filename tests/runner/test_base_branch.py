@@ -318,8 +318,8 @@ def test_every_file_that_the_rules_name_is_the_base_s(judged: Path) -> None:
     metric = plan.suites[0].metrics[0].metric
     assert isinstance(metric, LlmJudged)
     assert metric.judged_by["prompts"] == [Prompt(EXACT.replace("\r\n", "\n")).version]
-    assert plan.judge_anchors is not None
-    assert [case.label for case, _ in plan.judge_anchors.cases] == [True]
+    assert plan.judge_calibration is not None
+    assert [case.label for case, _ in plan.judge_calibration.cases] == [True]
     told = [notice.partition(", but the gate goes by")[0] for notice in plan.notices]
     assert told == [
         "This change edits judge.j2",

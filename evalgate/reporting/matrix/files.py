@@ -13,7 +13,7 @@ from evalgate.gating.variant_matrix import VariantMatrix
 from evalgate.reporting.matrix.page import render_page
 from evalgate.reporting.matrix.text_reports import render_junit, render_markdown
 from evalgate.reporting.report_files import ReportWriteError, check_writable, write_reports
-from evalgate.system.files import AnchoredFolder, replace_nested_file
+from evalgate.system.files import GuardedFolder, replace_nested_file
 from evalgate.system.workspace import Workspace
 
 
@@ -45,7 +45,7 @@ def build_matrix_schema() -> dict[str, Any]:
     }
 
 
-def write_matrix(matrix: VariantMatrix, out: AnchoredFolder, workspace: Workspace) -> None:
+def write_matrix(matrix: VariantMatrix, out: GuardedFolder, workspace: Workspace) -> None:
     """Write all reports of the matrix, from JSON to JUnit, to the folder `out`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Check the judge against judge anchors, responses that people labelled, before it judges anything else."""
+"""Check the judge with the labelled responses of `judge.anchors`, before it judges anything else."""
 
 import asyncio
 import math
@@ -16,12 +16,12 @@ from evalgate.core.types import CaseRun, CaseTurn, EvalCase, MetricScore, Reply,
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.judge_health import JudgeAnchor, JudgeAnchorVerdict, evaluate_judge_anchors
+from evalgate.llm.judge_health import CalibrationAnswer, CalibrationVerdict, evaluate_calibration
 from evalgate.metrics.scoring import BoundMetric
 
 
-class JudgeAnchorCase(BaseModel):
-    """Judge anchor: a response with the label that people gave it."""
+class CalibrationCase(BaseModel):
+    """Calibration case: an entry of `judge.anchors`, a response with the label that people gave it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -48,49 +48,49 @@ class JudgeAnchorCase(BaseModel):
         return value
 
 
-class _JudgeAnchorFile(BaseModel):
+class _CalibrationFile(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
-    anchors: tuple[JudgeAnchorCase, ...]
+    anchors: tuple[CalibrationCase, ...]
 
     @field_validator("anchors")
     @classmethod
-    def _require_anchors(cls, value: tuple[JudgeAnchorCase, ...]) -> tuple[JudgeAnchorCase, ...]:
-        if not value:  # not `min_length`, which would call a list of wrong anchors empty, too
+    def _require_cases(cls, value: tuple[CalibrationCase, ...]) -> tuple[CalibrationCase, ...]:
+        if not value:  # not `min_length`, which would call a list of wrong entries empty, too
             raise ValueError("must not be empty")
         return value
 
 
 @frozen
-class JudgeAnchorSet:
-    """Judge anchors, each with the metric that judges it."""
+class CalibrationSet:
+    """Calibration cases, each with the metric that judges it."""
 
-    cases: tuple[tuple[JudgeAnchorCase, BoundMetric], ...]
+    cases: tuple[tuple[CalibrationCase, BoundMetric], ...]
     floor: float
-    """Share of the anchors on which the judge must meet the label, 0 to 1."""
+    """Share of the cases in which the judge must meet the label, 0 to 1."""
 
-    async def check_judge(self) -> JudgeAnchorVerdict:
-        """Judge all anchors concurrently and return the verdict on the judge, reliable or not."""
+    async def evaluate_judge(self) -> CalibrationVerdict:
+        """Judge all cases concurrently and return the verdict on the judge, reliable or not."""
         found = await asyncio.gather(
-            *(_judge_anchor(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
+            *(_judge_case(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
         )
-        return evaluate_judge_anchors(found, self.floor)
+        return evaluate_calibration(found, self.floor)
 
 
-def read_judge_anchors(
+def read_calibration_set(
     path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]
-) -> JudgeAnchorSet:
-    """Read the judge anchors, labelled responses, from a file.
+) -> CalibrationSet:
+    """Read calibration cases from a file.
 
-    `floor` is the share of anchors, 0 to 1, on which the judge must agree with the label.
+    `floor` is the share of cases, 0 to 1, in which the judge must agree with the label.
 
     Raises:
-        InvalidInputError: the file cannot be read or is wrong, or an anchor names no judged metric of
+        InvalidInputError: the file cannot be read or is wrong, or a case names no judged metric of
             `metrics`.
     """
     document = read_config_document(path, shown_as)
     try:
-        found = _JudgeAnchorFile.model_validate(document.value).anchors
+        found = _CalibrationFile.model_validate(document.value).anchors
     except ValidationError as error:
         raise InvalidInputError(
             translate_validation_error(error, file=shown_as, position=document.find_position)
@@ -98,11 +98,11 @@ def read_judge_anchors(
     judged = {bound.name: bound for bound in metrics if isinstance(bound.metric, LlmJudged)}
     if problems := _find_unknown_metrics(found, judged, document):
         raise InvalidInputError(problems)
-    return JudgeAnchorSet(tuple((case, judged[case.metric]) for case in found), floor)
+    return CalibrationSet(tuple((case, judged[case.metric]) for case in found), floor)
 
 
 def _find_unknown_metrics(
-    cases: Sequence[JudgeAnchorCase], judged: Mapping[str, BoundMetric], document: ConfigDocument
+    cases: Sequence[CalibrationCase], judged: Mapping[str, BoundMetric], document: ConfigDocument
 ) -> list[Problem]:
     known = join_quoted(sorted(judged))
     return [
@@ -116,7 +116,7 @@ def _find_unknown_metrics(
     ]
 
 
-async def _judge_anchor(number: int, case: JudgeAnchorCase, bound: BoundMetric) -> JudgeAnchor:
+async def _judge_case(number: int, case: CalibrationCase, bound: BoundMetric) -> CalibrationAnswer:
     rubrics = tuple(Rubric(name, text, case.rubric_type) for name, text in case.rubrics.items())
     turn = CaseTurn(UserMessage(case.user), Reply(case.expected), rubrics)
     run = CaseRun(1, "answered", (Reply(case.response),), said=(turn.user,))
@@ -125,7 +125,7 @@ async def _judge_anchor(number: int, case: JudgeAnchorCase, bound: BoundMetric) 
     except JudgeError:
         result = None
     score = result.score if isinstance(result, MetricScore) else None
-    return JudgeAnchor(
+    return CalibrationAnswer(
         case.name or f"anchor {number}",
         case.label,
         score,

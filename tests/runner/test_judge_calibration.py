@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.runner.judge_anchors import read_judge_anchors
+from evalgate.runner.judge_calibration import read_calibration_set
 
 ANCHOR = {"metric": "m", "user": "u", "response": "r", "label": True}
 
@@ -31,11 +31,11 @@ def test_what_is_wrong_is_told_once_and_where(anchors: list[Any], problem: str, 
     (tmp_path / "a.json").write_text(json.dumps({"anchors": anchors}, indent=1))
 
     with pytest.raises(InvalidInputError) as caught:
-        read_judge_anchors(tmp_path / "a.json", "a.json", 0.8, [])
+        read_calibration_set(tmp_path / "a.json", "a.json", 0.8, [])
 
     assert str(caught.value) == problem
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"^a\.json: no such file$"):
-        read_judge_anchors(tmp_path / "a.json", "a.json", 0.8, [])
+        read_calibration_set(tmp_path / "a.json", "a.json", 0.8, [])
