@@ -6,7 +6,6 @@ log once.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Literal, TextIO, TypeAlias
 
 from evalgate.core.formatting import pluralize
@@ -325,8 +324,10 @@ class TerminalReport:
         yield from map(to_log_line, describe_agreements(record))
         word, colour = _describe_verdict(record.verdict)
         yield self._apply_color(colour, word)
-        for reason in islice(record.verdict.reasons, 10):
+        for reason in record.verdict.reasons[:10]:
             yield f"  {to_log_line(reason, 500)}"
+        if (more := len(record.verdict.reasons) - 10) > 0:
+            yield f"  … and {pluralize(more, 'more reason')}: see results.json"
 
     def _apply_color(self, colour: _Color, text: str) -> str:
         return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self.color else text

@@ -25,6 +25,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.reporting.comment.reporter import LIMIT, CommentReport, escape_prose
+from evalgate.reporting.html.reporter import HtmlReport
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_summary
 from tests.core.test_sanitize import MARKDOWN, tokens_of
 from tests.situations import GOLDEN, HOSTILE, huge
@@ -264,6 +265,16 @@ def test_a_delta_that_counts_crashes_is_explained() -> None:
     assert f"The baseline and Δ of gating scores {explained}" in comment(crashed, reported)
     allowed = replace(crashed, judgement=replace(judgement, max_drop=None))
     assert explained not in comment(allowed)
+
+
+def test_a_metric_that_broke_has_no_score_to_compare() -> None:
+    broke = (CaseMetric(RESPONSE, None, 0.8, "errored", "the judge is down"),)
+    failed = [a_case_result(f"oslo {at}", "failed", runs=(a_run_result(run=at),)) for at in range(3)]
+    record = a_record(*failed, a_case_result("paris", "errored", metrics=broke))
+    assert f"<code>{RESPONSE}</code> could not be evaluated" in comment_of(record)
+    page = HtmlReport().render(record)
+    assert f'<span class="why">{RESPONSE} could not be evaluated</span>' in page
+    assert "– of 0.80" not in comment_of(record) + page
 
 
 def test_noise_has_the_digits_of_the_delta_and_is_never_zero() -> None:

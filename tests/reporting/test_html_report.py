@@ -30,6 +30,7 @@ from evalgate.core.types import (
 from evalgate.reporting.html import reporter
 from evalgate.reporting.html.reporter import LIMIT
 from evalgate.reporting.html.reporter import HtmlReport as Report
+from evalgate.reporting.terminal import TerminalReport
 from tests.builders import (
     RESPONSE,
     TRAJECTORY,
@@ -339,6 +340,19 @@ def test_the_sort_keys_are_the_mean_time_and_the_cost_of_agent_user_and_earlier_
     assert 'data-sort="1.5;1.75;1"' in text
     only_user = replace(a_run_result(), user_usage=Usage(1, 1, 0.5))
     assert "highest cost" in page_of(a_record(a_case_result(runs=(only_user,)))).texts
+
+
+def test_many_reasons_do_not_hide_the_metrics() -> None:
+    reasons = tuple(f"case_{number} broke." for number in range(150))
+    record = replace(a_record(a_case_result()), verdict=Verdict("fail", 1, reasons))
+    top, _, folded = Report().render(record).partition('<details class="lead">')
+    assert "case_10 broke." in top
+    assert "case_11 broke." not in top
+    assert folded.startswith("<summary>… and 139 more reasons</summary>")
+    assert "case_100 broke." in folded
+    assert "… and 49 more: see results.json" in folded
+    lines = TerminalReport().render(record).splitlines()
+    assert lines[-2:] == ["  case_9 broke.", "  … and 140 more reasons: see results.json"]
 
 
 def test_the_order_by_a_budget_begins_with_the_highest_figure() -> None:

@@ -90,7 +90,9 @@ def _summarize_reason(finding: Finding) -> str:
         return outcome.replace("_", " ")
     fell_short = (each for each in finding.case.metrics if each.gating_status in {"failed", "errored"})
     return ", ".join(
-        f"{to_html_code(metric.name, 80)} {html.escape(format_score_and_threshold(metric))}"
+        f"{to_html_code(metric.name, 80)} could not be evaluated"
+        if metric.gating_status == "errored"
+        else f"{to_html_code(metric.name, 80)} {html.escape(format_score_and_threshold(metric))}"
         for metric in islice(fell_short, 2)
     )
 

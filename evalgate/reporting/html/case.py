@@ -161,7 +161,10 @@ def _explain_status(case: CaseResult) -> str:
         return explain_not_evaluated(case)
     fell_short = (metric for metric in case.metrics if metric.gating_status in {"failed", "errored"})
     return ", ".join(
-        f"{metric.name} {format_score_and_threshold(metric)}" for metric in islice(fell_short, 2)
+        f"{metric.name} could not be evaluated"
+        if metric.gating_status == "errored"
+        else f"{metric.name} {format_score_and_threshold(metric)}"
+        for metric in islice(fell_short, 2)
     )
 
 
