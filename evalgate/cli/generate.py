@@ -21,6 +21,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import CreateUser
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, UserMessage
 from evalgate.datasets.foreign_datasets import Dataset, convert_dataset, detect_dataset
+from evalgate.datasets.loading import build_eval_set_id
 from evalgate.datasets.stories import read_stories
 from evalgate.integrations.recordings import may_become_eval_set, read_recording
 from evalgate.llm.budget_guard import UsageMeter
@@ -109,7 +110,7 @@ def generate_cases(
     if not found.cases:
         raise NoVerdictError("; ".join(missing) or "nothing was recorded that a case could be made from")
     found = redactor.redact_tree(
-        replace(found, eval_set_id=Path(options.out).name.partition(".")[0], path=options.out)
+        replace(found, eval_set_id=build_eval_set_id(Path(options.out).name), path=options.out)
     )
     written = writer.write_eval_set(found)
     _write_file(written.text, options.out, workspace)

@@ -1,6 +1,7 @@
 """Command `evalgate import`: its options and arguments. The work is done in `import_traces`."""
 
 import os
+import shlex
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -130,5 +131,5 @@ def import_(source: str, out: str, to: str | None, **given: Any) -> int:
     for sentence in (*result.counts, *result.added[:_MOST_NAMED], *rest):
         print_sentence(sentence, hide=redactor.redact_text)
     if result.added:
-        print_sentence(f"These cases do not gate yet. Next: evalgate review {out}")
+        print_sentence(f"These cases do not gate yet. Next: evalgate review {shlex.quote(out)}")
     return ExitCode.OPEN if result.is_whole else ExitCode.NO_VERDICT

@@ -19,7 +19,7 @@ from evalgate.datasets.case_notes import CaseNotes, read_case_notes
 from evalgate.datasets.case_notes_edits import add_notes, build_note, change_notes
 from evalgate.datasets.edit_undo import UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
-from evalgate.datasets.loading import build_notes_name
+from evalgate.datasets.loading import build_eval_set_id, build_notes_name
 from evalgate.documents.validation_errors import is_valid_id
 from evalgate.integrations.trace_sources.api_client import TraceQuery
 from evalgate.integrations.trace_sources.conversation_selection import (
@@ -313,7 +313,7 @@ def _write_cases(
     bare = [replace(case, tags=(), status="expected", source="") for case in added]
     edited, text = None, ""
     if target.file is None:
-        eval_set = EvalSet(path.name.partition(".")[0], tuple(bare), options.out)
+        eval_set = EvalSet(build_eval_set_id(path.name), tuple(bare), options.out)
         written = plugin_registry.get_writer(options.to).write_eval_set(eval_set)
         text, lost = written.text, written.lost
     else:

@@ -416,6 +416,8 @@ def _choose_name(stem: str, taken: Mapping[str, str]) -> str:
 
 def _write_eval_set(eval_set: EvalSet, out: str, to: str) -> tuple[str, list[str]]:
     """Return the text of an eval set in the format `to`, and sentences about content that is lost."""
-    name = Path(out).name.partition(".")[0]
+    from evalgate.datasets.loading import build_eval_set_id
+
+    name = build_eval_set_id(Path(out).name)
     written = plugin_registry.get_writer(to).write_eval_set(replace(eval_set, eval_set_id=name, path=out))
     return written.text, [f"{out}: {sentence}" for sentence in written.lost]

@@ -176,3 +176,14 @@ PART_KEYS = (
     *("document_metadata", "spreadsheet_metadata"),
 )
 """Keys of a part that evalgate keeps and does not interpret."""
+
+_PART_SPELLINGS = frozenset(
+    spelling
+    for key in ("text", "function_call", "function_response", *PART_KEYS)
+    for spelling in (key, to_camel(key))
+)
+
+
+def is_known_part(part: JsonObject) -> bool:
+    """Return True unless all keys of a part are unknown to Google ADK, which then refuses the part."""
+    return not part or not _PART_SPELLINGS.isdisjoint(part)

@@ -25,7 +25,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.adk_turns import CONTENTS, has_only_another_role
+from evalgate.datasets.adk_turns import CONTENTS, has_only_another_role, is_known_part
 from evalgate.documents.json_layout import format_indented_json
 
 
@@ -47,7 +47,8 @@ def to_adk_part(part: JsonObject) -> JsonObject | None:
     """Convert an attachment to Google ADK's part; return None if ADK has no equivalent."""
     kind = part.get("type")
     if not isinstance(kind, str):
-        return part
+        # A part with a text would be read as a part of the user's text.
+        return part if is_known_part(part) and not part.get("text") else None
     held = part.get(kind)
     if not isinstance(held, dict) or part.keys() != {"type", kind}:
         return None

@@ -8,6 +8,7 @@ import codecs
 import difflib
 import hashlib
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -154,8 +155,9 @@ def get_editor(file: EvalSetFile) -> EvalSetEditor:
     name = file.eval_set.format_name
     editor = plugin_registry.get_editor(name)
     if editor is None:
+        path = shlex.quote(file.shown_as)
         advice = (
-            f"convert it first: `evalgate convert {file.shown_as} --to adk --out NEW.evalset.json`"
+            f"convert it first: `evalgate convert {path} --to adk --out NEW.evalset.json`"
             if name == "adk-legacy"
             else "evalgate cannot change it"
         )

@@ -7,6 +7,7 @@ CSV, JSON, JSON lines or plain text. No kind holds everything that a case can, s
 cases.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -68,11 +69,8 @@ def suggest_conversion(path: Path, shown_as: str) -> str:
         return ""
     if dataset is None or not dataset.is_known:
         return ""
-    name = Path(shown_as).name.partition(".")[0]
-    return (
-        f"this is {dataset.kind}, not an eval set: make one of it with `evalgate generate --from {shown_as} "
-        f"--to adk -o {name}.evalset.json`"
-    )
+    names = shlex.join([shown_as, "--to", "adk", "-o", f"{Path(shown_as).stem}.evalset.json"])
+    return f"this is {dataset.kind}, not an eval set: make one of it with `evalgate generate --from {names}`"
 
 
 def detect_dataset(path: Path, shown_as: str) -> Dataset | None:

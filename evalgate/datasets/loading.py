@@ -134,6 +134,16 @@ def build_notes_name(file_name: str) -> str:
     return file_name.removesuffix(".evalset.json") + NOTES_ENDING
 
 
+def build_eval_set_id(file_name: str) -> str:
+    """Return the id of a new eval set in a file of this name: the name without its ending.
+
+    >>> build_eval_set_id("refunds.v2.evalset.json")
+    'refunds.v2'
+    """
+    ending = next((each for each in _ENDINGS if file_name.endswith(each)), Path(file_name).suffix)
+    return file_name.removesuffix(ending).strip() or file_name.strip()
+
+
 def _select_formats(formats: Mapping[str, EvalFormat], name: str | None) -> Mapping[str, EvalFormat]:
     if name is None:
         return formats

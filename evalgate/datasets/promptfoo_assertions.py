@@ -126,7 +126,7 @@ def _needs_one_only(listed: Sequence[object], threshold: object) -> bool:
     objects = [each for each in listed if isinstance(each, Mapping)]
     weights = [_get_weight(each) for each in objects]
     counted = [weight for weight in weights if weight]
-    if any(each.get("type") in _GRADED for each in objects):
+    if any(str(each.get("type")) in _GRADED for each in objects):
         raise NotCarriedError(f"assertions with the threshold {threshold:g} for the mean of graded scores")
     if not counted or threshold > 1 - min(counted) / sum(counted) + 1e-9:
         return False

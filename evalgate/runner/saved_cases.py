@@ -11,6 +11,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.edit_undo import UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
+from evalgate.datasets.loading import build_eval_set_id
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.validation_errors import is_valid_id
 from evalgate.redaction.live_redactor import LiveRedactor
@@ -79,7 +80,7 @@ def save_cases(
     format_name = to or DEFAULT_FORMAT
     kept, refused = split_writable(redacted, format_name)
     # Without any, the writer refuses all of them.
-    eval_set = EvalSet(Path(out).name.partition(".")[0], tuple(kept or redacted), path=out)
+    eval_set = EvalSet(build_eval_set_id(Path(out).name), tuple(kept or redacted), path=out)
     written = plugin_registry.get_writer(format_name).write_eval_set(eval_set)
     # What cannot be read again, such as an id with a line break, is never written.
     plugin_registry.get_formats()[format_name].read_eval_set(parse_json(written.text.encode(), out))

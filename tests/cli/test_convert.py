@@ -251,6 +251,51 @@ def test_what_google_adk_has_no_place_for_is_listed() -> None:
     )
 
 
+REDACTED = {"redacted_thought": {"data": "x"}}
+
+
+def convert(folder: Path, content: object, to: str) -> tuple[object, str]:
+    """Return the written file and what was listed as lost; the file must be one that evalgate reads."""
+    (folder / "old.evalset.json").write_text(json.dumps(content))
+    done = evalgate(
+        "convert", "old.evalset.json", "--to", to, "-o", "new.evalset.json", "--force", cwd=folder
+    )
+    assert done.code == 0, done.err
+    checked = evalgate("validate", "new.evalset.json", cwd=folder)
+    assert checked.code == 0, checked.err
+    return json.loads((folder / "new.evalset.json").read_text()), done.err
+
+
+def a_set_of_adk_rs(*parts: object, response: tuple[object, ...] = ()) -> object:
+    turn: dict[str, object] = {"user_content": {"role": "user", "parts": [{"text": "Hi"}, *parts]}}
+    if response:
+        turn["final_response"] = {"role": "model", "parts": [{"text": "Hello"}, *response]}
+    return {"id": "s", "eval_cases": [{"id": "c", "conversation": [turn]}]}
+
+
+def test_contents_that_only_adk_rs_knows_are_lost_and_listed(tmp_path: Path) -> None:
+    asked, answered = a_set_of_adk_rs(REDACTED), a_set_of_adk_rs(response=(REDACTED,))
+    assert convert(tmp_path, asked, "adk")[1].endswith("c: turn 1: an attachment\n")
+    value, lost = convert(tmp_path, answered, "adk")
+    assert lost.endswith("c: turn 1: what `final_response` holds other than texts, calls and answers\n")
+    assert "Hello" in json.dumps(value)
+    for content in (asked, answered):
+        assert "redacted_thought" in json.dumps(convert(tmp_path, content, "adk-rs")[0])
+
+
+@pytest.mark.parametrize("part", [{"foo": 1}, {"type": 5, "image": {}}, {"text": "a text without a type"}])
+def test_an_attachment_of_no_known_kind_is_lost_and_listed(tmp_path: Path, part: object) -> None:
+    message = {"role": "user", "content": "Hi", "content_parts": [part]}
+    case = {
+        "evalId": "c",
+        "conversation": [{"userContent": message}],
+        "sessionInput": {"appName": "a", "userId": "u"},
+    }
+    value, lost = convert(tmp_path, {"evalSetId": "s", "evalCases": [case]}, "adk")
+    assert lost.endswith("c: turn 1: an attachment\n")
+    assert '"parts": [{"text": "Hi"}]' in json.dumps(value)
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 WORD = st.text("abcé東", min_size=1, max_size=4)
 OBJECT = st.dictionaries(WORD, st.none() | st.booleans() | st.integers(0, 9) | TEXT, max_size=2)

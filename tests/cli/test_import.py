@@ -88,6 +88,30 @@ def test_import_run_review_run(tmp_path: Path) -> None:
     assert "no case is left to review" in invoke(tmp_path, "review", OUT).output
 
 
+@pytest.mark.parametrize(
+    ("name", "eval_set_id"),
+    [
+        ("production.2026-11.evalset.json", "production.2026-11"),
+        (".hidden.evalset.json", ".hidden"),
+        (".evalset.json", ".evalset.json"),
+        ("plain.json", "plain"),
+    ],
+)
+def test_the_id_of_a_new_eval_set_is_its_name_without_the_ending(
+    tmp_path: Path, name: str, eval_set_id: str
+) -> None:
+    write_traces(tmp_path, HELLO)
+    invoke(tmp_path, "import", "traces.json", "--out", name)
+    (found,) = load_eval_sets([name], {"adk": AdkFormat()}, folder=tmp_path)
+    assert found.eval_set_id == eval_set_id
+
+
+def test_the_printed_command_can_be_copied(tmp_path: Path) -> None:
+    write_traces(tmp_path, HELLO)
+    done = invoke(tmp_path, "import", "traces.json", "--out", "my cases.evalset.json")
+    assert "Next: evalgate review 'my cases.evalset.json'" in done.output
+
+
 def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
     write_traces(tmp_path, LATE, HELLO)
     page = (Path(__file__).parents[2] / "docs/import.md").read_text("utf-8")

@@ -232,6 +232,10 @@ def test_a_set_of_assertions_passes_by_its_threshold(
         ({"type": "equals", "value": "a", "transform": "output.x"}, "[0] assert `equals` with a transform"),
         ({"value": "a"}, "[0] an assertion without a type"),
         ("a", "[0] an assertion without a type"),
+        (
+            {"type": "assert-set", "threshold": 1, "assert": [A, {"type": {"a": 1}}]},
+            "[0, 'assert', 1] an assertion without a type",
+        ),
         ({"type": "javascript", "value": "output.length"}, "[0] assert `javascript` (code)"),
         ({"type": "cost"}, "[0] assert `cost` with no `threshold` above 0"),
         ({"type": "not-latency", "threshold": 5}, "[0] assert `not-latency` (no check has its meaning)"),

@@ -230,7 +230,7 @@ class AdkInvocation(StrictAdkModel):
     final_response: AdkContent | None = None
     intermediate_data: AdkIntermediateData | None = None
     invocation_id: str | None = None
-    creation_timestamp: float | None = None
+    creation_timestamp: float | None = Field(default=None, allow_inf_nan=False)
     rubrics: list[AdkRubric] | None = None
     app_details: AdkAppDetails | None = None
     duration: Any = None
@@ -292,7 +292,7 @@ class AdkCase(AdkModel):
     conversation_scenario: AdkScenario | None = None
     session_input: AdkSessionInput | None = None
     final_session_state: dict[str, Any] | None = None
-    creation_timestamp: float | None = None
+    creation_timestamp: float | None = Field(default=None, allow_inf_nan=False)
     rubrics: list[AdkRubric] | None = None
     # Written by adk-rs, whose files are otherwise Google ADK's.
     name: str | None = None

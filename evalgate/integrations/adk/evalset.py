@@ -7,7 +7,7 @@ Contents for which evalgate's model has no field are kept as `native`, so that a
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import AliasGenerator, BaseModel, ConfigDict, model_validator
+from pydantic import AliasGenerator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalgate.core.protocols import Document
@@ -60,7 +60,7 @@ class AdkEvalSetHeader(AdkModel):
     name: str | None = None
     description: str | None = None
     eval_cases: list[Any]
-    creation_timestamp: float | None = None
+    creation_timestamp: float | None = Field(default=None, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

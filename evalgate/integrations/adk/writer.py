@@ -1,6 +1,7 @@
 """Writer of Google ADK's eval sets: snake_case, two blanks of indentation, no empty or default values."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from evalgate.core.protocols import WriteResult
@@ -17,7 +18,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.adk_turns import DURATIONS, get_part_role
+from evalgate.datasets.adk_turns import DURATIONS, get_part_role, is_known_part
 from evalgate.datasets.conversion_losses import build_write_result, describe_losses, omit_empty, to_adk_part
 
 _HOLDS = frozenset(
@@ -40,8 +41,26 @@ class AdkWriter:
             "eval_cases": [_build_case(case) for case in eval_set.cases],
             **omit_empty(creation_timestamp=eval_set.creation_timestamp),
         }
-        lost = describe_losses(eval_set, format_name="adk", holds=_HOLDS, attachment=to_adk_part)
+        cases = [replace(case, turns=tuple(map(_set_aside_contents, case.turns))) for case in eval_set.cases]
+        told = replace(eval_set, cases=cases)
+        lost = describe_losses(told, format_name="adk", holds=_HOLDS, attachment=to_adk_part)
         return build_write_result(value, lost)
+
+
+def _set_aside_contents(turn: CaseTurn) -> CaseTurn:
+    """Return the turn, with contents that Google ADK refuses as native data of adk-rs instead of ADK."""
+    kept = turn.native.get("adk", {})
+    refused = {key: value for key, value in kept.items() if not _is_known_content(value)}
+    if not refused:
+        return turn
+    left = {key: value for key, value in kept.items() if key not in refused}
+    return replace(turn, native={**turn.native, "adk": left, "adk-rs": refused})
+
+
+def _is_known_content(value: object) -> bool:
+    """Return True unless the value is a content with a part that Google ADK refuses."""
+    parts = value.get("parts") if isinstance(value, dict) else None
+    return not isinstance(parts, list) or all(map(is_known_part, parts))
 
 
 def _build_case(case: EvalCase) -> JsonObject:
@@ -89,7 +108,7 @@ def _build_session(session: SessionInput) -> JsonObject | None:
 
 def build_invocation(turn: CaseTurn) -> JsonObject:
     """Return the JSON of a turn with its expected reply, as Google ADK writes it."""
-    kept = turn.native.get("adk", {})
+    kept = _set_aside_contents(turn).native.get("adk", {})
     attached = [part for each in turn.user.attachments if (part := to_adk_part(each)) is not None]
     text: list[JsonObject] = [{"text": turn.user.text}] if turn.user.text or not attached else []
     built: dict[str, object] = {"user_content": {"parts": [*text, *attached], "role": "user"}}

@@ -97,7 +97,8 @@ def _is_readable(content: object) -> bool:
 
 
 def _convert_attachment(part: JsonObject) -> JsonObject | None:
-    found = to_adk_part(part)
+    # Only adk-rs knows this kind of content.
+    found = part if part.get("redacted_thought") is not None else to_adk_part(part)
     spelled: JsonObject = normalize_keys(found) if found is not None else {}
     return spelled if any(kind in spelled for kind in _KINDS) else None
 

@@ -336,6 +336,16 @@ def test_what_is_missing_is_reported_where_it_should_be(text: str, expected: lis
     assert problems(ADK, text) == expected
 
 
+@pytest.mark.parametrize("time", ["1e999", "inf", "-Infinity", "nan"])
+def test_a_time_stamp_is_a_finite_number(time: str) -> None:
+    turn = {"creation_timestamp": time, "user_content": {"parts": [{"text": "Hi"}]}}
+    case = {"eval_id": "a", "creation_timestamp": time, "conversation": [turn]}
+    text = json.dumps({"eval_set_id": "s", "creation_timestamp": time, "eval_cases": [case]})
+    assert [problem.rpartition("creation_timestamp` ")[2] for problem in problems(ADK, text)] == [
+        f"must be a finite number, not {time!r}"
+    ] * 3
+
+
 @pytest.mark.parametrize("eval_id", ["a/b:c,d", "../up", "東京 👩‍👩‍👧", "a\u00a0b"])
 def test_ids_are_data(eval_id: str) -> None:
     cases = [{"eval_id": eval_id, "conversation": []}]
