@@ -130,7 +130,9 @@ class Journal:
         transform: RunTransform | None,
         parts: Mapping[str, str],
     ) -> tuple[Self, FinishedRuns]:
-        data = path.read_bytes()
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            file.seek(0)
+            data = file.read()
         whole = data[: data.rfind(b"\n") + 1]
         lines = whole.split(b"\n")[:-1]
         if begun := not whole and _is_partial_head(data):
@@ -212,7 +214,9 @@ def unlock_journal(folder: Path, descriptor: int) -> None:
 def _open_locked(path: Path) -> int:
     while True:
         _check_is_journal(path)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        # No link is followed: a change may bring one, and a gate that is root would create its target and
+        # give it to the agent's user.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             # On the file and not with a lock file: the kernel releases it when a gate is killed.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -228,12 +232,14 @@ def _open_locked(path: Path) -> int:
 
 
 def _check_is_journal(path: Path) -> None:
-    """Raise InvalidInputError if the path is a pipe or a device: writing to it would wait for a reader."""
+    """Raise InvalidInputError for a link, a pipe or a device: writing to a pipe would wait for a reader."""
     with suppress(FileNotFoundError):
         try:
             check_is_regular(path)
         except SpecialFileError as error:
             raise InvalidInputError(f"{path.name}: {error.strerror}, or remove it") from None
+    if path.is_symlink():
+        raise InvalidInputError(f"{path.name}: is a link, and no journal is written through one: remove it")
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
@@ -244,7 +250,9 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _clear_journal(path: Path, descriptor: int) -> int:
-    with path.open("rb") as file:
+    # Not by its path, at which the agent may have put a pipe.
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
         has_rows = not _is_partial_head(file.readline()) or bool(file.readline())
     if not has_rows:
         os.ftruncate(descriptor, 0)

@@ -164,6 +164,30 @@ def test_a_lock_on_a_journal_that_is_gone_is_none(
     assert path.stat().st_size > 0
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_no_journal_is_written_through_a_link(tmp_path: Path, exists: bool) -> None:
+    """A change may bring the link, and a gate that is root would give its target to the agent's user."""
+    folder, target = tmp_path / "out", tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / FILE_NAME).symlink_to(target)
+    if exists:
+        target.write_text("precious")
+    for use in (lock_journal, lambda folder: Journal.create(folder, PLAN)):
+        with pytest.raises(InvalidInputError, match=r"^journal.jsonl: is a link, .*: remove it$"):
+            use(folder)
+    assert (target.read_text() if exists else target.exists()) == ("precious" if exists else False)
+
+
+def test_a_pipe_in_the_place_of_an_old_journal_is_not_waited_for(tmp_path: Path) -> None:
+    written(tmp_path)
+    lock = lock_journal(tmp_path)
+    (tmp_path / FILE_NAME).unlink()
+    os.mkfifo(tmp_path / FILE_NAME)
+    Journal.create(tmp_path, PLAN, lock=lock).close(is_over=False)
+    assert (tmp_path / FILE_NAME).is_file()
+    assert (tmp_path / f"{FILE_NAME}.previous").is_fifo()
+
+
 def test_two_runs_never_write_to_one_journal(tmp_path: Path) -> None:
     first = Journal.create(tmp_path, PLAN)
     with pytest.raises(InvalidInputError, match="another evalgate is running with this folder"):
