@@ -32,7 +32,7 @@ _NO_EVAL_SETS = (
     "LangGraph has no eval sets: `evalgate generate --from questions.txt --to adk -o "
     "evals/first.evalset.json` makes one of questions, chat messages or a recorded run."
 )
-_JUDGED = "Statements and likeness by embeddings need a model: add a `judge` section to evalgate.yaml."
+_JUDGED = "Statements and similarity by embeddings need a model: add a `judge` section to evalgate.yaml."
 _EXTRA = "Regular expressions and JSON Schemas need evalgate's extra `trpc`."
 _MODEL_SETTINGS = ("temperature", "max_tokens", "tools", "seed")
 _NO_AGENT = "add --agent KIND:WHAT, as python:agent.py:answer or http:http://localhost:8000"

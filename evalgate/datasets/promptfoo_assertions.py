@@ -19,7 +19,7 @@ from evalgate.datasets.promptfoo_values import (
 )
 
 _EMBEDDING_MODEL = "text-embedding-3-large"
-_DEFAULT_LIKENESS = 0.75
+_DEFAULT_SIMILARITY = 0.75
 _DEFAULT_EDITS = 5
 _GRADED = frozenset({"similar", "similar:cosine", "llm-rubric", "model-graded-closedqa", "assert-set"})
 """Types of assertions with scores between 0 and 1: the mean of several does not tell how many passed."""
@@ -40,7 +40,7 @@ _REASONS = {
     "is-valid-openai-tools-call": "no check compares all arguments with the declaration of a tool",
     "tool-call-f1": "it reads calls from the text of the output",
     **dict.fromkeys(("similar:dot", "similar:euclidean"), "only the cosine of embeddings is compared"),
-    **dict.fromkeys(("bleu", "gleu", "meteor"), "no check has this measure of likeness"),
+    **dict.fromkeys(("bleu", "gleu", "meteor"), "no check has this measure of similarity"),
     **dict.fromkeys(("perplexity", "perplexity-score"), "a run has no probabilities of tokens"),
     **dict.fromkeys(("is-sql", "contains-sql", "is-xml", "contains-xml"), _UNREAD),
     **dict.fromkeys(("is-html", "contains-html"), _UNREAD),
@@ -294,7 +294,7 @@ def _convert_levenshtein(assertion: Mapping[str, object], context: AssertionCont
 
 
 def _convert_similar(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    value, threshold = assertion.get("value"), assertion.get("threshold", _DEFAULT_LIKENESS)
+    value, threshold = assertion.get("value"), assertion.get("threshold", _DEFAULT_SIMILARITY)
     if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
         raise NotCarriedError("with a threshold that is not between 0 and 1")
     rest = {

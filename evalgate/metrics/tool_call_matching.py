@@ -271,13 +271,13 @@ def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) ->
     best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for i in reversed(range(len(left))):
         for j in reversed(range(len(right))):
-            likeness = _score_likeness(left[i], right[j])
-            paired = best[i + 1][j + 1] + likeness if likeness else 0
+            similarity = _score_similarity(left[i], right[j])
+            paired = best[i + 1][j + 1] + similarity if similarity else 0
             best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
     i = j = 0
     while i < len(left) and j < len(right):
-        likeness = _score_likeness(left[i], right[j])
-        if likeness and best[i][j] == best[i + 1][j + 1] + likeness:
+        similarity = _score_similarity(left[i], right[j])
+        if similarity and best[i][j] == best[i + 1][j + 1] + similarity:
             yield left[i], right[j]
             i, j = i + 1, j + 1
         elif best[i][j] == best[i + 1][j]:
@@ -290,7 +290,7 @@ def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) ->
     yield from ((None, call) for call in right[j:])
 
 
-def _score_likeness(one: ToolCall, other: ToolCall) -> int:
+def _score_similarity(one: ToolCall, other: ToolCall) -> int:
     if one.name != other.name:
         return 0
     return _SAME if is_same_tool_call(one, other) else _SAME_TOOL

@@ -308,7 +308,7 @@ class ResponseRule(TextRule):
     """Conditions on the final responses of the turns."""
 
     similar: SimilarRule | None = None
-    """Likeness of each response to a text."""
+    """Similarity of each response to a text."""
     semantic: Annotated[str, Field(min_length=1)] | None = None
     """Statement about the response that the judge must affirm."""
 

@@ -1,4 +1,4 @@
-"""Score checks with conditions that need a model: statements about texts, and likeness by embeddings."""
+"""Score checks with conditions that need a model: statements about texts, and similarity by embeddings."""
 
 import asyncio
 import json
@@ -18,9 +18,9 @@ from evalgate.llm.sample_votes import take_samples
 from evalgate.llm.verdicts import VERDICT_SCHEMA, parse_verdict
 from evalgate.metrics.checks.transcript import (
     Answer,
-    LikenessQuestion,
     Question,
     QuestionPendingError,
+    SimilarityQuestion,
     StatementQuestion,
     build_transcript,
 )
@@ -137,7 +137,7 @@ def compute_cosine(one: list[float], other: list[float]) -> float:
 def _describe_answers(answers: Mapping[Question, Answer]) -> list[JsonObject]:
     found: list[JsonObject] = []
     for question, answer in answers.items():
-        if isinstance(question, LikenessQuestion):
+        if isinstance(question, SimilarityQuestion):
             found.append({"expected": question.text, "likeness": answer.value})
         else:
             found.append(

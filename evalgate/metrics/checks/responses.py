@@ -5,21 +5,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from evalgate.config.schema.checks import ResponseRule, SimilarRule
 from evalgate.core.formatting import format_score, pluralize
 from evalgate.metrics.checks.similarity import (
-    compute_edit_likeness,
-    compute_rouge_likeness,
+    compute_edit_similarity,
+    compute_rouge_similarity,
     is_within_edits,
 )
 from evalgate.metrics.checks.texts import TextCondition, quote_text
 from evalgate.metrics.checks.transcript import (
     DoesNotApplyError,
-    LikenessQuestion,
+    SimilarityQuestion,
     StatementQuestion,
     Transcript,
 )
 
-_LIKENESS: Mapping[str, Callable[[str, str], float]] = {
-    "rouge": compute_rouge_likeness,
-    "edit_distance": compute_edit_likeness,
+_SIMILARITY: Mapping[str, Callable[[str, str], float]] = {
+    "rouge": compute_rouge_similarity,
+    "edit_distance": compute_edit_similarity,
 }
 _NAMES = {"rouge": "ROUGE-1", "edit_distance": "edit distance", "embeddings": "embeddings"}
 
@@ -100,12 +100,12 @@ def _find_differences(
             if not any(is_within_edits(rule.to, text, rule.max_edits) for _, text in responses):
                 yield _describe_edits(responses[-1][0], rule.to, rule.max_edits)
             return
-        number, likeness = max(
-            ((number, _compute_likeness(rule, rule.to, text, transcript)) for number, text in responses),
+        number, similarity = max(
+            ((number, _compute_similarity(rule, rule.to, text, transcript)) for number, text in responses),
             key=lambda pair: pair[1],
         )
-        if likeness < (rule.at_least or 0):
-            yield _describe_difference(rule, number, likeness, rule.to)
+        if similarity < (rule.at_least or 0):
+            yield _describe_difference(rule, number, similarity, rule.to)
         return
     turns = transcript.case.turns
     expected = [
@@ -120,9 +120,9 @@ def _find_differences(
             if not is_within_edits(reference, text, rule.max_edits):
                 yield _describe_edits(number, reference, rule.max_edits)
             continue
-        likeness = _compute_likeness(rule, reference, text, transcript)
-        if likeness < (rule.at_least or 0):
-            yield _describe_difference(rule, number, likeness, reference)
+        similarity = _compute_similarity(rule, reference, text, transcript)
+        if similarity < (rule.at_least or 0):
+            yield _describe_difference(rule, number, similarity, reference)
 
 
 def _describe_edits(number: int, expected: str, most: int) -> str:
@@ -130,15 +130,15 @@ def _describe_edits(number: int, expected: str, most: int) -> str:
     return f"turn {number}: the response should be at most {edits} away from {quote_text(expected)}"
 
 
-def _compute_likeness(rule: SimilarRule, expected: str, text: str, transcript: Transcript) -> float:
+def _compute_similarity(rule: SimilarRule, expected: str, text: str, transcript: Transcript) -> float:
     if rule.by == "embeddings":
-        return transcript.ask(LikenessQuestion(expected, text, rule.model)).value
-    return _LIKENESS[rule.by](expected, text)
+        return transcript.ask(SimilarityQuestion(expected, text, rule.model)).value
+    return _SIMILARITY[rule.by](expected, text)
 
 
-def _describe_difference(rule: SimilarRule, number: int, likeness: float, expected: str) -> str:
+def _describe_difference(rule: SimilarRule, number: int, similarity: float, expected: str) -> str:
     least = rule.at_least or 0.0
     return (
         f"turn {number}: the response should be like {quote_text(expected)} ({_NAMES[rule.by]} at least "
-        f"{least:g}), found {format_score(likeness, beside=least)}"
+        f"{least:g}), found {format_score(similarity, beside=least)}"
     )

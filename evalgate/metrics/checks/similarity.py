@@ -1,17 +1,17 @@
-"""Compute the likeness of two texts, from 0 to 1, and their edit distance."""
+"""Compute the similarity of two texts, from 0 to 1, and their edit distance."""
 
 from evalgate.metrics.rouge import compute_rouge_1
 
 _LONGEST = 2_000
-"""Most characters of a text that `compute_edit_likeness` compares: the time grows with their square."""
+"""Most characters of a text that `compute_edit_similarity` compares: the time grows with their square."""
 
 
-def compute_rouge_likeness(one: str, other: str) -> float:
+def compute_rouge_similarity(one: str, other: str) -> float:
     """Return the F-measure of ROUGE-1 of two texts, from 0 to 1, as `response_match_score` does."""
     return compute_rouge_1(one, other).f_measure
 
 
-def compute_edit_likeness(one: str, other: str) -> float:
+def compute_edit_similarity(one: str, other: str) -> float:
     """Return (n − d) / n, from 0 to 1: d is the Levenshtein distance, n the length of the longer text.
 
     Return 1.0 if both texts are empty. Only the first 2,000 characters of each text count.

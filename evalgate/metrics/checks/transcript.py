@@ -21,8 +21,8 @@ class StatementQuestion:
 
 
 @frozen
-class LikenessQuestion:
-    """Question to an embedding model for the likeness of two texts, from 0 to 1."""
+class SimilarityQuestion:
+    """Question to an embedding model for the similarity of two texts, from 0 to 1."""
 
     text: str
     """The expected text."""
@@ -31,7 +31,7 @@ class LikenessQuestion:
     """Name of the embedding model."""
 
 
-Question: TypeAlias = StatementQuestion | LikenessQuestion
+Question: TypeAlias = StatementQuestion | SimilarityQuestion
 
 
 @frozen
@@ -39,7 +39,7 @@ class Answer:
     """Answer of a judge or an embedding model to a question."""
 
     value: float
-    """1.0 or 0.0 for a statement; the likeness otherwise."""
+    """1.0 or 0.0 for a statement; the similarity otherwise."""
     reason: str = ""
 
 

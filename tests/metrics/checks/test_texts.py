@@ -20,7 +20,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.metrics.checks.files import FilesCondition
-from evalgate.metrics.checks.similarity import compute_edit_distance, compute_edit_likeness, is_within_edits
+from evalgate.metrics.checks.similarity import compute_edit_distance, compute_edit_similarity, is_within_edits
 from evalgate.metrics.checks.transcript import build_transcript
 from tests.metrics.checks.build import call_with, calls, fault, judge
 
@@ -261,7 +261,7 @@ def test_edit_distance_is_a_distance(one: str, other: str, third: str) -> None:
     assert distance == compute_edit_distance(other, one)
     assert (distance == 0) is (one == other)
     assert distance <= compute_edit_distance(one, third) + compute_edit_distance(third, other)
-    assert 0.0 <= compute_edit_likeness(one, other) <= 1.0
+    assert 0.0 <= compute_edit_similarity(one, other) <= 1.0
 
 
 @given(texts, st.text("ab", min_size=1, max_size=2))
@@ -291,7 +291,7 @@ def test_none_of_the_wrong_ways_may_hold(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("edits", "length", "at_least"), [(9, 10, 0.1), (4, 5, 0.2), (17, 50, 0.66)])
-def test_a_likeness_at_its_limit_passes(edits: int, length: int, at_least: float) -> None:
+def test_a_similarity_at_its_limit_passes(edits: int, length: int, at_least: float) -> None:
     rule = {"to": "x" * length, "by": "edit_distance", "at_least": at_least}
 
     assert fault({"response": {"similar": rule}}, Reply("y" * edits + "x" * (length - edits))) == ""
