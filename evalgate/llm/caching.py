@@ -69,6 +69,8 @@ class ResponseCache:
 
     def __init__(self, path: Path, *, writes: bool, wall: Callable[[], float]) -> None:
         self.path = path
+        self._file_path = path
+        """Path of the file that SQLite opens."""
         self._writes = writes
         self._wall = wall
         self._lock = threading.Lock()
@@ -79,6 +81,7 @@ class ResponseCache:
         self._file: sqlite3.Connection | None = None
 
     def __enter__(self) -> Self:
+        self._prepare_file()
         with self._lock:
             self._file = self._open_file()
         if self._trusted is None:
@@ -99,9 +102,12 @@ class ResponseCache:
         Only the first call counts, and only if `distrust_stored_answers` was not called before. If the file
         does not exist, it is not created.
         """
-        if self._trusted is None and self.path.exists():
-            with self:
-                return
+        self._prepare_file()
+        if self._trusted is None and self._file_path.exists():
+            with self._lock:
+                self._file = self._open_file()
+            self._trusted = self._read_digests()
+            self._close_file()
         self.distrust_stored_answers()
 
     def distrust_stored_answers(self) -> None:
@@ -169,6 +175,12 @@ class ResponseCache:
     def close(self) -> None:
         """Store the present time as the last use of all answers that `get` returned, and close the file."""
         self._update_last_used()
+        self._close_file()
+
+    def _prepare_file(self) -> None:
+        """Prepare the file before it is opened; only `PrivateCache` has something to do."""
+
+    def _close_file(self) -> None:
         with self._lock:
             if self._file is not None:
                 self._file.close()
@@ -214,12 +226,12 @@ class ResponseCache:
 
     def _open_file(self) -> sqlite3.Connection | None:
         try:
-            if self.path.exists():
-                check_is_regular(self.path)
+            if self._file_path.exists():
+                check_is_regular(self._file_path)
             if not self._writes:
-                return self._connect_and_check() if self.path.is_file() else None
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _lock_folder(self.path.parent):
+                return self._connect_and_check() if self._file_path.is_file() else None
+            self._file_path.parent.mkdir(parents=True, exist_ok=True)
+            with _lock_folder(self._file_path.parent):
                 return self._open_or_recreate()
         except (sqlite3.Error, OSError) as error:
             self._add_notice(f"is not used: {getattr(error, 'strerror', None) or error}")
@@ -231,10 +243,10 @@ class ResponseCache:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise  # locked, no permission, disk full: the content may be intact
-            aside = _find_free_path(self.path)
-            self.path.rename(aside)
+            aside = _find_free_path(self._file_path)
+            self._file_path.rename(aside)
             # The journal belongs to the renamed file. SQLite would roll the new file back with it.
-            Path(f"{self.path}-journal").unlink(missing_ok=True)
+            Path(f"{self._file_path}-journal").unlink(missing_ok=True)
             self._add_notice(
                 f"was not a cache of answers ({error}): renamed to {aside.name}, and a new one was created"
             )
@@ -243,7 +255,7 @@ class ResponseCache:
     def _connect_and_check(self) -> sqlite3.Connection:
         mode = "rwc" if self._writes else "ro"
         file = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode={mode}",
+            f"{self._file_path.absolute().as_uri()}?mode={mode}",
             uri=True,
             timeout=_LOCK_TIMEOUT,
             isolation_level=None,

@@ -21,6 +21,7 @@ from evalgate.llm.budget_guard import UsageMeter
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.system.throttling.backoff import REAL_CLOCK, Clock
+from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
     from evalgate.llm.caching import CachingModel, ResponseCache
@@ -50,6 +51,8 @@ class LlmContext:
     clock: Clock = REAL_CLOCK
     redactor: LiveRedactor = field(default_factory=lambda: LiveRedactor(Redactor()), repr=False)
     """Redactor that finds secrets in answers, which the cache must not store."""
+    workspace: Workspace | None = None
+    """Workspace of the agent; None if no agent runs."""
     cache_mode: CacheMode | None = None
     """Mode of the cache from the command line, which overrides every configuration; None if not given."""
 
@@ -85,6 +88,8 @@ class ModelPool:
     async def aclose(self) -> None:
         """Close all models and caches; the usage can still be read."""
         await self._open.aclose()
+        for cache in self._caches.values():  # those that were only prepared
+            cache.close()
 
     def reserve_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
         """Return a model that is opened by its first request; `check_reserved` checks it before the run."""
@@ -270,12 +275,20 @@ class ModelPool:
         mode = self._context.cache_mode or config.cache.mode
         if mode == "off":
             return None
-        from evalgate.llm.caching import ResponseCache
-
         path, writes = self._context.folder / config.cache.path, mode == "read-write"
         if (path, writes) not in self._caches:
-            self._caches[path, writes] = ResponseCache(path, writes=writes, wall=self._context.clock.wall)
+            self._caches[path, writes] = self._build_cache(path, writes=writes)
         return self._caches[path, writes]
+
+    def _build_cache(self, path: Path, *, writes: bool) -> "ResponseCache":
+        workspace, wall = self._context.workspace, self._context.clock.wall
+        if workspace is None or workspace.owner is None:
+            from evalgate.llm.caching import ResponseCache
+
+            return ResponseCache(path, writes=writes, wall=wall)
+        from evalgate.llm.private_cache import PrivateCache
+
+        return PrivateCache(path, workspace.folder, workspace.owner, writes=writes, wall=wall)
 
 
 class _LazyModel:

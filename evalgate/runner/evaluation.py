@@ -190,11 +190,11 @@ class Evaluation:
         Raises:
             InvalidInputError: there is no such agent. Nothing has begun then.
         """
-        async with agent, self._plan.judge_resolver.models, close_metrics(self._plan.bound_metrics):
+        async with self._plan.judge_resolver.models, agent, close_metrics(self._plan.bound_metrics):
             await asyncio.sleep(0)  # the agent's processes start
             hooks.while_starting()
             await self._check_entry_and_begin(agent, hooks)
-            yield
+            yield  # judges close last, when no process of the agent can write to their caches
 
     async def _check_entry_and_begin(self, agent: Agent, hooks: RunHooks) -> None:
         """Wait until the agent is known to exist, then begin. If the wait is interrupted, begin as well.

@@ -195,7 +195,7 @@ def _build_checked_plan(
 ) -> Plan:
     config = _choose_config(overrides, rule_files, thresholds, objects)
     # Before the agent's env files are added, whose variables are not for judges.
-    resolver = _build_judge_resolver(overrides, thresholds, config, environ)
+    resolver = _build_judge_resolver(overrides, thresholds, config, environ, workspace)
     config, environ = add_env_files(config, environ, workspace.folder)
     suites = build_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
     agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
@@ -331,11 +331,23 @@ def _build_plan_user_factory(
 
 
 def _build_judge_resolver(
-    overrides: Overrides, thresholds: Thresholds, config: Config, environ: Mapping[str, str]
+    overrides: Overrides,
+    thresholds: Thresholds,
+    config: Config,
+    environ: Mapping[str, str],
+    workspace: Workspace,
 ) -> JudgeResolver:
     redactor, mode = LiveRedactor(Redactor.from_environment(environ, overrides.mask)), overrides.judge_cache
     meter, prices = UsageMeter(config.budget), config.prices
-    context = LlmContext(thresholds.folder, environ, meter, prices, redactor=redactor, cache_mode=mode)
+    context = LlmContext(
+        thresholds.folder,
+        environ,
+        meter,
+        prices,
+        redactor=redactor,
+        workspace=workspace,
+        cache_mode=mode,
+    )
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
@@ -380,7 +392,7 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     rule_files = RuleFiles(workspace.folder, {})
     thresholds = rule_files.load_chosen_thresholds(thresholds_file)
     config = apply_overrides(thresholds.config, overrides)
-    resolver = _build_judge_resolver(overrides, thresholds, config, {})
+    resolver = _build_judge_resolver(overrides, thresholds, config, {}, workspace)
     unscored = GivenObjects(scores=False)
     return build_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
 
@@ -398,7 +410,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
         config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
         if config.agent is not None:
             resolve_agent(config.agent, overrides.agent_name, thresholds)
-        resolver = _build_judge_resolver(overrides, thresholds, config, {})
+        resolver = _build_judge_resolver(overrides, thresholds, config, {}, workspace)
         suites = build_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
         suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
         _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)

@@ -353,6 +353,19 @@ def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | Non
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
+def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | None = None) -> None:
+    """Replace a file in an open folder by a copy of another file, atomically.
+
+    Raises:
+        OSError: a file cannot be read or written; no temporary file is left behind.
+    """
+    with _create_temporary(folder, name) as (descriptor, temporary):
+        with os.fdopen(descriptor, "wb") as file:
+            shutil.copyfileobj(source, file, 2**20)
+            _complete_file(file, owner)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
 def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner | None = None) -> None:
     """Copy a file into an open folder, atomically, under the first of `names` that is not taken.
 
