@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import shorten_text
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import CaseResult, Reply, RunMetric, RunResult, Status, ToolCall, TurnMetric
 from evalgate.metrics.tool_call_matching import align_calls, is_same_tool_call
@@ -246,7 +247,7 @@ def build_case_line(entry: CaseEntry) -> CaseLine:
         OUTCOMES[outcome] if outcome and case.status == "errored" else STATUSES[case.status],
         entry.finding.is_new,
         tuple(_list_remarks(entry)),
-        why[:_LONGEST_REASON],
+        shorten_text(why, _LONGEST_REASON),
         case.tags,
     )
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from evalgate.core.score_ranges import BUDGET_RANGE
+from evalgate.core.score_ranges import BUDGET_RANGE, UNIT_RANGE, Range
 from evalgate.core.types import (
     Attempt,
+    CaseComparison,
     CaseMetric,
     CaseResult,
     Failure,
@@ -218,7 +219,7 @@ def test_the_list_has_a_filter_for_each_kind() -> None:
         "It thanks.",
         '{"seen": [1, 2]}',
         "Segmentation fault",
-        "An earlier attempt Crashed after 0.25 s: the worker died.",
+        "An earlier attempt crashed after 250 ms: the worker died.",
         "evalgate run evals/travel.evalset.json:paris --agent replay:results.json",
     ],
 )
@@ -340,6 +341,38 @@ def test_the_sort_keys_are_the_mean_time_and_the_cost_of_agent_user_and_earlier_
     assert 'data-sort="1.5;1.75;1"' in text
     only_user = replace(a_run_result(), user_usage=Usage(1, 1, 0.5))
     assert "highest cost" in page_of(a_record(a_case_result(runs=(only_user,)))).texts
+
+
+def test_the_reason_of_a_crash_is_not_repeated_for_each_metric() -> None:
+    failure = Failure("exception", "the agent raised KeyError: 'name'")
+    runs = tuple(a_run_result(run=number, outcome="crashed", failure=failure) for number in (1, 2))
+    metrics = tuple(
+        CaseMetric(name, None, 1.0, "errored", failure.message) for name in (RESPONSE, TRAJECTORY)
+    )
+    page = page_of(a_record(a_case_result("paris", "errored", metrics=metrics, runs=runs)))
+    # In the list, as the reason of the case, and in each run.
+    assert sum(failure.message in text for text in page.texts) == 4
+
+
+def test_stored_runs_are_called_passed_only_if_all_scores_are_full_or_none() -> None:
+    def show(mean: float, passed: int, score_range: Range = UNIT_RANGE) -> str:
+        standing = CaseComparison("ok", 6, passed, mean, 3, 3, mean)
+        metric = CaseMetric("m", mean, 3.0, "passed", standing=standing, range=score_range)
+        page = page_of(a_record(a_case_result(metrics=(metric,))))
+        return next(text for text in page.texts if text.endswith((" passed)", " runs)")))
+
+    assert show(0.5, 3) == "0.50 (3 of 6 passed)"
+    assert show(5.0, 6, Range(1.0, 5.0)) == "5.00 (6 of 6 passed)"
+    assert show(4.2, 0, Range(1.0, 5.0)) == "4.20 (6 runs)"
+    assert show(0.9, 0) == "0.90 (6 runs)"
+    assert show(610.0, 6, BUDGET_RANGE) == "610 (6 runs)"
+
+
+def test_a_long_reason_that_is_cut_ends_with_an_ellipsis() -> None:
+    failure = Failure("exception", "no " * 200)
+    run = a_run_result(outcome="crashed", failure=failure)
+    html = Report().render(a_record(a_case_result("paris", "errored", runs=(run,))))
+    assert html.partition('<span class="why">')[2].partition("</span>")[0].endswith("…")
 
 
 def test_many_reasons_do_not_hide_the_metrics() -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from evalgate.cli.view import write_redirect
-from evalgate.core.types import TraceSpan, Verdict
+from evalgate.core.types import CaseMetric, TraceSpan, Verdict
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.results_history import FOLDER
 from tests.browser import find_violations, has_sideways_scroll, save_picture
+from tests.builders import a_case_result, a_record, a_summary
 from tests.viewer.samples import ACTUAL, EXPECTED, a_record_to_view, a_scored_case, a_scored_run
 from tests.viewer.serving import serve_viewer, write_record
 
@@ -71,6 +72,27 @@ def test_every_page_is_clean_in_every_window(page: "Page", address: str) -> None
                 for each in find_violations(page, *("color-contrast",) * (scheme == "dark"))
             ]
     assert found == []
+
+
+def test_long_words_do_not_push_the_scores_of_a_list_out_of_sight(page: "Page", tmp_path: Path) -> None:
+    long = "x" * 230
+    metric = "politeness_of_the_answer_in_the_language_of_the_customer"
+    case = replace(
+        a_case_result(
+            f"parcel-{'long-' * 30}", "failed", metrics=(CaseMetric(metric, 0.0, 1.0, "failed", long),)
+        ),
+        eval_set_id="kundendienst-für-alle-regionen",
+    )
+    record = a_record(case, metrics=(a_summary(metric, 0.0, status="failed"),))
+    write_record(tmp_path / "evalgate-report/results.json", record)
+    with serve_viewer(tmp_path) as address:
+        page.goto(address)
+        page.goto(f"{page.url}/cases")
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 800})
+            save_picture(page, f"viewer-long-words-{width}")
+            hidden = page.locator(".wide").evaluate("box => box.scrollWidth - box.clientWidth")
+            assert hidden <= 0, width
 
 
 def test_it_opens_from_a_file_and_from_another_site(page: "Page", address: str, tmp_path: Path) -> None:

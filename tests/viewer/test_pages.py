@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from evalgate.core.score_ranges import BUDGET_RANGE
 from evalgate.core.types import (
     Attempt,
     ControlCase,
     ControlComparison,
     ControlMetric,
     Failure,
+    RecordedCriterion,
     SamplingCost,
     Usage,
 )
-from tests.builders import a_case_result, a_record, a_run_result
+from tests.builders import a_case_result, a_record, a_run_result, a_summary
 from tests.viewer.samples import EXPECTED, a_record_to_view, a_scored_case, a_scored_run
 from tests.viewer.serving import create_viewer, open_client, write_record
 
@@ -242,6 +244,33 @@ def test_a_score_of_a_run_does_not_look_equal_to_the_threshold_that_it_misses(
     client = open_client(create_viewer(tmp_path))
     text = read(client, f"{RECORD}/case?in=support&id=near{view}")
     assert "0.79996" in text
+
+
+def test_a_list_of_cases_has_columns_of_scores_before_those_of_budgets(tmp_path: Path) -> None:
+    names = [f"budget/{name}" for name in ("tokens", "turns", "cost_usd", "tool_calls")] + ["quality"]
+    record = a_record(a_case_result(), metrics=tuple(a_summary(name) for name in names))
+    write_record(tmp_path / "evalgate-report/results.json", record)
+    page = open_client(create_viewer(tmp_path)).get(f"{RECORD}/cases").text
+    head = page.partition("<thead>")[2].partition("</thead>")[0]
+    columns = re.findall(r"<th[^>]*>(.*?)</th>", head.replace("<wbr>", ""))
+    assert columns == ["Case", "quality", *names[:3], "Time", "USD"]
+
+
+def test_an_error_shows_code_as_code(client: TestClient) -> None:
+    assert "there is no record <code>nope</code>" in client.get("/records/nope").text
+
+
+def test_the_limits_of_a_budget_are_said_once(tmp_path: Path) -> None:
+    options = {"max": 900.0, "max_increase": 0.2}
+    record = replace(
+        a_record(
+            a_case_result(),
+            metrics=(replace(a_summary("budget/tokens", 836.0, 900.0), range=BUDGET_RANGE),),
+        ),
+        criteria=(RecordedCriterion("budget/tokens", "f", options),),
+    )
+    write_record(tmp_path / "evalgate-report/results.json", record)
+    assert "836 budget/tokens threshold 900 " in read(open_client(create_viewer(tmp_path)), "/history")
 
 
 def test_the_cost_of_a_case_is_that_of_agent_user_and_earlier_attempts(tmp_path: Path) -> None:

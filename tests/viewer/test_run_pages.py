@@ -264,7 +264,7 @@ def test_a_budget_has_a_largest_figure_or_none_and_no_slider(tmp_path: Path) -> 
     turns, calls = (next(each for each in forms if name in each) for name in ("budget/turns", "budget/tool"))
     assert "at most <input" in turns
     assert 'value="4"' in turns
-    assert "in the file no limit" in calls
+    assert "no limit in the file" in calls
     assert "data-step" not in turns + calls.partition("</section>")[0]
 
 

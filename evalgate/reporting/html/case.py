@@ -5,6 +5,7 @@ from itertools import islice
 
 from evalgate.core.formatting import to_sentence
 from evalgate.core.frozen import frozen
+from evalgate.core.sanitize import shorten_text
 from evalgate.core.types import Attempt, CaseResult, Record, RunResult, Status
 from evalgate.reporting.findings import (
     OUTCOMES,
@@ -78,7 +79,7 @@ def build_case_view(
     is_explained = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)
     # The budget is spent in this order: reasons, scores, runs, exemption.
     reasons = () if is_explained else tuple(budget.take_text(fault) for fault in describe_faults(case))
-    scores = tuple(build_case_scores(case.metrics, budget))
+    scores = tuple(build_case_scores(case, budget))
     runs = tuple(_build_runs(entry.finding, anchor, budget))
     exemption = explain_exemption(case)
     return {
@@ -139,7 +140,7 @@ def build_line_view(entry: CaseEntry, marks: CaseMarks) -> LineView:
         word=word,
         is_new=entry.finding.is_new,
         remarks=tuple(_list_remarks(entry)),
-        why=_explain_status(case)[:_LONGEST_REASON],
+        why=shorten_text(_explain_status(case), _LONGEST_REASON),
         marks=marks,
     )
 
@@ -276,9 +277,9 @@ def _build_attempts(attempts: Sequence[Attempt], budget: SizeBudget) -> Iterator
         if budget.is_full:
             return
         used = f", {format_usage(attempt.usage)}" if attempt.usage else ""
-        outcome = f"{OUTCOMES[attempt.outcome]} after {attempt.duration_s:,.2f} s{used}"
+        outcome = f"{OUTCOMES[attempt.outcome]} after {format_seconds(attempt.duration_s)}{used}"
         left = attempt.failure.detail
         yield _AttemptView(
-            budget.take_text(to_sentence(f"{outcome}: {attempt.failure.message}")),
+            budget.take_text(to_sentence(f"an earlier attempt {outcome}: {attempt.failure.message}")),
             budget.take_text(left, is_end=True) if left else None,
         )

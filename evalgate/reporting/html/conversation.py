@@ -63,9 +63,13 @@ class ScoreView:
     details: ClippedText | None = None
 
 
-def build_case_scores(metrics: Sequence[CaseMetric], budget: SizeBudget) -> Iterator[ScoreView]:
-    """Yield the scores of a case over all its runs, as many as `budget` allows."""
-    for metric in metrics:
+def build_case_scores(case: CaseResult, budget: SizeBudget) -> Iterator[ScoreView]:
+    """Yield the scores of a case over all its runs, as many as `budget` allows.
+
+    A reason that is only the failure of a run is left out, because the page shows it once for all metrics.
+    """
+    failures = {run.failure.message for run in case.runs if run.failure is not None}
+    for metric in case.metrics:
         if budget.is_full:
             return
         notes = ", ".join(filter(None, (metric.scope, "" if metric.gates else REPORT_ONLY)))
@@ -77,7 +81,7 @@ def build_case_scores(metrics: Sequence[CaseMetric], budget: SizeBudget) -> Iter
             score,
             threshold,
             _format_baseline(metric),
-            budget.take_text(metric.reason),
+            budget.take_text("" if metric.score is None and metric.reason in failures else metric.reason),
         )
 
 
@@ -85,10 +89,14 @@ def _format_baseline(metric: CaseMetric) -> str:
     before = metric.standing
     if before is None or before.baseline_mean is None:
         return "–"
-    passed = (
-        f" ({before.baseline_passed} of {before.baseline_runs} passed)" if before.baseline_runs > 1 else ""
-    )
-    return f"{metric.range.format(before.baseline_mean, beside=before.mean)}{passed}"
+    mean = metric.range.format(before.baseline_mean, beside=before.mean)
+    if before.baseline_runs < 2:
+        return mean
+    # Only full scores count as passed there, so the number means nothing if runs have scores in between.
+    share = before.baseline_passed / before.baseline_runs
+    if metric.range.lower_is_better or metric.range.to_share(before.baseline_mean) != share:
+        return f"{mean} ({pluralize(before.baseline_runs, 'run')})"
+    return f"{mean} ({before.baseline_passed} of {before.baseline_runs} passed)"
 
 
 def build_scores(

@@ -64,7 +64,7 @@ def show_case(request: Request) -> Response:
         facts=list(list_case_facts(entry.case)),
         change=CHANGES.get(opened.changes.get(entry.case.key), ""),  # type: ignore[arg-type]
         reasons=list(describe_faults(entry.case)) if entry.is_bad or len(entry.case.runs) > 1 else [],
-        scores=(scores := list(build_case_scores(entry.case.metrics, budget))),
+        scores=(scores := list(build_case_scores(entry.case, budget))),
         has_baseline=any(score.baseline != "–" for score in scores),
         run=compare_run(run, entry.finding, budget) if run and not view else None,
         columns=list(build_run_columns(entry.case, _MOST_RUNS)) if view == "runs" else [],

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from evalgate.core.formatting import format_usd, pluralize
+from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import CaseMetric
 from evalgate.reporting.baseline_lines import CHANGES
 from evalgate.reporting.html.case_list import KINDS, CaseEntry, measure_mean_duration, sum_usage
@@ -66,7 +67,7 @@ def show_cases(request: Request) -> Response:
         choices=list(_list_choices(opened, query)),
         sorts=[(name, words, name == query.sort) for name, words in sorts.items()],
         rows=[_build_row(opened, opened.entries[at], query) for at in shown],
-        metrics=opened.metrics[:_MOST_SCORES],
+        metrics=_choose_columns(opened),
         count=every if len(found) == len(opened.entries) else f"{len(found):,} of {every}",
         pages=_link_pages(path, query, page, last),
     )
@@ -114,10 +115,15 @@ def _build_row(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict
     return {
         "line": build_case_line(entry),
         "href": link_case(opened.record_id, case.key, **query.params),
-        "scores": [_format_score(name, scores.get(name)) for name in opened.metrics[:_MOST_SCORES]],
+        "scores": [_format_score(name, scores.get(name)) for name in _choose_columns(opened)],
         "time": format_seconds(measure_mean_duration(case)),
         "cost": known if usage.cost_usd is not None else f"≥ {known}" if known else "unknown",
     }
+
+
+def _choose_columns(opened: OpenedRecord) -> list[str]:
+    """Return the metrics that have a column: the first four, budgets last."""
+    return sorted(opened.metrics, key=lambda name: get_score_range(name).lower_is_better)[:_MOST_SCORES]
 
 
 def _format_score(name: str, metric: CaseMetric | None) -> tuple[str, str, str]:

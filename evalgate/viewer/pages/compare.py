@@ -152,7 +152,7 @@ def show_compared_case(request: Request) -> Response:
     replies = compared.get_earlier_replies(entry.case.key)
     budget = create_budget()
     change = compared.opened.changes.get(entry.case.key)
-    scores = list(build_case_scores(entry.case.metrics, budget))
+    scores = list(build_case_scores(entry.case, budget))
     return render(
         request,
         "compare_case.html.j2",

@@ -72,10 +72,13 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
 
 
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield (name, status, score, threshold, options) of each metric."""
+    """Yield (name, status, score, threshold, options) of each metric.
+
+    The options of a budget are its limits, which the text of the threshold has already.
+    """
     options: dict[str, list[str]] = {}
     for each in record.criteria:
-        if each.options:
+        if each.options and not get_score_range(each.metric).lower_is_better:
             text = json.dumps(dict(each.options), ensure_ascii=False, default=str)
             options.setdefault(each.metric, []).append(text[:_LONGEST_OPTIONS])
     for metric in record.metrics[:_MOST_METRICS]:
