@@ -19,6 +19,7 @@ from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.html.case import classify_run
 from evalgate.reporting.results_history import DEFAULT_KEPT, build_result_id, list_results
 from evalgate.reporting.summary_lines import describe_verdict
+from evalgate.reporting.trace_view import format_seconds
 from evalgate.runner.evaluation import RunHooks
 from evalgate.runner.pipeline import PreparedRun, RunOptions, prepare_run
 from evalgate.runner.plan import Plan, build_plan
@@ -223,7 +224,7 @@ class BackgroundRun:
             for each in result.metrics
             if each.status == "errored"
         ]
-        return _WORDS[classify_run(result)], f"{', '.join(words)} in {result.duration_s:.1f} s".lstrip()
+        return _WORDS[classify_run(result)], ", ".join([format_seconds(result.duration_s), *words])
 
     def _run(self) -> None:
         try:

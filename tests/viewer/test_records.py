@@ -183,6 +183,18 @@ def test_a_broken_file_is_named_and_hides_no_other(tmp_path: Path, monkeypatch: 
     assert read(client, "/history").count("Gate closed") == 2
 
 
+def test_the_history_of_a_case_is_in_the_order_of_time(tmp_path: Path) -> None:
+    runs = (a_scored_run(1, EXPECTED, 1.0), a_scored_run(2, EXPECTED, 0.0))
+    twice = replace(RECORD, cases=(a_scored_case("refund_late", 0.5, *runs),))
+    write_record(tmp_path / "evalgate-report/results.json", replace(twice, created_at="2026-11-20T08:30:00Z"))
+    for day in (19, 21):
+        name = f"{FOLDER}/202611{day}T083000Z.json"
+        write_record(tmp_path / name, replace(RECORD, created_at=f"2026-11-{day}T08:30:00Z"))
+    text = read(open_client(create_viewer(tmp_path)), "/case-history?in=support&id=refund_late")
+    assert re.findall(r"2026-11-\d+", text) == ["2026-11-21", "2026-11-20", "2026-11-19"]
+    assert "failed 1 of 2 runs passed" in text
+
+
 def test_the_baseline_is_compared_and_part_of_the_history(tmp_path: Path) -> None:
     before = replace(RECORD, cases=(a_scored_case("refund_late", 1.0, a_scored_run(1, EXPECTED, 1.0)),))
     baseline = build_baseline(before, BaselineSource("2026-11-01T08:00:00Z", "1a2b3c4d", "main"))

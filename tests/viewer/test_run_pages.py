@@ -294,7 +294,7 @@ def test_the_progress_says_of_each_run_what_the_record_says_of_it(tmp_path: Path
     lines = {}
     for line in re.findall(r"<li><span class=\"pill.*?</li>", page):
         status, eval_id, words = re.findall(r"<(?:span|code)[^>]*>(.*?)</(?:span|code)>", line)
-        lines[eval_id.replace("<wbr>", "")] = (status, words.rpartition(" in ")[0])
+        lines[eval_id.replace("<wbr>", "")] = (status, words.partition("s, ")[2])
     assert lines["parcel"] == ("pass", f"budget/turns 1, judge 0.80, {METRIC} 0.89")
     assert lines["a/b &lt;i&gt;,:"] == ("fail", f"budget/turns 1, judge 0.79996, {METRIC} 1.00")
     assert lines["slow"][0] == "error"

@@ -105,10 +105,11 @@ def _build_baseline_rows(baseline: Baseline | None) -> list[dict[str, str]]:
 
 
 def show_case_history(request: Request) -> Response:
-    """Return the page of one case in every record that has it, and of its runs in the baseline."""
+    """Return the page of one case in every record that has it, and in the baseline, the newest run first."""
     viewer = get_viewer(request)
     key = request.query_params.get("in", ""), request.query_params.get("id", "")
     rows = [row for each in viewer.records.list_records() for row in _find_rows(each, key)]
+    rows.sort(key=lambda row: str(row["created_at"]), reverse=True)
     baseline = list(_list_baseline_runs(read_baseline(viewer), key))
     if not rows and not baseline:
         raise InvalidInputError(f"no result has a case {'/'.join(key)}")
@@ -123,12 +124,13 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
     if case is not None:
         passed, runs = count_passed_runs(case)
         yield {
+            "created_at": head.created_at,
             "when": format_start_time(head) if head.created_at else "",
             "title": stored.title,
             "href": link_case(stored.record_id, key),
             "status": case.status.replace("_", "-"),
             "word": STATUSES[case.status],
-            "passed": f"{passed} of {runs}" if runs > 1 else "",
+            "passed": f"{passed} of {runs} runs passed" if runs > 1 else "",
             "time": format_seconds(measure_mean_duration(case)),
             "metrics": [
                 (each.name, each.status, *each.range.format_pair(each.score, each.threshold))
