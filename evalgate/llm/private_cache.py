@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing_extensions import override
 
 from evalgate.llm.caching import ResponseCache
-from evalgate.system.files import AnchoredFolder, Owner, copy_file, replace_with_copy
+from evalgate.system.files import GuardedFolder, Owner, copy_file, replace_with_copy
 
 
 class PrivateCache(ResponseCache):
@@ -29,7 +29,7 @@ class PrivateCache(ResponseCache):
         self._root = root
         self._owner = owner
         self._folder: TemporaryDirectory[str] | None = None
-        self._place: AnchoredFolder | None = None
+        self._place: GuardedFolder | None = None
         """Folder of the file in the workspace; None if the file cannot be replaced."""
 
     @override
@@ -39,7 +39,7 @@ class PrivateCache(ResponseCache):
         self._folder = TemporaryDirectory(prefix="evalgate-cache-")
         self._file_path = Path(self._folder.name, self.path.name)
         try:
-            self._place = AnchoredFolder.open_anchor(self._root, self.path.parent)
+            self._place = GuardedFolder.open_anchor(self._root, self.path.parent)
             self._copy_from_workspace()
         except FileNotFoundError:
             return
@@ -71,7 +71,7 @@ class PrivateCache(ResponseCache):
             self._folder.cleanup()
             self._folder = None
 
-    def _copy_to_workspace(self, place: AnchoredFolder) -> None:
+    def _copy_to_workspace(self, place: GuardedFolder) -> None:
         with place.open_folder(self._owner) as folder:
             for broken in self._file_path.parent.glob("*.broken-*"):
                 names = (f"{self.path.name}.broken-{number}" for number in count(1))
