@@ -39,7 +39,7 @@ class PrivateCache(ResponseCache):
         self._folder = TemporaryDirectory(prefix="evalgate-cache-")
         self._file_path = Path(self._folder.name, self.path.name)
         try:
-            self._place = GuardedFolder.open_anchor(self._root, self.path.parent)
+            self._place = GuardedFolder.open_ancestor(self._root, self.path.parent)
             self._copy_from_workspace()
         except FileNotFoundError:
             return
