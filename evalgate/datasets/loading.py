@@ -33,6 +33,8 @@ _ANY_JSON = ".json"
 _GOALS = b'"goal_details"'
 """Key in every data set of watsonx Orchestrate. A file with such a data set may have any name."""
 
+_DEAD_LINK = "this link leads to no file"
+
 LARGE_FILE = 32 * 2**20
 """Size in bytes from which a file is large: its long lists stay in the file."""
 
@@ -350,7 +352,8 @@ def _expand_pattern(pattern: str, folder: Path) -> list[EvalFile]:
         return [_build_eval_file(match, folder) for match in matches]
     if selected := _parse_selection(pattern, folder):
         return [selected]
-    raise _build_pattern_error(pattern, _describe_no_match(pattern, folder))
+    is_dead = os.path.islink(path)  # noqa: PTH114  Path.is_symlink raises an error
+    raise _build_pattern_error(pattern, _DEAD_LINK if is_dead else _describe_no_match(pattern, folder))
 
 
 def _build_eval_file(path: Path, folder: Path, *selections: str) -> EvalFile:
@@ -398,11 +401,11 @@ def _match_glob(pattern: str, folder: Path) -> list[Path]:
     found = (folder / name for name in names)
     # Files that stand next to eval sets, and that `*.json` matches too.
     others = (*METRICS_ENDINGS, *_RESULT_ENDINGS, NOTES_ENDING)
-    return sorted(
-        path
-        for path in found
-        if path.name != TEST_CONFIG and not path.name.endswith(others) and is_readable_name(path)
-    )
+    named = [path for path in found if path.name != TEST_CONFIG and not path.name.endswith(others)]
+    if dead := [path for path in sorted(named) if path.is_symlink() and not exists(path)]:
+        shown = [_build_eval_file(path, folder).shown_as for path in dead]
+        raise InvalidInputError(Problem(name, 0, 0, _DEAD_LINK) for name in shown)
+    return sorted(path for path in named if is_readable_name(path))
 
 
 def _parse_selection(pattern: str, folder: Path) -> EvalFile | None:

@@ -16,6 +16,7 @@ from evalgate.system.signals import cancel_on_signals
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 _LINE_END = re.compile(r"\r\n|[\r\n]")  # `str.splitlines` splits within messages, too: at U+2028, for one
+_NO_CONVERSATION = "a conversation must be a list of texts, of which none is empty"
 _SEPARATOR = re.compile(r"\s*(?:-{3,}\s*)?")
 
 
@@ -134,7 +135,7 @@ def _read_lists(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, list):
         raise InvalidInputError([Problem(shown_as, 1, 1, "must be a list of conversations")])
     wrong = [
-        Problem(shown_as, *document.find_position((at,)), "a conversation is a list of messages, not empty")
+        Problem(shown_as, *document.find_position((at,)), _NO_CONVERSATION)
         for at, each in enumerate(value)
         if not (isinstance(each, list) and each and all(isinstance(text, str) and text for text in each))
     ]

@@ -291,7 +291,16 @@ def test_messages_come_from_lists_and_from_a_pipe(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.yaml", "- [one]\n- two\n", "a.yaml:2:3: a conversation is a list of messages, not empty"),
+        (
+            "a.yaml",
+            "- [one]\n- two\n",
+            "a.yaml:2:3: a conversation must be a list of texts, of which none is empty",
+        ),
+        (
+            "a.yaml",
+            "- [one, 2]\n",
+            "a.yaml:1:3: a conversation must be a list of texts, of which none is empty",
+        ),
         ("a.txt", "\n\n", "a.txt:1:1: the file holds no message"),
         ("a.json", "{}", "a.json:1:1: must be a list of conversations"),
     ],

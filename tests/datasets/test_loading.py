@@ -114,6 +114,13 @@ def test_ids_may_hold_what_separates_them(tmp_path: Path, selection: str, expect
     assert loaded(tmp_path, f"s.json:{selection}") == [f"s.json: {expected}"]
 
 
+@pytest.mark.parametrize("pattern", ["evals/*.evalset.json", "**/*.evalset.json", "evals/b.evalset.json"])
+def test_a_link_that_leads_to_no_file_is_an_error(tmp_path: Path, pattern: str) -> None:
+    write(tmp_path / "evals/a.evalset.json")
+    (tmp_path / "evals/b.evalset.json").symlink_to("gone.evalset.json")
+    assert problems(tmp_path, pattern) == ["evals/b.evalset.json: this link leads to no file"]
+
+
 def test_a_selection_may_be_longer_than_a_file_name(tmp_path: Path) -> None:
     names = [f"case_with_a_long_name_{number}" for number in range(20)]
     write(tmp_path / "one.evalset.json", *names, "other", "x:y")
