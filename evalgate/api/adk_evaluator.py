@@ -1,6 +1,7 @@
 """Google ADK's `AgentEvaluator`, with the signatures, defaults and assertions of release 2.3.0."""
 
 import importlib
+import inspect
 import os
 import statistics
 import warnings
@@ -263,7 +264,8 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
             root = holder.root_agent
             break
         if hasattr(holder, "get_agent_async"):
-            found = await holder.get_agent_async()
+            found = holder.get_agent_async()
+            found = await found if inspect.isawaitable(found) else found
             # ADK's code expects the agent and its exit stack; in ADK's guide, the agent alone is returned.
             root = found[0] if isinstance(found, tuple) else found
             break

@@ -213,9 +213,10 @@ class TestEvaluateEvalSet:
         ):
             await evaluate(eval_set)
 
+    @pytest.mark.parametrize("word", ["async def", "def"])
     @pytest.mark.parametrize("pair", ["agent", "(agent, None)"])
-    async def test_an_async_factory(self, folder: Path, pair: str) -> None:
-        factory = f"{AGENT}\nasync def get_agent_async():\n    agent = Agent('root')\n    return {pair}\n"
+    async def test_an_async_factory(self, folder: Path, pair: str, word: str) -> None:
+        factory = f"{AGENT}\n{word} get_agent_async():\n    agent = Agent('root')\n    return {pair}\n"
         (folder / "my_package/agent.py").write_text(factory)
         await evaluate(build_set(say(*RIGHT)))
 
