@@ -1,6 +1,7 @@
 """Google ADK's `AgentEvaluator`, with the signatures, defaults and assertions of release 2.3.0."""
 
 import importlib
+import inspect
 import os
 import statistics
 import warnings
@@ -275,7 +276,8 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
             root = holder.root_agent
             break
         if hasattr(holder, "get_agent_async"):
-            found = await holder.get_agent_async()
+            found = holder.get_agent_async()
+            found = await found if inspect.isawaitable(found) else found
             # ADK's code expects the agent and its exit stack; in ADK's guide, the agent alone is returned.
             root = found[0] if isinstance(found, tuple) else found
             break
@@ -306,7 +308,9 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
             scores = [score for _, score in turns] if turns else [each.score for each in results]
             found = [score for score in scores if score is not None]
             mean = statistics.mean(found) if found else None
-            problem = _find_problem(results, mean, metric.threshold)
+            # The rows of the table say why, but there are none without scores of turns.
+            why = "" if turns else next((f" ({each.reason})" for each in results if each.reason), "")
+            problem = _find_problem(results, mean, metric.threshold, why)
             if problem is None:
                 continue
             if show:
@@ -314,17 +318,17 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
             yield f"{metric.name} for {agent_name} Failed. {problem}"
 
 
-def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float) -> str | None:
+def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float, why: str) -> str | None:
     """Explain why a metric fails on a case. Return None if the metric passes.
 
     `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
-    and runs, or None if the metric has no score.
+    and runs, or None if the metric has no score. `why` is added if the mean misses the threshold.
     """
     errors = [each.reason for each in results if each.status == "errored"]
     if errors:
         return f"It was errored in {len(errors)} of {len(results)} runs: {errors[0]}"
     if mean is None or mean < threshold:
-        return f"Expected {threshold}, but got {mean}."
+        return f"Expected {threshold}, but got {mean}{why}."
     # `literal`: the threshold alone decided the status of the run, and here the mean decides, as in Google's
     # class. A status that a metric gave by a rule of its own counts.
     refused = [each.reason for each in results if each.status == "failed" and not each.literal]
