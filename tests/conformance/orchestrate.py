@@ -77,7 +77,6 @@ def decided_otherwise(row: dict[str, Any]) -> bool:
         "_errors" in row["expected"]
         or bool(_LONG_NUMBER.search(json.dumps([row["dataset"], row["transcript"]])))
         or any(len(message.get("tool_calls") or ()) > 1 for message in row["transcript"])
-        or len(named := [goal["name"] for goal in goals if "name" in goal]) > len(set(named))
         or any(lacks_a_tool(goal) or _asks_for_nothing(goal) or _likens_texts(goal) for goal in goals)
     )
 

@@ -287,29 +287,10 @@ def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) 
         )
         if wire is None:
             return None
-        if (repeated := _find_repeated_goal(wire)) is not None:
-            at, name = repeated
-            where = document.find_position((*location, "goal_details", at, "name"))
-            message = f"another goal of the dataset is named {name!r}: each needs a name of its own"
-            problems.append(Problem(document.path, *where, message))
-            return None
         name = wire.dataset_name or _build_default_name(document, index)
         return _build_case(wire, name, document.find_position(location)[0])
 
     return build_cases([document.value] if listed is None else listed, make_case)
-
-
-def _find_repeated_goal(wire: OrchestrateFile) -> tuple[int, str] | None:
-    """Return index and name of the first goal with the name of an earlier one; checks have no names."""
-    # The original keeps the last goal of a name, and so loses the expectations of the others.
-    names: set[str] = set()
-    for at, goal in enumerate(wire.goal_details):
-        if isinstance(goal, CheckGoal):
-            continue
-        if goal.name in names:
-            return at, goal.name
-        names.add(goal.name)
-    return None
 
 
 def _build_default_name(document: Document, index: int) -> str:

@@ -1,5 +1,6 @@
 """Warn of journeys that can never succeed, because of their goals or the order of their goals."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from evalgate.core.protocols import CaseChecker, Metric
@@ -23,6 +24,7 @@ def _describe_journey_faults(case: EvalCase) -> Iterator[str]:
     if case.journey is None:
         return
     journey = case.journey
+    yield from _find_repeated_goals(journey)
     yield from _find_unreachable_goals(journey)
     if circle := find_cycle(journey.order):
         yield f"`goals` run in a circle ({' → '.join(circle)}), so that the journey can never succeed"
@@ -49,6 +51,13 @@ def find_cycle(order: Mapping[str, Sequence[str]]) -> list[str]:
                 path.append(name)
                 left.append(iter(order.get(name, ())))
     return []
+
+
+def _find_repeated_goals(journey: Journey) -> Iterator[str]:
+    counts = Counter(goal.name for goal in journey.goals if goal.name)
+    for name, times in counts.items():
+        if times > 1:
+            yield f"the goal `{name}` is described {times} times; only the last description counts"
 
 
 def _find_unreachable_goals(journey: Journey) -> Iterator[str]:

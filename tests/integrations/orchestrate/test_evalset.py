@@ -87,18 +87,6 @@ def test_a_list_holds_several_datasets() -> None:
     assert [case.eval_id for case in cases] == ["f-1", "named", "f-3"]
 
 
-@pytest.mark.parametrize("repeated", [{"args": {"x": 2}}, {"type": "text", "response": "Done"}])
-def test_two_goals_with_one_name_are_refused_at_the_second(repeated: dict[str, Any]) -> None:
-    text = json.dumps([a_dataset(), a_dataset(dataset_name="b", goal_details=[CALL, {**CALL, **repeated}])])
-
-    (problem,) = problems(FORMAT, text)
-
-    column = text.rindex('"t-1"') + 1
-    assert problem == (
-        f"f.json:1:{column}: another goal of the dataset is named 't-1': each needs a name of its own"
-    )
-
-
 @pytest.mark.parametrize(
     ("content", "answer"),
     [

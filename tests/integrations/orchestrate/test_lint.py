@@ -37,6 +37,7 @@ def find_warnings(case: EvalCase) -> list[str]:
         ({"k": ()}, (Goal("k", "conversational_search"),), ["the goal `k` is of type conversational_search, which nothing ever reaches"]),
         ({"m": ()}, (Goal("m", "text"),), ["the goal `m` has neither `response` nor `keywords`, so that no text reaches it"]),
         ({"p": ()}, (Goal("p", "tool_call", "p "),), ["the goal `p` names its tool with blanks around: 'p '"]),
+        ({"p": ()}, (CALL, CALL), ["the goal `p` is described 2 times; only the last description counts"]),
     ],
 )  # fmt: skip
 def test_journeys_that_cannot_succeed_are_reported(
