@@ -55,12 +55,11 @@ def test_every_kind_of_failure_is_there() -> None:
 
 def test_the_examples_are_valid() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    judge, floors, steps, prices, budget = (yaml.safe_load(block) for block in blocks)
+    judge, floors, prices, budget = (yaml.safe_load(block) for block in blocks)
 
     assert JudgeConfig.model_validate(judge["judge"]).model == "gemini-2.5-flash"
     floor = JudgeConfig.model_validate(floors["judge"]).floor
     assert floor is not None
     assert floor.tnr == 0.85
-    assert {step["with"]["path"] for step in steps} == {CacheConfig().path}
     assert TypeAdapter(dict[str, Price]).validate_python(prices["prices"])
     assert Budget.model_validate(budget["budget"]).usd == 2.5
