@@ -137,7 +137,7 @@ def entry_point() -> None:
 
 
 def _prepare_process() -> None:
-    """Ignore broken pipes, and ask for isolation, which is set up before an agent's process starts."""
+    """Ignore broken pipes, and request that processes of the agent are isolated when they start."""
     from evalgate.system.isolation import request_isolation
     from evalgate.system.stdio import ignore_broken_pipes
 

@@ -17,7 +17,7 @@ def parse_content(text: str, shown_as: str) -> Any:
     """Parse a JSON text and return its value; `shown_as` names the text in errors.
 
     Raises:
-        InvalidInputError: the text is no valid JSON; the message has line and column.
+        InvalidInputError: the text is not valid JSON; the message has line and column.
     """
     return parse_json(text.encode(), shown_as).value
 

@@ -78,7 +78,7 @@ def load_eval_set_from_str(text: str) -> EvalSet:
             or `eval_id`.
 
     Raises:
-        InvalidInputError: the text is no valid eval set; the error lists every problem with its line and
+        InvalidInputError: the text is not a valid eval set; the error lists every problem with its line and
             column.
 
     >>> load_eval_set_from_str('{"eval_set_id": "hello", "eval_cases": []}').id

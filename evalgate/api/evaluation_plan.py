@@ -126,7 +126,7 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
     All `EvalCase` objects are put into one eval set with the id `cases`, which comes first.
 
     Raises:
-        InvalidInputError: an object is no valid eval set, or two objects have the same id.
+        InvalidInputError: an object is not a valid eval set, or two objects have the same id.
     """
     if isinstance(sources, tuple) and not _is_list_of_sources(sources):
         sources = list(sources)

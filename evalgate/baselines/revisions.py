@@ -41,7 +41,7 @@ def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) 
         tip: The commit that ends the history in which a date is looked up, if `source` is a path.
 
     Raises:
-        InvalidInputError: `source` has no history or is no valid name of a branch; or `when` is neither a
+        InvalidInputError: `source` has no history or is not a valid name of a branch; or `when` is neither a
             tag, a commit nor a date, or lies in the future.
     """
     kind, colon, what = source.partition(":")

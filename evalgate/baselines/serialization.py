@@ -48,7 +48,7 @@ def load_baseline(document: Document) -> Baseline:
     """Read the baseline in a file that `dump_baseline` wrote.
 
     Raises:
-        InvalidInputError: a newer evalgate wrote the file, or its content is no valid baseline.
+        InvalidInputError: a newer evalgate wrote the file, or its content is not a valid baseline.
     """
     _check_version(document)
     try:

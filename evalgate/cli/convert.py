@@ -90,7 +90,7 @@ def _add_initial_session(eval_set: EvalSet, session: SessionInput) -> EvalSet:
     """Give every case of the eval set `session` as its initial session.
 
     Raises:
-        InvalidInputError: the eval set is no list of turns. Newer formats name their own initial sessions.
+        InvalidInputError: the eval set is not a list of turns. Newer formats name their own initial sessions.
     """
     if not is_turn_list(eval_set):
         message = "--initial-session is for old lists of turns; this file says what its sessions start with"

@@ -120,7 +120,7 @@ def _correct_case(review: Review, name: str) -> None:
     """Open the case in $EDITOR, and save the edited case.
 
     Raises:
-        InvalidInputError: the edited text is no case, the editor fails, or the user saved nothing.
+        InvalidInputError: the edited text is not a case, the editor fails, or the user saved nothing.
     """
     text = format_case_json(review, name)
     try:

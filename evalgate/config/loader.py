@@ -378,7 +378,7 @@ def add_env_files(
     files. A variable in a file replaces one of the same name in `environ`.
 
     Raises:
-        InvalidInputError: a file cannot be read, or has a line that is no assignment.
+        InvalidInputError: a file cannot be read, or has a line that is not an assignment.
     """
     if config.agent is None or not config.agent.env_file:
         return config, environ

@@ -60,7 +60,7 @@ def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set:
     `eval_set` is the name of the file that the notes are about.
 
     Raises:
-        InvalidInputError: the text is no YAML object, or has no place for the notes, because `cases` is
+        InvalidInputError: the text is not a YAML object, or has no place for the notes, because `cases` is
             written in braces.
     """
     if not notes:
@@ -88,7 +88,7 @@ def mark_expected(text: str, names: Iterable[str], shown_as: str) -> str:
     Notes without a status stay as they are, because they have this status by default.
 
     Raises:
-        InvalidInputError: the text is no YAML object.
+        InvalidInputError: the text is not a YAML object.
     """
     root = parse_mapping(text, shown_as)
     edits = []
@@ -107,7 +107,7 @@ def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
     listed, because it was not imported.
 
     Raises:
-        InvalidInputError: the text is no YAML object, or its `cases` are written in braces.
+        InvalidInputError: the text is not a YAML object, or its `cases` are written in braces.
     """
     root = parse_mapping(text, shown_as)
     cases = find_value(root, "cases")
@@ -140,7 +140,7 @@ def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
     """Return the text with the notes about a case under its new name.
 
     Raises:
-        InvalidInputError: the text is no YAML object.
+        InvalidInputError: the text is not a YAML object.
     """
     cases = find_value(parse_mapping(text, shown_as), "cases")
     keys = [key for key, _ in cases.value] if isinstance(cases, yaml.MappingNode) else []

@@ -59,7 +59,7 @@ def has_repeated_ids(cases: Sequence[EvalCase]) -> bool:
 def map_cases(
     cases: Sequence[EvalCase], change: CaseChange, *, keeps_metadata: bool = False
 ) -> Sequence[EvalCase]:
-    """Apply `change` to each case; cases in a file stay there, and are changed whenever they are decoded.
+    """Apply `change` to each case. Cases that are read from a file later are changed after each decoding.
 
     `keeps_metadata` promises that no id, line, tag or kind of expectation changes, so that cases in a file
     need not be decoded now.
@@ -118,7 +118,7 @@ def describe_idle_names(
     """Describe ids and tags that select no case although they should; "" if there are none.
 
     The text has the form of `describe_selection`. If no case is selected at all, the text has all ids and
-    tags. Otherwise, it has the ids without wildcards that are no case's name, so that no named case
+    tags. Otherwise, it has the ids without wildcards that are not a case's name, so that no named case
     disappears in silence. Globs and tags may then match nothing.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):

@@ -34,7 +34,7 @@ def read_csv_rows(path: Path, shown_as: str, delimiter: str = ",") -> Iterator[t
     """Yield (line, cells) of each row that is not empty; the row begins in this line, counted from 1.
 
     Raises:
-        InvalidInputError: the file cannot be read or is no CSV.
+        InvalidInputError: the file cannot be read or is not CSV.
     """
     text = io.StringIO(read_input_text(path, shown_as), newline="")
     reader, line = csv.reader(text, delimiter=delimiter), 1
@@ -188,7 +188,7 @@ def parse_arguments(value: object, tool: str) -> Mapping[str, object]:
     """Return a call's arguments, which OpenAI's API writes as the text of a JSON object; {} for None or "".
 
     Raises:
-        DamagedRowError: the arguments are no JSON object.
+        DamagedRowError: the arguments are not a JSON object.
     """
     arguments = decode_json(value) if isinstance(value, str) else value
     if arguments in (None, ""):
@@ -316,7 +316,7 @@ def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
     Text may hold such a list as JSON, or names separated by `;` or `,`. Other values yield nothing.
 
     Raises:
-        DamagedRowError: the text is no JSON, or a call has no name.
+        DamagedRowError: the text is not JSON, or a call has no name.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode_json(value)

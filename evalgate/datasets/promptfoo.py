@@ -82,7 +82,7 @@ def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
     """Read a configuration with the files of tests and prompts that it names.
 
     Raises:
-        InvalidInputError: a file cannot be read, or is no configuration of promptfoo.
+        InvalidInputError: a file cannot be read, or is not a configuration of promptfoo.
     """
     document = read_config_document(path, shown_as)
     if not isinstance(document.value, Mapping) or not _TOP_LEVEL & {*document.value}:

@@ -71,7 +71,7 @@ def read_schema(value: object, folder: Path) -> JsonObject:
     Return {}, which every value fits, if no schema is given. A schema without a version gets draft 7.
 
     Raises:
-        NotCarriedError: the value is no schema, or names a file of another kind. Also raised for a schema
+        NotCarriedError: the value is not a schema, or names a file of another kind. Also raised for a schema
             with a template or with `format`.
         InvalidInputError: the file of the schema cannot be read.
     """

@@ -100,7 +100,7 @@ def edit_google_text(content: JsonObject | None, text: str | None, role: str) ->
     """Return a message in Google's form (`parts`, `role`) with `text` as its text; None if `text` is None.
 
     If `content` is None, the message is new and has the role `role`. Otherwise, `text` replaces one text of
-    the message: the first that is no thought, or the first thought if there are only thoughts. All other
+    the message: the first that is not a thought, or the first thought if there are only thoughts. All other
     texts that are not empty are removed. If the message has no text, `text` becomes the first part. Parts
     that are not text stay.
     """

@@ -343,7 +343,7 @@ def load_case(line: bytes, shown_as: str) -> CaseResult:
     """Parse the JSON of one case, as `split_record` yields it.
 
     Raises:
-        InvalidInputError: the JSON is no case.
+        InvalidInputError: the JSON is not a case.
     """
     from pydantic import ValidationError
 

@@ -282,7 +282,7 @@ def _to_plain(value: object) -> object:
     """Convert a mapping of another type to a dict, for `json.dumps`.
 
     Raises:
-        TypeError: the value is no mapping.
+        TypeError: the value is not a mapping.
     """
     if isinstance(value, Mapping):
         return dict(value)

@@ -18,7 +18,7 @@ _blanks = re.compile(r"[ \t\n\r]*")
 
 
 def skip_blanks(text: str, start: int) -> int:
-    """Return the offset of the first character at or after `start` that is no JSON whitespace.
+    """Return the offset of the first character at or after `start` that is not JSON whitespace.
 
     Return the length of the text if only whitespace follows.
     """

@@ -39,7 +39,7 @@ class _Token(NamedTuple):
 
     @property
     def is_word(self) -> bool:
-        """Return True for `and`, `or` and `not`, which are no names."""
+        """Return True for `and`, `or` and `not`, which are not names."""
         return self.kind == "name" and self.text in _WORDS
 
     def describe(self) -> str:

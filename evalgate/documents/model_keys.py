@@ -11,7 +11,7 @@ def list_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[s
     """Return the valid keys, sorted, of the object that holds the last key of `location`.
 
     `location` is the location of one of pydantic's errors for `model`. It may contain names of members of a
-    union, which are no keys of the file. A field is listed by its alias if the last key of the location is
+    union, which are not keys of the file. A field is listed by its alias if the last key of the location is
     in camelCase, or if the model accepts only the alias.
     """
     types: list[Any] = [model]

@@ -47,7 +47,7 @@ def translate_validation_error(
 ) -> list[Problem]:
     """Return the problems that a pydantic error holds, each once, in file order.
 
-    A list that is too short only because some of its items are wrong is no problem of its own.
+    A list that is too short only because some of its items are wrong is not a problem of its own.
 
     Args:
         error: Error of the validation.
@@ -212,7 +212,7 @@ def list_case_names(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str
 def find_repeated_ids(
     ids: Iterable[tuple[object, Location]], *, file: str, position: Callable[[Location], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each id that also an earlier location has; an id that is no text is skipped.
+    """Yield a problem for each id that also an earlier location has; an id that is not text is skipped.
 
     `ids` are pairs of an id and its location; `position` returns line and column of a location.
     """

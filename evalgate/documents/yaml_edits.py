@@ -26,7 +26,7 @@ def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str)
     within a replaced value are lost; a list that only gets further items keeps its comments.
 
     Raises:
-        InvalidInputError: the text is no YAML object, or cannot be changed at this path, for example within
+        InvalidInputError: the text is not a YAML object or cannot be changed at this path, for example within
             an alias.
     """
     nodes: list[Any] = [parse_mapping(text, shown_as)]
@@ -82,7 +82,7 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
     """Return the text with the first missing key of `path`, and `value`, added to the last of `nodes`.
 
     `nodes` are the node of the document and the nodes of the existing keys of `path`, in order. If the last
-    node is no object, an object replaces it.
+    node is not an object, an object replaces it.
     """
     node, key = nodes[-1], path[len(nodes) - 1]
     if node is None:
@@ -180,7 +180,7 @@ def parse_mapping(text: str, shown_as: str) -> yaml.Node | None:
 
 
 def find_value(node: yaml.Node | None, key: str) -> Any:
-    """Return the value of a key of an object; None if the node is no object or has no such key."""
+    """Return the value of a key of an object; None if the node is not an object or has no such key."""
     if not isinstance(node, yaml.MappingNode):
         return None
     return next((value for name, value in node.value if name.value == key), None)

@@ -271,7 +271,7 @@ class ModelPool:
         return model
 
     def _find_cache(self, config: JudgeConfig) -> "ResponseCache | None":
-        """Return the cache of a configuration, which may not be open; None if it has none."""
+        """Return the response cache of a configuration, opened or not; None if it has none."""
         mode = self._context.cache_mode or config.cache.mode
         if mode == "off":
             return None

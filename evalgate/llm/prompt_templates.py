@@ -109,7 +109,7 @@ def parse_prompt(source: str, shown_as: str, variables: Collection[str]) -> Prom
     `variables` are the names that the prompt may use besides `mark`. `shown_as` names the file in messages.
 
     Raises:
-        InvalidInputError: the source is no template, uses other variables, or includes other files.
+        InvalidInputError: the source is not a template, uses other variables, or includes other files.
     """
     from jinja2 import TemplateSyntaxError
 
@@ -157,7 +157,7 @@ def find_template_variables(source: str) -> frozenset[str]:
     """Return the names of the variables that a user's template uses.
 
     Raises:
-        ValueError: the source is no template.
+        ValueError: the source is not a template.
     """
     from jinja2 import TemplateSyntaxError
     from jinja2.meta import find_undeclared_variables

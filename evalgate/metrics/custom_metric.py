@@ -1,7 +1,7 @@
 """Run custom metrics, which are Python functions of the user, in a process of their own.
 
 The process is an agent host (`agents/host/`). It runs a copy of the metric's files, which were read before
-the agent started. An exception, `sys.exit`, a hang, a segfault or a result that is no score cannot harm
+the agent started. An exception, `sys.exit`, a hang, a segfault or a result that is not a score cannot harm
 evalgate: each becomes a `MetricFailure`.
 """
 

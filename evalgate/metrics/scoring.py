@@ -46,7 +46,7 @@ from evalgate.llm.usage import UsageTally
 
 
 def validate_result(result: object) -> MetricResult:
-    """Return `result`, or a `MetricFailure` if it is no `MetricResult`, or a score is no finite number."""
+    """Return `result`, or a `MetricFailure` if it is no `MetricResult`, or a score is not a finite number."""
     if not isinstance(result, MetricScore):
         if isinstance(result, (NotApplicable, MetricFailure)):
             return result

@@ -312,7 +312,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 def render_call(call: ToolCall) -> str:
     """Return `tool(key="value", …)` on one line, in full length, with invisible characters escaped.
 
-    Arguments that are no object are shown as JSON within the parentheses.
+    Arguments that are not an object are shown as JSON within the parentheses.
     """
     if call.other_args is not None:
         arguments = _encode(call.other_args)

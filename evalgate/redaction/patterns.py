@@ -273,8 +273,8 @@ def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
 def is_secret_value(key: str, value: str) -> bool:
     """Return True if a value in a mapping is a secret, because of its key and its form.
 
-    The key must be the name of a secret. A word, a number or a path is no secret. If the key may have
-    another meaning, such as `sort_key`, the value must look random. A value with white space is no secret,
+    The key must be the name of a secret. A word, a number or a path is not a secret. If the key may have
+    another meaning, such as `sort_key`, the value must look random. A value with white space is not a secret,
     unless its only white space is a blank after a scheme such as `Bearer`.
     """
     if not key or not is_secret_name(key):

@@ -26,7 +26,7 @@ _MAX_SHALLOW_BRACKETS = 2 * _LEVELS
 
 
 class JsonPrefilter:
-    """A quick check of compact JSON for known secrets, patterns of secrets and announced masks."""
+    """A quick check of compact JSON for known secrets, patterns of secrets and `add-mask` commands."""
 
     def __init__(self, needles: tuple[str, ...]) -> None:
         # Two searches: with one, the engine would create its states again for each id of random letters.

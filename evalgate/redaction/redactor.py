@@ -133,10 +133,10 @@ class Redactor:
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles)))) if needles else self
 
     def add_masks_from_texts(self, *texts: str) -> "Redactor":
-        """Return a redactor that also knows the masks that texts announce; this object if none is new.
+        """Return a redactor that also hides the values that `texts` announce with `::add-mask::`.
 
-        Only masks for which `is_worth_hiding` is True are added, and at most 200. `find_announced_masks`
-        describes the announcements.
+        Return this object if no value is new. Only masks for which `is_worth_hiding` is True are added, and
+        at most 200. `find_announced_masks` describes the announcements.
         """
         masks = (mask for text in texts for mask in find_announced_masks(text) if is_worth_hiding(mask))
         needles = _list_needles(islice(masks, _MOST_ANNOUNCED))

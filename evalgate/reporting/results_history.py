@@ -166,7 +166,7 @@ def list_results(folder: Path) -> Sequence[KeptResult]:
     Broken files are listed, too: `read_result` raises an error for them.
 
     Raises:
-        InvalidInputError: the history is no folder, or cannot be read.
+        InvalidInputError: the history is not a folder, or cannot be read.
     """
     try:
         names = [path.name for path in (folder / FOLDER).iterdir()]
@@ -183,7 +183,7 @@ def read_result(kept: KeptResult) -> Record:
     """Return the record of a kept result.
 
     Raises:
-        InvalidInputError: the file is broken or is no result; the message advises to delete it.
+        InvalidInputError: the file is broken or is not a result; the message advises to delete it.
     """
     name = str(kept.path)
     try:

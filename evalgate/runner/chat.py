@@ -337,7 +337,7 @@ def select_turns(text: str, count: int) -> tuple[int, ...]:
     `count` is the number of turns. The text counts turns from 1. The indices are sorted, without repetitions.
 
     Raises:
-        ValueError: the text is no list of numbers and ranges, or names a turn outside of 1 to `count`.
+        ValueError: the text is not a list of numbers and ranges, or names a turn outside of 1 to `count`.
     """
     if not text.strip():
         return tuple(range(count))

@@ -25,7 +25,7 @@ _NAMES = {"agreement": "agreement", "kappa": "kappa", "tpr": "TPR", "tnr": "TNR"
 
 @frozen
 class JudgeAssessment:
-    """Agreement of one metric's judge with people, and a decision for each floor."""
+    """Agreement of one metric's judge with people, and for each minimum whether it is reached."""
 
     metric: str
     fingerprint: str

@@ -40,7 +40,7 @@ def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
     """Return the ids of the cases in a file; none if there is no such file.
 
     Raises:
-        InvalidInputError: the file is no eval set that can be edited.
+        InvalidInputError: the file is not an eval set that can be edited.
     """
     path = workspace.folder / out
     if not path.exists():

@@ -100,7 +100,10 @@ def _is_secret(name: str) -> bool:
 
 
 def _find_problem(name: str, sign: str) -> str:
-    """Return the reason why `name` cannot be varied; "" if it can. `sign` is "" if no `=` follows it."""
+    """Return the reason why `name` cannot be varied; "" if it can.
+
+    `sign` is the `=` after the name, or "" if there is none.
+    """
     place, _, key = name.partition(".")
     if not sign or not key or place not in {"env", "agent"}:
         return "must be env.NAME=VALUE,VALUE or agent.KEY=VALUE,VALUE"

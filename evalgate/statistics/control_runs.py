@@ -111,7 +111,7 @@ class AverageSuspect:
 
 @frozen
 class CaseControl:
-    """Answer of the control runs about one case, with the figures that it follows from."""
+    """Answer of the control runs to the question if the change broke one case, with its figures."""
 
     answer: ControlAnswer
     head_runs: int

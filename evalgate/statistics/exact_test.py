@@ -30,7 +30,10 @@ class SumDistribution:
         return (total - self.lowest) // self.step
 
     def list_terms(self, total: int) -> list[tuple[int, float]]:
-        """Return (steps above `total`, probability) of every possible sum; the steps may be negative."""
+        """Return (distance from `total`, probability) of every possible sum.
+
+        The distance is in steps of the sums, and negative for sums below `total`.
+        """
         observed, choices = self.find_index(total), sum(self.counts)
         return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
 

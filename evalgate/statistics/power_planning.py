@@ -86,7 +86,10 @@ class _Spread:
 
 
 class DropModel:
-    """Model of the gate's power against a drop of all cases alike: each run scores 0 more often."""
+    """Model of the gate's power to detect a drop that is equal in all cases.
+
+    In the model, each run has the score 0 with a higher probability than before.
+    """
 
     def __init__(
         self, noise: Sequence[CaseNoise], parameters: Parameters, *, max_drop: float, metrics: int = 1

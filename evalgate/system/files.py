@@ -117,7 +117,7 @@ def read_input_text(path: Path, shown_as: str) -> str:
 
 
 def is_readable_name(path: Path) -> bool:
-    """Return True if `path` exists and is no folder. Pipes and devices count as well.
+    """Return True if `path` exists and is not a folder. Pipes and devices count as well.
 
     A caller that reads the path then gets the error of `read_file` for a pipe. `Path.is_file` would hide it.
     """

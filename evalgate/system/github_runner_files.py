@@ -40,7 +40,7 @@ def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
     """Open a regular file and return the descriptor. Follow no link at the end of `path`; wait for no pipe.
 
     Raises:
-        OSError: the file cannot be opened, or is no regular file.
+        OSError: the file cannot be opened, or is not a regular file.
     """
     wanted = flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     descriptor = os.open(path, wanted, 0o644, dir_fd=dir_fd)
@@ -120,7 +120,7 @@ def append_to_command_file(path: str, data: bytes) -> None:
     """Append to a command file, through the descriptor of `hold_command_files` if there is one.
 
     Raises:
-        OSError: the file cannot be written, or is no regular file.
+        OSError: the file cannot be written, or is not a regular file.
     """
     if held := _HELD.files.get(path):
         held.content.extend(data)

@@ -57,8 +57,8 @@ class PrivateRepository:
     ) -> str:
         """Run git and return its stdout.
 
-        If `missing` is not 0 and git ends with this exit code, return "". `env` has variables to add to
-        `environ`.
+        `missing` is the exit code with which git says that something does not exist: then "" is returned.
+        0 means that there is no such code. `env` is added to the repository's `environ`.
 
         Raises:
             GitError: git cannot be run, fails, or takes longer than two minutes.

@@ -279,7 +279,7 @@ def _take_argument(draft: DraftCall, call: ToolCall, number: int) -> None:
 
 
 def parse_arguments(text: str) -> Mapping[str, object]:
-    """Return the arguments in a text field; an empty mapping if the text is no JSON object."""
+    """Return the arguments in a text field; an empty mapping if the text is not a JSON object."""
     try:
         found = parse_json(text.encode(), "").value
     except InvalidInputError:
@@ -290,7 +290,7 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
     """Return the names of the arguments that differ between the expected and the agent's call.
 
-    Return [] if the tools differ, or if the arguments of the agent's call are no object.
+    Return [] if the tools differ, or if the arguments of the agent's call are not an object.
     """
     if draft.name != call.name or call.other_args is not None:
         return []

@@ -65,7 +65,7 @@ def read_schema_file(folder: Path, name: str) -> object:
     """Return the JSON Schema in a file next to the case notes.
 
     Raises:
-        ValueError: the file cannot be read, or is no JSON.
+        ValueError: the file cannot be read, or is not JSON.
     """
     try:
         return read_json(folder / name, name).value

@@ -52,7 +52,7 @@ async def read_form(request: "Request") -> Mapping[str, tuple[str, ...]]:
     and checked the CSRF token.
 
     Raises:
-        InvalidInputError: the body is no form.
+        InvalidInputError: the body is not a form.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":

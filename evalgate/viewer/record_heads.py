@@ -42,7 +42,7 @@ def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
 
 
 def is_recording(records: RecordStore, stored: StoredRecord) -> bool:
-    """Return True if a file that is no record holds a recording, such as a session or a trace.
+    """Return True if a file holds a recording, such as a session or a trace, and not a record.
 
     Raises:
         InvalidInputError: the time and size of the file cannot be read.

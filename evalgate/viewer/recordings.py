@@ -59,7 +59,7 @@ def _read_traces(path: Path, shown_as: str, found: EvalSet) -> Mapping[str, tupl
 
 
 def _read_baseline(path: Path, shown_as: str) -> Baseline | None:
-    """Return the baseline in a file; None if the file is no baseline, or is damaged."""
+    """Return the baseline in a file; None if the file is not a baseline, or is damaged."""
     try:
         document = read_json(path, shown_as)
         return load_baseline(document) if is_baseline(document) else None
@@ -87,7 +87,7 @@ def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResul
 
 
 def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
-    """Return the index of the run that the stored replies belong to; None if no run was answered.
+    """Return the index of the run that made the replies in the baseline; None if no run was answered.
 
     `runs` are sorted, the oldest first.
     """

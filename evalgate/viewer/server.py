@@ -86,7 +86,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Return a socket bound to the loopback address `host`; port 0 means any free port.
 
     Raises:
-        InvalidInputError: the address is no loopback address, or the port or address cannot be used.
+        InvalidInputError: the address is not a loopback address, or the port or address cannot be used.
     """
     name = "127.0.0.1" if host == "localhost" else host
     try:

@@ -253,7 +253,7 @@ class InProcessAgent:
         If the class or function that creates the agent raises, `open_session` reports the error.
 
         Raises:
-            InvalidInputError: the object is no agent, or it stores conversations and cannot be copied.
+            InvalidInputError: the object is not an agent, or it stores conversations and cannot be copied.
         """
         own_process()
         try:

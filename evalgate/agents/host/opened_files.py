@@ -138,7 +138,7 @@ def follow_links(path: str) -> Iterator[str]:
 
 
 def _read_link(path: str) -> str:
-    """Return the target of a link; "" if the path is no link or cannot be read."""
+    """Return the target of a link; "" if the path is not a link or cannot be read."""
     try:
         return os.readlink(path)
     except (OSError, ValueError):

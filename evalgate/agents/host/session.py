@@ -49,7 +49,10 @@ class Mocks:
         return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 
     def list_tools(self) -> list[str]:
-        """Return the names of tools with a mock, then of recorded tools that are not live, each once."""
+        """Return the names of tools with a mock, then of recorded tools that are not called for real.
+
+        Each name occurs once.
+        """
         recorded = self._recording.tool_names if self._recording is not None else []
         return list(dict.fromkeys([*(each["name"] for each in self._mocks), *recorded]))
 

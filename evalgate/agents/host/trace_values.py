@@ -28,7 +28,7 @@ class ValueClipper:
     def clip_value(self, value: object, most: int = MOST_CHARACTERS) -> object:
         """Return `value` as JSON of about `most` characters or less, with a visible mark at each cut.
 
-        Objects that are no JSON become their fields or their text. Once the limit of the converter is used
+        Objects that are not JSON become their fields or their text. Once the limit of the converter is used
         up, each value except None is replaced by a note.
         """
         if value is None:

@@ -116,7 +116,7 @@ def get_message_text(message: ChatMessage) -> str:
 
 
 def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
-    """Return a message in the shape of the GenAI conventions; None if the object is no message."""
+    """Return a message in the shape of the GenAI conventions; None if the object is not a message."""
     if _is_converted(found):
         return found  # as most messages of the semantic conventions are
     found = _unwrap(found)

@@ -56,20 +56,20 @@ class Span:
         return None
 
     def get_text(self, *names: str) -> str:
-        """Return the attribute that `get_attribute` finds; "" if the attribute is no string."""
+        """Return the attribute that `get_attribute` finds; "" if the attribute is not a string."""
         value = self.get_attribute(*names)
         return value if isinstance(value, str) else ""
 
 
 class InvalidOtlpError(ValueError):
-    """Error for data that is no OTLP export request; the message gives the reason."""
+    """Error for data that is not an OTLP export request; the message gives the reason."""
 
 
 def read_otlp_json(request: object) -> list[Span]:
     """Return the spans of an export request in JSON; [] for an object without `resourceSpans`.
 
     Raises:
-        InvalidOtlpError: the data is no object, or its `resourceSpans` is no list.
+        InvalidOtlpError: the data is not an object, or its `resourceSpans` is no list.
     """
     if not isinstance(request, dict) or not isinstance(request.get("resourceSpans", []), list):
         raise InvalidOtlpError("it is no object with a list `resourceSpans`")
@@ -80,7 +80,7 @@ def read_otlp_protobuf(body: bytes) -> list[Span]:
     """Return the spans of an export request in Protobuf.
 
     Raises:
-        InvalidOtlpError: the data is no export request.
+        InvalidOtlpError: the data is not an export request.
         InvalidInputError: the package `opentelemetry-proto` is missing.
     """
     try:

@@ -45,7 +45,7 @@ def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: ob
 
     Raises:
         CollectError: the marker is on a method that takes neither `outcome` nor `evalgate`, or on a class
-            that is no test class.
+            that is not a test class.
     """
     # Not `isinstance`, which asks objects for their class: lazy proxies raise.
     kind = type(candidate)

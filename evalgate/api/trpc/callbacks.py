@@ -226,11 +226,11 @@ class Callbacks:
         self._hooks["after_evaluate_set"].append((name, hook))
 
     def register_before_evaluate_case(self, name: str, hook: Hook) -> None:
-        """Add a function to call before a case is scored, with `BeforeEvaluateCaseArgs`."""
+        """Add a function that gets `BeforeEvaluateCaseArgs` before a case is scored."""
         self._hooks["before_evaluate_case"].append((name, hook))
 
     def register_after_evaluate_case(self, name: str, hook: Hook) -> None:
-        """Add a function to call after a case was scored, with `AfterEvaluateCaseArgs`."""
+        """Add a function that gets `AfterEvaluateCaseArgs` after a case was scored."""
         self._hooks["after_evaluate_case"].append((name, hook))
 
     async def run_point(self, point: str, context: Context, args: object, where: str) -> Context:

@@ -284,7 +284,7 @@ class LocalService:
 
         Raises:
             NotFoundError: a metric has no evaluator.
-            InvalidInputError: a threshold is no finite number, the criterion of a built-in evaluator is
+            InvalidInputError: a threshold is not a finite number, the criterion of a built-in evaluator is
                 invalid, or two metrics have the same name.
         """
         metrics = request.evaluate_config.eval_metrics

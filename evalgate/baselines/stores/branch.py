@@ -79,7 +79,7 @@ class BranchStore:
         """Read the newest baseline on the branch; return None if the branch or the file does not exist.
 
         Raises:
-            InvalidInputError: git cannot fetch the branch, or the file on it is no baseline.
+            InvalidInputError: git cannot fetch the branch, or the file on it is not a baseline.
         """
         try:
             with self._open_repository() as repository:
@@ -147,7 +147,7 @@ class BranchStore:
         If another job pushes first, the baseline is read, changed and pushed again, in at most 30 attempts.
 
         Raises:
-            InvalidInputError: the file on the branch is no baseline.
+            InvalidInputError: the file on the branch is not a baseline.
             OSError: the branch cannot be fetched, or the baseline cannot be pushed.
         """
         try:

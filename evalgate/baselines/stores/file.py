@@ -47,7 +47,7 @@ class FileStore:
         folders are created. The file is replaced atomically, and only if the baseline changed.
 
         Raises:
-            InvalidInputError: the file cannot be read, or is no baseline, such as a `results.json`.
+            InvalidInputError: the file cannot be read, or is not a baseline, such as a `results.json`.
             OSError: the file cannot be written.
         """
         if self.path.is_dir():

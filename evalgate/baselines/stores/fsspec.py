@@ -88,7 +88,7 @@ class FsspecStore:
         """Read all gate runs as one baseline, or return None if there are none.
 
         Raises:
-            InvalidInputError: the driver is missing, access is refused, or an object is no gate run.
+            InvalidInputError: the driver is missing, access is refused, or an object is not a gate run.
             NoVerdictError: the service cannot be reached, or other writers change the folder too fast.
         """
         folder = self._open_folder()
@@ -216,7 +216,7 @@ class _ObjectFolder:
         """Return the gate runs by the name of their object, the oldest first; at most the newest 2,000.
 
         Raises:
-            InvalidInputError: access is refused, or an object is no gate run.
+            InvalidInputError: access is refused, or an object is not a gate run.
             NoVerdictError: the service cannot be reached, or other writers change the folder too fast.
         """
         for _ in range(_ATTEMPTS):

@@ -72,7 +72,7 @@ class JsonWindow:
         return bool(data)
 
     def peek(self) -> str:
-        """Return the next character that is no blank; "" at the end."""
+        """Return the next character that is not blank; "" at the end."""
         while True:
             self._at = skip_blanks(self._text, self._at)
             if self._at < len(self._text):

@@ -263,7 +263,7 @@ class StoredCases(CasesInFile):
         """Build the case of a decoded item.
 
         Raises:
-            InvalidInputError: the item is no valid case any more.
+            InvalidInputError: the item is not a valid case any more.
         """
         case = self._make_case(index, item)
         if case is None:

@@ -58,7 +58,7 @@ def parse_session(document: Document) -> EvalSet:
     expected final state of the case.
 
     Raises:
-        InvalidInputError: the document is no session, an event is malformed, or there is no message of the
+        InvalidInputError: the document is not a session, an event is malformed, or there is no message of the
             user.
     """
     session, path = document.value, Path(document.path)

@@ -88,7 +88,7 @@ class ApiClient:
         An event loop must be running. `name` names the tool in messages.
 
         Raises:
-            InvalidInputError: the address is no HTTP address, or aiohttp is missing.
+            InvalidInputError: the address is not an HTTP address, or aiohttp is missing.
         """
         parts = urlsplit(endpoint)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -126,7 +126,7 @@ class ApiClient:
         """Return the JSON object of a GET request. With `missing_ok`, return {} if the path does not exist.
 
         Raises:
-            InvalidInputError: as `get_json`, and if the answer is no object.
+            InvalidInputError: as `get_json`, and if the answer is not an object.
         """
         found = await self.get_json(path, params, missing_ok=missing_ok)
         return {} if found is None else self._require_object(found, path)

@@ -176,8 +176,8 @@ class LangfuseApi:
     ) -> AsyncIterator[Mapping[str, Any]]:
         """Yield the observations of the newest traces, then the scores.
 
-        Without observations, yield the traces of the API from before Langfuse 4. `query.filter` holds tags
-        with commas between them; a trace must have all tags.
+        If the server returns no observations, read the traces from the API of Langfuse 3 instead.
+        `query.filter` holds tags with commas between them. A trace must have all tags.
         """
         ids = await _list_trace_ids(client, query)
         if not ids:  # also where the server has not moved its older traces

@@ -34,7 +34,7 @@ class OtlpReader:
         """Return the spans of an export request.
 
         Raises:
-            ValueError: the object is no export request. The text is a sentence without its subject.
+            ValueError: the object is not an export request. The text is a sentence without its subject.
         """
         try:
             return read_otlp_json(dict(row))

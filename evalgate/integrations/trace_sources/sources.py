@@ -253,7 +253,7 @@ def _iter_objects(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the objects in `found`: an object, a list, a table by columns, or an API's answer with a list.
 
-    An object that no reader knows is yielded, too. Values that are no objects are added to `problems`, with
+    An object that no reader knows is yielded, too. Values that are not objects are added to `problems`, with
     the file and line of `place`. `depth` is the number of lists and objects around `found`.
     """
     if isinstance(found, list) and depth < _DEEPEST:

@@ -131,7 +131,7 @@ def _read_schema(path: str, context: MetricContext) -> object:
     """Return the JSON Schema in the file at `path`, which is relative to the thresholds file.
 
     Raises:
-        ValueError: the file cannot be read, is no JSON, or is no regular file.
+        ValueError: the file cannot be read, is no JSON, or is not a regular file.
     """
     try:
         data = read_input_file(context.locate(context.folder / path), path)

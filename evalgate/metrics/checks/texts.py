@@ -83,7 +83,7 @@ class TextCondition:
             yield f"should have at most {pluralize(self._max_words, 'word')}, found {words}"
 
     def find_schema_fault(self, text: str) -> str:
-        """Return a part of a sentence if the text is no JSON, or does not fit the schema.
+        """Return a part of a sentence if the text is not JSON, or does not fit the schema.
 
         Return "" if the text fits, or if the rule has no schema.
         """

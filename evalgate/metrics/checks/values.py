@@ -38,7 +38,7 @@ def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
     """Yield (path, value) for each value that a path selects; the value is `MISSING` if there is none.
 
     `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If the whole path is a key
-    of `root`, only the value at this key is selected. So a key such as `ids[]`, which is no path, can be
+    of `root`, only the value at this key is selected. So a key such as `ids[]`, which is not a path, can be
     selected, too.
     """
     if isinstance(root, Mapping) and path in root:
@@ -51,7 +51,7 @@ def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
 
 @lru_cache(maxsize=1024)
 def _split_path(path: str) -> tuple[str, ...]:
-    """Return the keys and indices of a path; () if the text is no path."""
+    """Return the keys and indices of a path; () if the text is not a path."""
     return tuple(match[1] or match[2] for match in _PART.finditer(path)) if _PATH.fullmatch(path) else ()
 
 

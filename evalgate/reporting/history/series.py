@@ -86,7 +86,7 @@ def build_history(
 
 
 def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
-    """Return a series for each metric with scores in the baseline.
+    """Return, for each metric with scores in the baseline, its means over the stored gate runs.
 
     `ranges` has the score ranges of custom metrics.
     """

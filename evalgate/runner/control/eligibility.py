@@ -130,7 +130,7 @@ def check_code_origin(
 
 
 def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Mapping[str, str]) -> None:
-    """Check that the environment in which both agents run does not belong to the change.
+    """Check that the change does not alter the environment of its agent and of the base commit's agent.
 
     A job installs the change's requirements and sets the variables of the change's workflow, before the gate
     begins. If they break a case, they break it for the control as well.

@@ -213,7 +213,7 @@ def _read_thresholds(plan: Plan, form: Mapping[str, tuple[str, ...]]) -> Mapping
     """Return the threshold of each ticked metric; None keeps the thresholds of the files.
 
     Raises:
-        InvalidInputError: a threshold is no number, or out of the metric's range.
+        InvalidInputError: a threshold is not a number, or out of the metric's range.
     """
     found: dict[str, float | None] = {}
     for name, bound in _collect_metrics(plan).items():

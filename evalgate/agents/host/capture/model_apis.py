@@ -106,7 +106,7 @@ class ModelDialect(Protocol):
         ...
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Return the content of a complete answer; None if the body is no answer of this API."""
+        """Return the content of a complete answer; None if the body is not an answer of this API."""
         ...
 
     def create_assembler(self) -> StreamAssembler:
@@ -236,7 +236,7 @@ class ResponsesDialect:
         return _read_name(body.get("tool_choice"))
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Return the calls and messages of the output items; None if the body is no response."""
+        """Return the calls and messages of the output items; None if the body is not a response."""
         if body.get("object") != "response" or not isinstance(body.get("output"), list):
             return None
         calls, texts = [], []
@@ -294,7 +294,7 @@ class MessagesDialect:
         return _read_name(body.get("tool_choice"))
 
     def read_answer(self, body: _Json) -> Optional[CapturedAnswer]:
-        """Return the calls and texts of the content blocks; None if the body is no message."""
+        """Return the calls and texts of the content blocks; None if the body is not a message."""
         if body.get("type") != "message" or not isinstance(body.get("content"), list):
             return None
         blocks = filter_objects(body["content"])

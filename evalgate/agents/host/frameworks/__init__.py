@@ -66,7 +66,7 @@ def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop
         loop: Event loop that awaits the result of an asynchronous factory.
 
     Raises:
-        UnusableEntryError: the object is no agent, or all conversations would share its memory.
+        UnusableEntryError: the object is not an agent, or all conversations would share its memory.
         AgentCreationError: the class or the factory raised.
     """
     from .agent_factories import adapt_copies, adapt_factory, find_factory
@@ -82,10 +82,10 @@ def adapt_agent(agent: object) -> HostedAgent:
     """Adapt an agent for the host.
 
     An agent is an object of a known framework, a function, an object with a method `ainvoke`, `invoke`,
-    `arun` or `run`, or any other object that can be called. A class is no agent.
+    `arun` or `run`, or any other object that can be called. A class is not an agent.
 
     Raises:
-        UnusableEntryError: the object is no agent, or an agent that evalgate cannot run.
+        UnusableEntryError: the object is not an agent, or an agent that evalgate cannot run.
     """
     from . import callables
 

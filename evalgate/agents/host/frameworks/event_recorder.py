@@ -154,7 +154,7 @@ class EventRecorder:
     def record_call(self, name: str, args: object, id_: Optional[str], author: Optional[str] = None) -> None:
         """Record a tool call; arguments that are a text are parsed as JSON.
 
-        Arguments that are no JSON object are recorded as None. An empty text stands for no arguments.
+        Arguments that are not a JSON object are recorded as None. An empty text stands for no arguments.
         """
         self._flush_text()
         if id_:

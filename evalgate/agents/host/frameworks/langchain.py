@@ -49,7 +49,7 @@ def adapt_agent(agent: object) -> Optional[HostedAgent]:
 
 
 def _list_input_keys(agent: Any) -> list[str]:
-    """Return the keys of the input; an empty list if the input is no object or its schema is unknown."""
+    """Return the keys of the input; an empty list if the input is not an object or its schema is unknown."""
     schema = getattr(getattr(agent, "builder", None), "input_schema", None)
     try:
         if schema is not None:  # a graph's, which LangGraph cannot describe if it is a `typing.TypedDict`
@@ -221,7 +221,7 @@ def _parse_result(content: Any) -> Any:
 
 
 class _RunnableConversation:
-    """Conversation with a model, a chain, or any other runnable that is no graph with `messages`."""
+    """Conversation with a model, a chain, or any other runnable that is not a graph with `messages`."""
 
     def __init__(self, runnable: Any, key: Optional[str], session: Session) -> None:
         _prepare_mocks(session)
