@@ -193,7 +193,7 @@ def _create_plugins(session: Session, session_id: str) -> list[Any]:
 def _create_usage_plugin(recorder: Recorder, session_id: str) -> Any:
     """Return a plugin that reports the usage of agents that an `AgentTool` asks.
 
-    ADK runs these agents in a session of their own, whose events reach only the tool.
+    ADK runs these agents in a session of their own. The events of this session reach only the tool.
     """
 
     async def after_model_callback(_self: Any, *, callback_context: Any, llm_response: Any) -> None:

@@ -22,7 +22,7 @@ _FINAL = "final_answer"
 
 
 class _Call:
-    """Call of a tool, whose result is None until it ends."""
+    """Call of a tool. The result is None until the call ends."""
 
     def __init__(self, name: str, args: Dict[str, Any], author: Optional[str]) -> None:
         self.name = name
