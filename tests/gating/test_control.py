@@ -151,9 +151,9 @@ def test_runs_that_failed_in_another_way_are_not_counted_as_passed() -> None:
     old = BaselineCase("travel", "case", "failed", "f00d", {"a": "a", "b": "b"}, stored)
     baseline = Baseline((old,), (BaselineSource("2026-11-20T00:00:00Z"),))
     policy = StatisticalPolicy(Parameters(runs=1, follow_up=True), case_runs=10)
-    metrics = tuple(
-        CaseMetric(name, score, 0.5, status, fingerprint=name)
-        for name, score, status in (("a", 1.0, "passed"), ("b", 0.0, "failed"))
+    metrics = (
+        CaseMetric("a", 1.0, 0.5, "passed", fingerprint="a"),
+        CaseMetric("b", 0.0, 0.5, "failed", fingerprint="b"),
     )
     first = tuple(a_scored_run(number, a=1, b=0) for number in range(1, 11))
     (case,) = classify_failures(

@@ -211,7 +211,7 @@ def list_printed_means(metric: MetricSummary) -> Iterator[tuple[str, str]]:
 def is_same_number(one: str, other: str) -> bool:
     """Return True if two texts can be the same number, rounded to the digits that they have."""
     digits = min(len(text.partition(".")[2]) for text in (one, other))
-    return abs(float(one) - float(other)) <= 0.51 * 10**-digits
+    return abs(float(one) - float(other)) <= 0.51 * 10.0**-digits
 
 
 def check_means(record: Record) -> None:

@@ -195,9 +195,10 @@ async def test_the_owner_of_a_metric_may_judge_otherwise() -> None:
 
 async def test_runs_without_a_score_next_to_scored_runs_are_named() -> None:
     half, none = MetricScore(1.0), NotApplicable("no idea")
+    results: tuple[MetricResult, ...] = (half, none, none)
     runs = [
         await score_run(a_case(), answered(n), [bound(result), bound(half, name="other")])
-        for n, result in enumerate((half, none, none), 1)
+        for n, result in enumerate(results, 1)
     ]
     metrics = [bound(half), bound(half, name="other")]
     case = score_case("set", a_case(), runs, metrics)
