@@ -543,7 +543,7 @@ def test_a_bug_is_never_a_verdict(project: Path) -> None:
     (project / "sitecustomize.py").write_text(
         "import evalgate.gating.case_changes as c\n"
         "def bug(*_): raise ZeroDivisionError('oops')\n"
-        "c.compare_with_baseline = bug\n"
+        "c.build_comparison = bug\n"
     )
     done = evalgate(*RUN, cwd=project)
     evalgate("baseline", "save", "--to", "b.json", cwd=project)

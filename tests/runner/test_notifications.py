@@ -264,9 +264,11 @@ def test_a_message_formats_figures_and_scores_as_the_reports_do(form: WebhookFor
         replace(a_summary("budget/tokens", 5432.0, 6000.0, baseline=4999.5, delta=432.5), range=BUDGET_RANGE),
         replace(a_summary("budget/cost_usd", 0.00421, 0.01), range=BUDGET_RANGE),
     )
-    text = json.dumps(build_payload(a_record(metrics=metrics), form, commit="", branch="", url=""))
-    assert "quality: 0.79996 (baseline 0.80)" in text
-    assert "budget/tokens: 5,432 (baseline 5,000)" in text
+    text = json.dumps(
+        build_payload(a_record(metrics=metrics), form, commit="", branch="", url=""), ensure_ascii=False
+    )
+    assert "quality: 0.79996 (baseline 0.80, Δ −0.00004)" in text
+    assert "budget/tokens: 5,432 (baseline 5,000, Δ +432)" in text
     assert "budget/cost_usd: 0.00421" in text
 
 
