@@ -4,12 +4,12 @@ Python and click both exit with 1 after an uncaught error. Here 1 only means tha
 """
 
 import contextlib
-import errno
 import gc
 import os
 import sys
 from collections.abc import Sequence
 
+from evalgate.core.errors import OUT_OF_MEMORY, is_out_of_memory
 from evalgate.core.exit_codes import ExitCode
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
@@ -87,8 +87,7 @@ def _report_error(error: BaseException) -> int:
 
 
 def _report_out_of_memory() -> int:
-    text = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
-    os.write(2, text)
+    os.write(2, OUT_OF_MEMORY)
     return ExitCode.NO_VERDICT
 
 
@@ -98,17 +97,6 @@ def _explain_error(error: BaseException) -> int:
     from evalgate.cli.error_output import print_error
 
     return print_error(error)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if the error says that there is no memory left for data, a module or a new thread."""
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
-    return isinstance(error, MemoryError) or (
-        isinstance(error, (ImportError, RuntimeError))
-        and any(phrase in str(error).lower() for phrase in unmapped)
-    )
 
 
 def entry_point() -> None:

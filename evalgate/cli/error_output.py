@@ -1,4 +1,4 @@
-"""Print the error with which a command ended, once, and post it to the pull request."""
+"""Print the error with which a command ended, and post it to the pull request."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.errors import OUT_OF_MEMORY, EvalgateError, InvalidInputError, is_out_of_memory
 from evalgate.core.exit_codes import ExitCode
 from evalgate.system.workspace import has_working_folder
 
@@ -22,22 +22,23 @@ _REFUSED_PATHS = {
 }
 """Error of the system that depends on the path alone, to what the user can do."""
 
-_last_printed: list[BaseException] = []
+
+class PrintedError(Exception):
+    """The command ended with an error that `print_error` has printed already."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
 
 
 def print_error(error: BaseException) -> int:
-    """Print an error on stderr, unless this function has printed it already, and return its exit code.
-
-    An error that memory caused is not printed: `evalgate.__main__` does that, which needs less of it.
-    """
-    from evalgate.__main__ import is_out_of_memory
-
+    """Print an error on stderr, except a `PrintedError`, and return its exit code."""
+    if isinstance(error, PrintedError):
+        return error.exit_code
     if is_out_of_memory(error):
+        os.write(2, OUT_OF_MEMORY)
         return ExitCode.NO_VERDICT
     code, text = _explain_error(error)
-    if _last_printed == [error]:
-        return code
-    _last_printed[:] = [error]
     if isinstance(error, click.ClickException):
         error.show()
     else:
@@ -45,18 +46,21 @@ def print_error(error: BaseException) -> int:
     return code
 
 
-def print_and_post_error(error: Exception, posting: "PostOptions", redact: Callable[[str], str]) -> None:
-    """Print an error, then post it to the pull request, which may take minutes; raise no other error.
+def print_and_post_error(
+    error: Exception, posting: "PostOptions", redact: Callable[[str], str]
+) -> PrintedError:
+    """Print an error, then post it to the pull request, which may take minutes. An error of posting is lost.
 
     `redact` removes secrets from the post.
     """
     from evalgate.runner.publish import post_error
 
     shown = InvalidInputError(error.format_message()) if isinstance(error, click.ClickException) else error
-    with suppress(Exception):
-        print_error(error)
-    with suppress(Exception):
-        post_error(shown, posting, redact, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+    try:
+        return PrintedError(print_error(error))
+    finally:
+        with suppress(Exception):
+            post_error(shown, posting, redact, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
 
 
 def _explain_error(error: BaseException) -> tuple[int, str]:

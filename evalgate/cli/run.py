@@ -323,10 +323,13 @@ def suggest_resume(publisher: "Publisher", reports: Path) -> None:
 
 @contextmanager
 def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
-    """Print an error that the block raises, post to the pull request that there is no verdict, and raise it.
+    """Print an error that the block raises, and post to the pull request that there is no verdict.
 
     Nothing is printed or posted here if `posting` is None, or after an interruption: a newer run usually
-    follows.
+    follows. The error is then raised as it is.
+
+    Raises:
+        PrintedError: the error was printed, and posted if possible.
     """
     from evalgate.core.errors import RunInterruptedError
 
@@ -335,11 +338,11 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
     except RunInterruptedError:
         raise
     except Exception as error:
-        if posting is not None:
-            from evalgate.cli.error_output import print_and_post_error
+        if posting is None:
+            raise
+        from evalgate.cli.error_output import print_and_post_error
 
-            print_and_post_error(error, posting, redactor.redact_text)
-        raise
+        raise print_and_post_error(error, posting, redactor.redact_text) from error
 
 
 # --- the command that repeats or resumes a run --------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The folder in which evalgate works, and its owner."""
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,13 +41,15 @@ class Workspace:
     def choose_home(self, environ: Mapping[str, str]) -> Path:
         """Return the `HOME` of `environ` if it belongs to the agent's user, or a new temporary folder.
 
-        Nothing removes the temporary folder.
+        The temporary folder is removed when this process ends, and not before: the agent's environment with
+        its packages may be in it.
         """
         home = environ.get("HOME", "")
         uid = self.owner[0] if self.owner else os.geteuid()
         if home and _has_owner(Path(home), uid):
             return Path(home)
         own = Path(tempfile.mkdtemp(prefix="evalgate-home-"))
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
         if self.owner:
             os.chown(own, *self.owner)
         return own
