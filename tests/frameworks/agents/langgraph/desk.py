@@ -4,9 +4,7 @@ import operator
 from typing import Annotated, Any, TypedDict
 
 from langchain.agents import create_agent
-from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.tools import tool
@@ -14,20 +12,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
+from scripted import ScriptedModel
 
 
-class Scripted(BaseChatModel):
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> "Scripted":
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+class Scripted(ScriptedModel):
+    def answer(self, messages: list[BaseMessage]) -> AIMessage:
         used = {"input_tokens": 10, "output_tokens": 4, "total_tokens": 14}
-        answer = AIMessage(**_script(messages), usage_metadata=used)
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+        return AIMessage(**_script(messages), usage_metadata=used)
 
 
 def _script(messages: list[BaseMessage]) -> dict[str, Any]:

@@ -4,34 +4,23 @@ from typing import Annotated, Any
 
 from langchain.agents import create_agent
 from langchain.tools import ToolRuntime
-from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import tool
 from langgraph.prebuilt import InjectedState
 from pydantic import BaseModel, Field
 from pydantic.v1 import BaseModel as OldModel
+from scripted import ScriptedModel
 
 CALLED: list[str] = []
 
 
-class Scripted(BaseChatModel):
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> "Scripted":
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+class Scripted(ScriptedModel):
+    def answer(self, messages: list[BaseMessage]) -> AIMessage:
         if messages[-1].type == "tool":
             found = ", ".join(str(each.content) for each in messages if each.type == "tool")
-            answer = AIMessage(f"{found}; called for real: {', '.join(sorted(CALLED)) or 'nothing'}")
-        else:
-            named = (("find_order", {"order_id": "5"}), ("refund", {"amount": 1}))
-            calls = [{"name": name, "args": args, "id": name} for name, args in named]
-            answer = AIMessage("", tool_calls=calls)
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+            return AIMessage(f"{found}; called for real: {', '.join(sorted(CALLED)) or 'nothing'}")
+        named = (("find_order", {"order_id": "5"}), ("refund", {"amount": 1}))
+        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": name} for name, args in named])
 
 
 @tool

@@ -4,34 +4,24 @@ from typing import Annotated, Any, TypedDict
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, PIIMiddleware
-from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
+from scripted import ScriptedModel
 
 
-class Scripted(BaseChatModel):
+class Scripted(ScriptedModel):
     """Calls the tool that the user names, and repeats its result; without a tool, it writes an address."""
 
-    @property
-    def _llm_type(self) -> str:
-        return "scripted"
-
-    def bind_tools(self, tools: Any, **_: Any) -> "Scripted":
-        return self
-
-    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+    def answer(self, messages: list[BaseMessage]) -> AIMessage:
         last = messages[-1]
         if last.type == "tool":
-            answer = AIMessage(f"It is {last.content[:5]}.")
-        elif last.content.endswith("_it"):
-            answer = AIMessage("", tool_calls=[{"name": last.content, "args": {"word": "plain"}, "id": "call-1"}])
-        else:
-            answer = AIMessage("Write to ada@example.com.")
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+            return AIMessage(f"It is {last.content[:5]}.")
+        if last.content.endswith("_it"):
+            return AIMessage("", tool_calls=[{"name": last.content, "args": {"word": "plain"}, "id": "call-1"}])
+        return AIMessage("Write to ada@example.com.")
 
 
 @tool
