@@ -37,7 +37,7 @@ def compute_mean(values: Collection[float]) -> float:
     return min(max(average, min(values)), max(values))
 
 
-def settle_mean(mean: float, values: Collection[float], limit: float) -> float:
+def round_mean_to_limit(mean: float, values: Collection[float], limit: float) -> float:
     """Return `limit` if the mean of `values` differs from it only by rounding errors, else `mean`.
 
     The mean of 0.6, 0.8 and 1.0 is 0.7999999999999999, and so below 0.8. The mean of equal values has no
@@ -116,6 +116,14 @@ def format_scores(values: Sequence[float], limit: float) -> tuple[str, ...]:
     return tuple((format_limit if each == limit else format_score)(each, beside=numbers) for each in numbers)
 
 
+def round_to_limit(value: float, limit: float) -> float:
+    """Return `limit` if `value`, a mean or a difference of means, is within 1e-9 of it, else `value`.
+
+    So a value that differs from its limit only by rounding errors is printed as equal to it.
+    """
+    return limit if abs(value - limit) < _NOISE else value
+
+
 def format_score_pair(value: float, limit: float) -> tuple[str, str]:
     """Return the texts of a score and its limit, which are equal only if the numbers are equal."""
     text, least = format_scores((value,), limit)
@@ -127,7 +135,7 @@ def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
 
     The texts are equal if the numbers differ by less than 1e-9.
     """
-    return format_score_pair(limit if abs(drop - limit) < _NOISE else drop, limit)
+    return format_score_pair(round_to_limit(drop, limit), limit)
 
 
 def format_limit(limit: float, *, beside: Neighbours = None) -> str:

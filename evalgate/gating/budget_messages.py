@@ -9,6 +9,7 @@ from evalgate.core.formatting import (
     format_score,
     format_scores,
     pluralize,
+    round_to_limit,
     to_sentence,
 )
 from evalgate.core.types import RatioEstimate, ThresholdEstimate
@@ -17,7 +18,6 @@ from evalgate.statistics.gate_decision import MetricDecision
 if TYPE_CHECKING:
     from evalgate.gating.verdict_messages import MessageContext
 
-_NOISE = 1e-9
 _NOUNS = {"cost_usd": "cost", "latency_s": "latency"}
 
 
@@ -31,10 +31,7 @@ def describe_growth(
         return "No baseline for these figures yet, or no run that passed on both sides; nothing compared."
     own, change = metric.partition("/")[2], growth.change
     noun = _NOUNS.get(own, own.replace("_", " "))
-    # What differs from the limit by rounding errors alone is equal to it, and is printed as equal.
-    ratios_found = (
-        ratio.max if abs(each - ratio.max) < _NOISE else each for each in (ratio.value, ratio.low, ratio.high)
-    )
+    ratios_found = (round_to_limit(each, ratio.max) for each in (ratio.value, ratio.low, ratio.high))
     value, low, high, limit = format_scores(tuple(ratios_found), ratio.max)
     ratios = f"× {value} ({low} to {high})"
     size = f"over {pluralize(change.cases, 'case')} × {pluralize(growth.rounds, 'run')}"

@@ -8,12 +8,11 @@ from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseResult, Comparison, Criterion, MetricSummary, SamplingCost
 from evalgate.metrics.aggregation import summarize_metrics
+from evalgate.statistics.parameters import EPSILON
 
 if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy
     from evalgate.statistics.gate_decision import Decision
-
-_EPSILON = 1e-9  # a drop is a difference of two means: its last bits are noise
 
 
 @frozen
@@ -94,7 +93,7 @@ def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, 
     if gate.max_regression >= 1:
         return False
     limit = compute_drop_limit(metric, gate, criteria)
-    return metric.delta is not None and -metric.delta >= max(limit - _EPSILON, _EPSILON)
+    return metric.delta is not None and -metric.delta >= max(limit - EPSILON, EPSILON)
 
 
 def compute_drop_limit(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> float:

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import floor, log10
 from typing import Literal
 
-from evalgate.core.formatting import format_limit, format_score, format_scores, join_first, pluralize
+from evalgate.core.formatting import (
+    format_limit,
+    format_score,
+    format_scores,
+    join_first,
+    pluralize,
+    round_to_limit,
+)
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseComparison, MetricSummary, ThresholdEstimate
 from evalgate.gating.score_tables import is_line_table
@@ -26,7 +33,6 @@ _EFFECTS: Mapping[str, str] = {
 }
 _RAREST = 1_000_000  # rarer events are not worth a number
 _MOST_DIGITS = 7
-_NOISE = 1e-9
 _NAMED = 5  # cases that one sentence lists
 _NAMED_METRICS = 3  # metrics that one sentence lists
 _FEW_RUNS = 3  # fewer stored runs of a case hardly measure luck
@@ -298,10 +304,8 @@ def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
 
 
 def _describe_minimum(estimate: ThresholdEstimate, name: str, context: MessageContext) -> str:
-    # What differs from the minimum by rounding errors alone is equal to it, and is printed as equal.
     value, low, high = (
-        estimate.minimum if abs(each - estimate.minimum) < _NOISE else each
-        for each in (estimate.value, estimate.low, estimate.high)
+        round_to_limit(each, estimate.minimum) for each in (estimate.value, estimate.low, estimate.high)
     )
     shown, lowest, highest, minimum = context.format_scores(value, low, high, limit=estimate.minimum)
     if estimate.verdict == "fail":

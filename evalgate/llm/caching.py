@@ -8,15 +8,11 @@ long.
 
 import asyncio
 import contextlib
-import errno
-import fcntl
 import hashlib
 import json
-import os
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self, TypeVar
@@ -29,14 +25,14 @@ from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest, merge_parameters
 from evalgate.llm.usage import MeteredUsage, count_model_usage
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.system.files import check_is_regular
+from evalgate.system.files import check_is_regular, lock_folder
 
 _T = TypeVar("_T")
 
 _APPLICATION_ID = 0x45564A31
 """SQLite's application id of evalgate's caches, "EVJ1"."""
 _DIGEST = 32  # hexadecimal digits of the digest before each stored answer
-_LOCK_TIMEOUT = 10.0  # seconds to wait for a file that another process has locked
+_LOCK_TIMEOUT_S = 10.0  # seconds to wait for a file that another process has locked
 _LATER_LOCK_TIMEOUT_MS = 100  # the same once the wait was in vain
 _SCHEMA = """
     PRAGMA auto_vacuum = FULL;
@@ -231,7 +227,7 @@ class ResponseCache:
             if not self._writes:
                 return self._connect_and_check() if self._file_path.is_file() else None
             self._file_path.parent.mkdir(parents=True, exist_ok=True)
-            with _lock_folder(self._file_path.parent):
+            with lock_folder(self._file_path.parent, _LOCK_TIMEOUT_S):
                 return self._open_or_recreate()
         except (sqlite3.Error, OSError) as error:
             self._add_notice(f"is not used: {getattr(error, 'strerror', None) or error}")
@@ -257,7 +253,7 @@ class ResponseCache:
         file = sqlite3.connect(
             f"{self._file_path.absolute().as_uri()}?mode={mode}",
             uri=True,
-            timeout=_LOCK_TIMEOUT,
+            timeout=_LOCK_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
         )
@@ -308,36 +304,6 @@ def _find_free_path(path: Path) -> Path:
     while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1
     return aside
-
-
-@contextlib.contextmanager
-def _lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder, so that only one process at a time checks and repairs a file in it.
-
-    Raises:
-        TimeoutError: another process, which may be the agent, keeps the folder locked.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        end = time.monotonic() + _LOCK_TIMEOUT
-        while not _try_lock(descriptor):
-            if time.monotonic() > end:
-                raise TimeoutError(errno.ETIMEDOUT, "another process keeps its folder locked")
-            time.sleep(0.02)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Return False if another process has the lock; True also on a file system without locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 _FORM = 2

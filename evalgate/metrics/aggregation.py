@@ -13,7 +13,7 @@ from evalgate.core.formatting import (
     compute_weighted_mean,
     join_first,
     pluralize,
-    settle_mean,
+    round_mean_to_limit,
 )
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.score_ranges import UNIT_RANGE, Range
@@ -124,7 +124,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
     scores = [metric.score for metric in metrics if metric.score is not None]
     weights = [case.weight for case, metric in members if metric.score is not None]
     threshold = metrics[0].threshold
-    score = settle_mean(compute_weighted_mean(scores, weights), scores, threshold) if scores else None
+    score = round_mean_to_limit(compute_weighted_mean(scores, weights), scores, threshold) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
     # All members of a group share it: it is part of the group's key.
     min_mean = metrics[0].min_mean

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
 
-from evalgate.core.formatting import compute_mean, settle_mean
+from evalgate.core.formatting import compute_mean, round_mean_to_limit
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
 from evalgate.core.types import (
@@ -293,7 +293,7 @@ def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> Cas
                 if metric.score is not None:
                     scored.append(metric)
                     scores.append(metric.score)
-    score = settle_mean(compute_mean(scores), scores, bound.criterion.threshold) if scores else None
+    score = round_mean_to_limit(compute_mean(scores), scores, bound.criterion.threshold) if scores else None
     if bound.criterion.reliability is not None and score is not None:
         from evalgate.metrics.pass_at_k import decide_reliability
 

@@ -124,9 +124,8 @@ def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFil
     """
     for cache in judge_resolver.models.reserved_caches if rule_files.applies_base_rules else ():
         for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads
-            names = [
-                f":(literal){path}{ending}" for ending in ("", "-journal", "-wal")
-            ]  # SQLite reads them all
+            # SQLite reads all three files.
+            names = [f":(literal){path}{ending}" for ending in ("", "-journal", "-wal")]
             if rule_files.base_commit:
                 edited = rule_files.list_changed_files(*names)
             else:

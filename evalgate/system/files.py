@@ -6,11 +6,13 @@ import errno
 import fcntl
 import glob
 import io
+import math
 import os
 import secrets
 import shutil
 import stat
 import tempfile
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -217,19 +219,37 @@ def remove_temporaries(path: Path) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold an exclusive lock of an existing folder during the block.
+def lock_folder(folder: Path, timeout_s: float = math.inf) -> Iterator[None]:
+    """Hold an exclusive lock of an existing folder during the block, if its file system has locks.
 
     First wait until no other thread or process of this machine holds the lock.
+
+    Raises:
+        TimeoutError: another process still holds the lock after `timeout_s` seconds.
     """
     # The folder itself: a lock file would be left among the user's own files, and an atomic write replaces
     # the file, so that a lock on the old one would exclude no one.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _wait_for_lock(descriptor, time.monotonic() + timeout_s)
         yield
     finally:
         os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int, end: float) -> None:
+    """Lock an open folder; do nothing on a file system without locks. `end` is in monotonic seconds."""
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise TimeoutError(errno.ETIMEDOUT, "another process keeps its folder locked") from None
+            time.sleep(0.02)
+        except OSError:
+            return
+        else:
+            return
 
 
 def make_folder(folder: Path, owner: Owner | None = None) -> None:
@@ -359,10 +379,7 @@ def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | N
     Raises:
         OSError: a file cannot be read or written; no temporary file is left behind.
     """
-    with _create_temporary(folder, name) as (descriptor, temporary):
-        with os.fdopen(descriptor, "wb") as file:
-            shutil.copyfileobj(source, file, 2**20)
-            _complete_file(file, owner)
+    with _create_copy(source, folder, name, owner) as temporary:
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
@@ -374,13 +391,20 @@ def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner 
         OSError: a file cannot be read or written; no temporary file is left behind.
     """
     name = next(names)
+    with _create_copy(source, folder, name, owner) as temporary:
+        while not _reserve_name(folder, name):
+            name = next(names)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+@contextmanager
+def _create_copy(source: BinaryIO, folder: int, name: str, owner: Owner | None) -> Iterator[str]:
+    """Yield the name of a temporary file with the contents of `source`, for the block to rename."""
     with _create_temporary(folder, name) as (descriptor, temporary):
         with os.fdopen(descriptor, "wb") as file:
             shutil.copyfileobj(source, file, 2**20)
             _complete_file(file, owner)
-        while not _reserve_name(folder, name):
-            name = next(names)
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        yield temporary
 
 
 @contextmanager

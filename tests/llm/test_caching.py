@@ -219,7 +219,7 @@ def test_a_file_that_breaks_while_it_is_open_is_a_notice(tmp_path: Path) -> None
 def test_a_file_that_stays_locked_delays_only_one_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalgate.llm.caching._LOCK_TIMEOUT", 2.0)
+    monkeypatch.setattr("evalgate.llm.caching._LOCK_TIMEOUT_S", 2.0)
     with open_file(tmp_path / "cache.sqlite") as file, sql(tmp_path / "cache.sqlite") as other:
         other.execute("BEGIN EXCLUSIVE")
         began = time.monotonic()
@@ -238,7 +238,7 @@ def test_a_file_that_stays_locked_delays_only_one_question(
 def test_a_folder_that_stays_locked_does_not_hold_up_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalgate.llm.caching._LOCK_TIMEOUT", 0.2)
+    monkeypatch.setattr("evalgate.llm.caching._LOCK_TIMEOUT_S", 0.2)
     with lock_folder(tmp_path), open_file(tmp_path / "cache.sqlite") as file:
         file.put("a", "one")
         assert file.get("a") is None

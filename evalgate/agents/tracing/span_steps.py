@@ -69,7 +69,8 @@ _DETAILS = "gen_ai.client.inference.operation.details"
 _ANSWER_EVENTS = ("gen_ai.choice", "gen_ai.content.completion")
 _CONTENT = (*_REQUESTS, *_OTHER_REQUESTS, *_RESPONSES, *_OTHER_RESPONSES, *_ARGUMENTS, *_RESULTS, *_SETTINGS)
 _CONTENT_PREFIXES = tuple(f"{name}." for name in (*_LISTED_REQUESTS, *_LISTED_RESPONSES, "llm.tools"))
-_MOST_TOKENS = 2**53
+_LARGEST_NUMBER = 2**53
+"""Largest number of tokens, or of USD, that is believed. A float holds any integer up to it exactly."""
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
@@ -267,12 +268,12 @@ def _read_cost(found: object) -> float | None:
     # An int is accepted, too: JavaScript writes 0 and 2 without decimals.
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
-    return float(found) if 0 <= found <= _MOST_TOKENS else None
+    return float(found) if 0 <= found <= _LARGEST_NUMBER else None
 
 
 def _read_count(found: object) -> int | None:
     """Return a number of tokens; None for any other value."""
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _MOST_TOKENS:
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _LARGEST_NUMBER:
         return None
     # A program that knows no integers writes a float.
     return int(found) if found == int(found) else None
