@@ -15,8 +15,8 @@ _MOST_DIGITS = 7
 _LAST_BITS = 12
 """Decimals to which two sums of the same numbers agree, in any order of the numbers."""
 
-_NOISE = 1e-9
-"""Largest rounding error in a difference of two means; a smaller difference decides nothing."""
+EPSILON = 1e-9
+"""Largest rounding error of a mean, or of a difference of two means. What is smaller decides nothing."""
 
 _MEAN_ERROR = 1e-12
 """Largest rounding error of a mean: of 1, and relative to the mean if that is larger."""
@@ -121,7 +121,7 @@ def round_to_limit(value: float, limit: float) -> float:
 
     So a value that differs from its limit only by rounding errors is printed as equal to it.
     """
-    return limit if abs(value - limit) < _NOISE else value
+    return limit if abs(value - limit) < EPSILON else value
 
 
 def format_score_pair(value: float, limit: float) -> tuple[str, str]:
@@ -181,7 +181,7 @@ def format_delta(delta: float | None, *, beside: Neighbours = None, digits: int 
     """
     if delta is None:
         return "–"
-    if abs(delta) < _NOISE:
+    if abs(delta) < EPSILON:
         return f"±{0:.{digits}f}"
     while float(f"{delta:.{digits}f}") == 0:
         digits += 1

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evalgate.config.schema.gate import GateConfig
+from evalgate.core.formatting import EPSILON
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseResult, Comparison, Criterion, MetricSummary, SamplingCost
 from evalgate.metrics.aggregation import summarize_metrics
-from evalgate.statistics.parameters import EPSILON
 
 if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy

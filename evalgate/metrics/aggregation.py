@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
 from evalgate.core.formatting import (
+    EPSILON,
     compute_weighted_mean,
     join_first,
     pluralize,
@@ -44,7 +45,6 @@ class MetricKey(NamedTuple):
 
 _MOST_NAMED = 5
 _QUOTED = 300  # characters of a reason, as in the verdict
-_EPSILON = 1e-9  # a mean is a sum: its last bits are noise
 
 
 _get_key = attrgetter(*MetricKey._fields)
@@ -130,7 +130,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
     min_mean = metrics[0].min_mean
     status: Status = "not_evaluated"
     if score is not None:
-        met = metrics[0].range.is_met(score, threshold if min_mean is None else min_mean - _EPSILON)
+        met = metrics[0].range.is_met(score, threshold if min_mean is None else min_mean - EPSILON)
         # Owners' rules and pass@k can pass every case although the mean is below the threshold.
         met = met or (min_mean in {None, threshold} and all(m.status == "passed" for m in scored))
         status = "passed" if met else "failed"
@@ -192,7 +192,7 @@ def compute_threshold_margin(
         ),
     )
     return Margin(
-        threshold, distance, _count_fewest_runs(gains, distance - _EPSILON if rising else distance + _EPSILON)
+        threshold, distance, _count_fewest_runs(gains, distance - EPSILON if rising else distance + EPSILON)
     )
 
 
