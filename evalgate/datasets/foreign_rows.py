@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -217,6 +217,7 @@ _ANSWERS = (
     *("expected", "expected_output", "expected_answer", "expected_response", "answer", "reference"),
     *("reference_answer", "ground_truth", "ideal", "output", "response", "completion", "__expected"),
 )
+_ADK_TURN_KEYS = frozenset({"expected_tool_use", "expected_intermediate_agent_responses", "reference"})
 _NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
 _TOOLS = ("expected_tools", "expected_tool_calls")
 _ARGUMENTS = ("input_parameters", "inputParameters", "args", "arguments")
@@ -232,6 +233,21 @@ class Row:
 
     values: Mapping[str, object]
     line: int
+
+
+def is_question_list(items: Iterable[object]) -> bool:
+    """Return True for rows with `query` and an expected answer; False for turns in Google ADK's old format.
+
+    Those turns have `query` too, and Google ADK's own names for what they expect. Items that have only
+    `query` are taken for turns.
+    """
+    keys = {key for item in items if isinstance(item, Mapping) for key in get_lowercase_keys(item)}
+    return "query" in keys and not keys & _ADK_TURN_KEYS and bool(keys & {*_ANSWERS, *_TOOLS})
+
+
+def get_lowercase_keys(values: Mapping[str, object]) -> frozenset[str]:
+    """Return the keys of a row in lower case."""
+    return frozenset(str(key).lower() for key in values)
 
 
 def parse_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:

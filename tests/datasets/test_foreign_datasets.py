@@ -143,6 +143,35 @@ def test_promptfoos_tests_keep_what_a_user_would_say(tmp_path: Path) -> None:
     assert "`language` is not carried over" in told
 
 
+@pytest.mark.parametrize("name", ["expected", "answer", "ground_truth"])
+def test_questions_named_query_are_cases_of_their_own(name: str, tmp_path: Path) -> None:
+    content = json.dumps([{"query": "Hi", name: "Hello"}, {"query": "Bye", name: "So long"}])
+    found, _ = made(tmp_path, "q.json", content)
+    assert said(found) == [("Hi", "Hello"), ("Bye", "So long")]
+    refused = evalgate("validate", "q.json", cwd=tmp_path)
+    assert refused.code == 2
+    assert "q.json:1:1: this is a list of questions, not an eval set: make one of it with" in refused.err
+
+
+def test_turns_of_google_adk_stay_one_conversation(tmp_path: Path) -> None:
+    content = json.dumps(
+        [{"query": "Hi", "expected": "?", "reference": "Hello"}, {"query": "Bye", "reference": "Bye"}]
+    )
+    found, _ = made(tmp_path, "q.json", content)
+    assert [(turn.user.text, turn.expected.response) for turn in found.cases[0].turns] == [
+        ("Hi", "Hello"),
+        ("Bye", "Bye"),
+    ]
+
+
+def test_an_item_that_gives_no_case_leaves_the_others(tmp_path: Path) -> None:
+    (tmp_path / "q.json").write_text('[{"Question": "a", "Answer": "b"},\n{"querry": "c"}]')
+    done = evalgate("generate", "--from", "q.json", "--to", "adk", "-o", "new.json", cwd=tmp_path)
+    assert done.code == 3
+    assert 'q.json:2: nothing that the user says: the keys are "querry"' in done.err
+    assert "question-1: 1 turn" in done.out
+
+
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
