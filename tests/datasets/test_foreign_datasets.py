@@ -188,8 +188,8 @@ def test_an_item_that_gives_no_case_leaves_the_others(tmp_path: Path) -> None:
         ("q.jsonl", lines({"question": "Hi"}) + "{", "q.jsonl:2:2: "),
         ("q.csv", "subject,body\na,b\n", "q.csv:1:1: the first line must name the columns"),
         ("q.csv", "question,answer\na,b,c\n", "q.csv:2:1: 3 cells and 2 columns"),
-        ("c.json", json.dumps({"messages": [{"role": [], "content": "x"}]}), "c.json: is not a results.json"),
-        ("c.json", json.dumps([{"role": {}, "content": "x"}]), "c.json: is not a results.json"),
+        ("c.json", json.dumps({"messages": [{"role": [], "content": "x"}]}), "c.json:1:1: no case can be made of this"),
+        ("c.json", json.dumps([{"role": {}, "content": "x"}]), "c.json:1:1: no case can be made of this"),
         (
             "q.json",
             json.dumps([{"id": name, "question": "a"} for name in ("x", "y", "x", "x")]),
@@ -202,6 +202,10 @@ def test_an_item_that_gives_no_case_leaves_the_others(tmp_path: Path) -> None:
             "its tests stand elsewhere (file://tests.csv): name that file",
         ),
         ("q.csv", "question,expected_tools\na,[1\n", "q.csv:2: the expected tool calls are no JSON"),
+        ("q.json", '{"questions": [{"q": "a"}]}', "q.json:1:1: no case can be made of this: it is no recording"),
+        ("q.jsonl", '{"frage": "a"}', "q.jsonl:1:1: no case can be made of this: it is no recording"),
+        ("s.csv", "story,agent\nA guest.,hotel\n", "s.csv:1:1: the column `story` holds stories, which are played"),
+        ("d.yaml", "cases: [{inputs: a}]\n", "d.yaml:1:1: is no configuration of promptfoo, which has `prompts`"),
     ],
 )  # fmt: skip
 def test_what_gives_no_case_is_told_with_its_place(
