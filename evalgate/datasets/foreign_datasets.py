@@ -143,7 +143,8 @@ def _read_csv(path: Path, shown_as: str) -> Dataset | None:
     keys = {name.lower() for name in columns}
     if "story" in keys:
         return None  # stories are for `read_stories`: a simulated user plays them
-    if not keys & QUESTIONS.keys():
+    has_scenarios = "scenario" in keys and bool(keys & _DEEPEVAL)
+    if not has_scenarios and not keys & QUESTIONS.keys():
         known = " or ".join(f"`{name}`" for name in QUESTIONS)
         message = f"the first line must name the columns, and one of them must be {known}"
         raise InvalidInputError([Problem(shown_as, 1, 1, message)])

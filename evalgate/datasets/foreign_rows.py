@@ -129,6 +129,11 @@ class _ChatParser:
         return tuple(self.turns)
 
     def _add_assistant_message(self, message: Mapping[str, object]) -> None:
+        # In a turn of DeepEval, the text is what the agent says after these calls.
+        self.events.extend(_parse_expected_calls(message.get("tools_called")))
+        for key in _DEEPEVAL_TURN_KEYS:
+            if message.get(key):
+                self.lost[f"`{key}` of a turn"] += 1
         if text := self._extract_text(message.get("content")):
             self.events.append(Message(text))
         calls = message.get("tool_calls") or []
@@ -218,6 +223,7 @@ _ANSWERS = (
     *("reference_answer", "ground_truth", "ideal", "output", "response", "completion", "__expected"),
 )
 _ADK_TURN_KEYS = frozenset({"expected_tool_use", "expected_intermediate_agent_responses", "reference"})
+_DEEPEVAL_TURN_KEYS = ("retrieval_context", "mcp_tools_called", "mcp_resources_called", "mcp_prompts_called")
 _NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
 _TOOLS = ("expected_tools", "expected_tool_calls")
 _ARGUMENTS = ("input_parameters", "inputParameters", "args", "arguments")
@@ -267,6 +273,8 @@ def parse_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
     case = EvalCase(str(values.pop(named)) if named else name, line=row.line)
     if "messages" in values:
         check_chat(values["messages"])
+    if isinstance(turns := values.get("turns"), str):  # so DeepEval writes them to CSV
+        values["turns"] = decode_json(turns)
     chat = next((key for key in ("messages", "turns", "input") if is_chat(values.get(key))), "")
     if chat:
         return replace(case, turns=_extract_chat_turns(values, chat, lost))

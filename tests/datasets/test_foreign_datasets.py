@@ -135,6 +135,45 @@ def test_deepevals_goldens_keep_tools_and_scenarios(tmp_path: Path) -> None:
     assert "`expected_outcome` is not carried over (1 time)" in told
 
 
+TURNS = [
+    {"role": "user", "content": "My laptop is broken.", "tools_called": None},
+    {
+        "role": "assistant",
+        "content": "Here is a label.",
+        "retrieval_context": ["policy"],
+        "tools_called": [{"name": "send_label", "inputParameters": {"days": 30}}],
+    },
+]
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv"])
+def test_a_conversation_of_deepeval_keeps_its_turns_and_their_calls(suffix: str, tmp_path: Path) -> None:
+    if suffix == "json":
+        content = json.dumps(
+            [{"scenario": "A return.", "turns": TURNS, "expected_outcome": "A label.", "name": "return"}]
+        )
+    else:
+        cell = json.dumps(TURNS).replace('"', '""')
+        content = f'scenario,turns,expected_outcome,name\nA return.,"{cell}",A label.,return\n'
+    found, told = made(tmp_path, f"goldens.{suffix}", content)
+    assert said(found) == [("My laptop is broken.", "Here is a label.")]
+    assert found.cases[0].eval_id == "return"
+    assert [(call.name, call.args) for call in found.cases[0].turns[0].expected.tool_calls] == [
+        ("send_label", {"days": 30})
+    ]
+    assert "`scenario` is not carried over (1 time)" in told
+    assert "`retrieval_context` of a turn (1 time)" in told
+
+
+def test_a_scenario_of_deepeval_in_csv_is_played(tmp_path: Path) -> None:
+    content = "scenario,turns,expected_outcome,user_description\nA refund.,,It is granted.,Angry\n"
+    found, told = made(tmp_path, "goldens.csv", content)
+    scenario = found.cases[0].scenario
+    assert scenario is not None
+    assert scenario.conversation_plan == "A refund."
+    assert "`expected_outcome` is not carried over (1 time)" in told
+
+
 def test_promptfoos_tests_keep_what_a_user_would_say(tmp_path: Path) -> None:
     found, told = made(tmp_path, "promptfooconfig.yaml", yaml.safe_dump(PROMPTFOO))
     assert said(found) == [("Hello world", "Bonjour"), ("Bananas", None)]
