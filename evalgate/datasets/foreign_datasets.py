@@ -143,6 +143,10 @@ def _read_csv(path: Path, shown_as: str) -> Dataset | None:
     keys = {name.lower() for name in columns}
     if "story" in keys:
         return None  # stories are for `read_stories`: a simulated user plays them
+    named = Counter(name.lower() for name in columns if name)
+    if twice := [name for name, times in named.items() if times > 1]:
+        message = f"several columns are named `{twice[0]}`: rename all but one"
+        raise InvalidInputError([Problem(shown_as, 1, 1, message)])
     has_scenarios = "scenario" in keys and bool(keys & _DEEPEVAL)
     if not has_scenarios and not keys & QUESTIONS.keys():
         known = " or ".join(f"`{name}`" for name in QUESTIONS)

@@ -34,17 +34,21 @@ def read_csv_rows(path: Path, shown_as: str, delimiter: str = ",") -> Iterator[t
     """Yield (line, cells) of each row that is not empty; the row begins in this line, counted from 1.
 
     Raises:
-        InvalidInputError: the file cannot be read or is not CSV.
+        InvalidInputError: the file cannot be read or is not CSV, as when a quotation mark is never closed.
     """
     text = io.StringIO(read_input_text(path, shown_as), newline="")
-    reader, line = csv.reader(text, delimiter=delimiter), 1
+    # Not strict, a text whose quotation mark is missing would take in all later rows.
+    reader, line = csv.reader(text, delimiter=delimiter, strict=True), 1
     try:
         for row in reader:
             if any(row):
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InvalidInputError([Problem(shown_as, reader.line_num, 1, f"is no CSV: {error}")]) from None
+        message = f"is no CSV: in the row that begins here, {error}"
+        if "unexpected end of data" in str(error):
+            message = "is no CSV: in the row that begins here, a quotation mark opens a text that never ends"
+        raise InvalidInputError([Problem(shown_as, line, 1, message)]) from None
 
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})

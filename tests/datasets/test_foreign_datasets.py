@@ -227,6 +227,13 @@ def test_an_item_that_gives_no_case_leaves_the_others(tmp_path: Path) -> None:
         ("q.jsonl", lines({"question": "Hi"}) + "{", "q.jsonl:2:2: "),
         ("q.csv", "subject,body\na,b\n", "q.csv:1:1: the first line must name the columns"),
         ("q.csv", "question,answer\na,b,c\n", "q.csv:2:1: 3 cells and 2 columns"),
+        ("q.csv", "Question,answer,question\na,b,c\n", "q.csv:1:1: several columns are named `question`"),
+        (
+            "q.csv",
+            'question,answer\na,b\n"c,d\ne,f\n',
+            "q.csv:3:1: is no CSV: in the row that begins here, a quotation mark opens a text that never ends",
+        ),
+        ("q.csv", 'question\n"a" b\n', "q.csv:2:1: is no CSV: in the row that begins here, ',' expected after"),
         ("c.json", json.dumps({"messages": [{"role": [], "content": "x"}]}), "c.json:1:1: no case can be made of this"),
         ("c.json", json.dumps([{"role": {}, "content": "x"}]), "c.json:1:1: no case can be made of this"),
         (
