@@ -201,7 +201,7 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
 def _keep_eval_sets(
     workspace: Workspace, folder: Path, patterns: tuple[str, ...], homes: set[Path], agents: tuple[str, ...]
 ) -> ProjectImport:
-    """Return a project whose eval sets stay where they are: in the folders `homes`, within `folder`."""
+    """Return a project that uses eval sets in place. They lie in the folders `homes`, within `folder`."""
     names = {path.name for each in homes for path in each.iterdir()}
     is_trpc = any(name.endswith(".metrics.json") for name in names)
     tool = "tRPC-Agent-Go" if is_trpc else "Google ADK"

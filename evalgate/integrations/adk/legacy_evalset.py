@@ -52,7 +52,7 @@ class AdkLegacyFormat:
     """The list formats of old `.test.json` and `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for a list of turns or of cases, but not for a data set whose questions are `query`.
+        """Return True for a list of turns or of cases, but not for a data set with questions named `query`.
 
         An empty list matches too: it holds no case, and no other format takes it.
         """
