@@ -1,4 +1,4 @@
-"""Search a repository for agents and eval sets."""
+"""Search a repository for agents, eval sets and what belongs to them."""
 
 import json
 import os
@@ -13,6 +13,8 @@ _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "b
 # Enough for a repository; `init` in a home folder must end soon, too.
 _MOST_FOLDERS = 2000
 _MOST_AGENTS = 9
+_INITIAL_SESSION = re.compile(r"\binitial_session_file\s*=\s*(?!None\b)([^,)\s]+)")
+_VARIABLE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=", re.MULTILINE)
 _EVAL_SETS = (".evalset.json", ".test.json")
 _ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_agent_async\b", re.MULTILINE)
 
@@ -52,6 +54,49 @@ def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:
         if each.endswith(ending)
     }
     return tuple(sorted(found))
+
+
+def find_adk_criteria(folder: Path) -> Iterator[Path]:
+    """Yield the files with criteria for Google ADK: `eval_config.json`, `test_config.json` and the like.
+
+    Their names end in `config.json`, and they hold an object with the key `criteria`.
+    """
+    for parent, names in walk_folders(folder):
+        for name in sorted(names):
+            if not name.endswith("config.json"):
+                continue
+            try:
+                value = json.loads(read_or_empty(parent / name))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, Mapping) and isinstance(value.get("criteria"), Mapping):
+                yield parent / name
+
+
+def find_initial_sessions(folder: Path) -> Iterator[tuple[Path, int, str]]:
+    """Yield (file, line, value) for each `initial_session_file=value` in the Python files of `folder`."""
+    for parent, names in walk_folders(folder):
+        for name in sorted(names):
+            text = read_or_empty(parent / name) if name.endswith(".py") else ""
+            for match in _INITIAL_SESSION.finditer(text):
+                yield parent / name, text.count("\n", 0, match.start()) + 1, match[1]
+
+
+def find_variables(folder: Path) -> tuple[str, ...]:
+    """Return the names of the variables in `.env.example`. If there are none, return those in `.env`."""
+    text = next(filter(None, (read_or_empty(folder / name) for name in (".env.example", ".env"))), "")
+    return tuple(dict.fromkeys(_VARIABLE.findall(text)))
+
+
+def find_script_variables(source: str) -> tuple[str, ...]:
+    """Return the names of the environment variables that a script reads."""
+    read = re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["']""", source)
+    # A client such as `openai` reads its key itself.
+    clients = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+    imported = [
+        name for each, name in clients.items() if re.search(rf"^(import|from) {each}\b", source, re.MULTILINE)
+    ]
+    return tuple(dict.fromkeys([*read, *imported]))
 
 
 def walk_folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:

@@ -15,13 +15,15 @@ from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core import plugin_registry
-from evalgate.core.errors import InvalidInputError, NoVerdictError
+from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import CreateUser
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, UserMessage
 from evalgate.datasets.foreign_datasets import Dataset, convert_dataset, detect_dataset
+from evalgate.datasets.foreign_rows import QUESTIONS
 from evalgate.datasets.loading import build_eval_set_id
+from evalgate.datasets.results_io import NoRecordError
 from evalgate.datasets.stories import read_stories
 from evalgate.integrations.recordings import may_become_eval_set, read_recording
 from evalgate.llm.budget_guard import UsageMeter
@@ -147,15 +149,33 @@ def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | N
     """Return the dataset of another tool that `--from` names. Return None if `--from` names anything else."""
     if options.recorded is None:
         return None
-    path = workspace.folder / options.recorded
-    return None if may_become_eval_set(path, options.recorded) else detect_dataset(path, options.recorded)
+    path, shown_as = workspace.folder / options.recorded, options.recorded
+    if may_become_eval_set(path, shown_as):
+        return None
+    found, suffix = detect_dataset(path, shown_as), path.suffix.lower()
+    if found is None and path.is_file():
+        if suffix in {".csv", ".tsv"}:
+            message = "the column `story` holds stories, which are played: name the file without --from"
+            raise InvalidInputError([Problem(shown_as, 1, 1, message)])
+        if suffix in {".yaml", ".yml"}:
+            message = (
+                "is no configuration of promptfoo, which has `prompts` and `providers`; stories, which are "
+                "played, are named without --from"
+            )
+            raise InvalidInputError([Problem(shown_as, 1, 1, message)])
+    return found
 
 
 # --- what was recorded --------------------------------------------------------------------------------------
 
 
 def _read_recorded(path: Path, shown_as: str) -> tuple[EvalSet, list[str]]:
-    recording = read_recording(path, shown_as)
+    try:
+        recording = read_recording(path, shown_as)
+    except NoRecordError:
+        known = ", ".join(QUESTIONS)
+        message = f"no case can be made of this: it is no recording, has no `messages` and none of {known}"
+        raise InvalidInputError([Problem(shown_as, 1, 1, message)]) from None
     if isinstance(recording, Record):
         return _convert_record(recording)
     cases = [make_storable(_as_expected(case)) for case in recording.cases]

@@ -12,21 +12,30 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
-from evalgate.cli.agent_search import build_patterns, find_candidates, read_or_empty, walk_folders
+from evalgate.cli.agent_search import (
+    build_patterns,
+    find_adk_criteria,
+    find_candidates,
+    find_initial_sessions,
+    find_script_variables,
+    find_variables,
+    read_or_empty,
+    walk_folders,
+)
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalSet, JsonObject
+from evalgate.datasets.loading import TEST_CONFIG
 from evalgate.system.workspace import Workspace
 
 _PROMPTFOO = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.json")
+_KEPT_FORMATS = {"adk", "adk-legacy", "trpc"}
 _DATA_SETS = (".json", ".jsonl", ".csv")
 _LARGEST_DATA_SET = 20_000_000
 _SCRIPT = re.compile(r"(?:file://|python:)(?:\./)?(.+\.py)(?::(\w+))?")
 _ADAPTER = "evals/promptfoo_agent.py"
-_INITIAL_SESSION = re.compile(r"\binitial_session_file\s*=\s*(?!None\b)([^,)\s]+)")
-_VARIABLE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=", re.MULTILINE)
 _OPENAI_URL = "https://api.openai.com/v1"
 _NO_EVAL_SETS = (
     "LangGraph has no eval sets: `evalgate generate --from questions.txt --to adk -o "
@@ -147,6 +156,10 @@ def _read_file(workspace: Workspace, path: Path) -> ProjectImport:
         found = _read_langgraph(workspace, path.parent)
     elif (_find_kind(path, workspace) or "") == "a DeepEval dataset":
         found = _convert_data_sets(workspace, [path], path.parent)
+    elif _detect_format(workspace, path) in _KEPT_FORMATS:
+        folder = workspace.folder if path.is_relative_to(workspace.folder) else path.parent
+        name = os.path.relpath(path, workspace.folder)
+        found = _keep_eval_sets(workspace, folder, (name,), {path.parent}, find_candidates(folder).agents)
     else:
         found = _read_promptfoo(workspace, path)
     if found is None:
@@ -163,50 +176,70 @@ def _prefix_agent(agent: str, workspace: Workspace, folder: Path) -> str:
 # --- eval sets that evalgate reads as they are --------------------------------------------------------------
 
 
+def _detect_format(workspace: Workspace, path: Path) -> str:
+    """Return the format of an eval set; "" for any other file."""
+    from evalgate.documents.strict_json import read_json
+
+    try:
+        document = read_json(path, workspace.format_path(path))
+    except InvalidInputError:
+        return ""
+    formats = plugin_registry.get_formats().items()
+    return next((name for name, each in formats if each.matches_document(document)), "")
+
+
 def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
     found = find_candidates(folder)
     if not found.eval_sets:
         return None
     below = os.path.relpath(folder, workspace.folder)
     patterns = tuple(str(Path(below, each)) for each in build_patterns(found.eval_sets))
-    folders = {(folder / each).parent for each in found.eval_sets}
-    names = {path.name for each in folders for path in each.iterdir()}
+    homes = {(folder / each).parent for each in found.eval_sets}
+    return _keep_eval_sets(workspace, folder, patterns, homes, found.agents)
+
+
+def _keep_eval_sets(
+    workspace: Workspace, folder: Path, patterns: tuple[str, ...], homes: set[Path], agents: tuple[str, ...]
+) -> ProjectImport:
+    """Return a project that uses eval sets in place. They lie in the folders `homes`, within `folder`."""
+    names = {path.name for each in homes for path in each.iterdir()}
     is_trpc = any(name.endswith(".metrics.json") for name in names)
     tool = "tRPC-Agent-Go" if is_trpc else "Google ADK"
+    unread = () if is_trpc else _find_unread_criteria(workspace, folder, homes)
+    sessions = (
+        f"{workspace.format_path(path)}:{line}: `initial_session_file={value}`: set `file` of the section "
+        "`session` to it"
+        for path, line, value in find_initial_sessions(folder)
+    )
     if is_trpc:
         own = "each eval set's `.metrics.json` applies"
-    elif "test_config.json" in names:
-        own = "the `test_config.json` next to an eval set applies, without one Google ADK's defaults"
+    elif TEST_CONFIG in names:
+        own = f"the `{TEST_CONFIG}` next to an eval set applies, without one Google ADK's defaults"
     else:
         own = "Google ADK's defaults apply, tool_trajectory_avg_score 1.0 and response_match_score 0.8"
     return ProjectImport(
         f"{tool} ({', '.join(patterns)})",
         "",
         patterns,
-        tuple(_prefix_agent(each, workspace, folder) for each in found.agents),
+        tuple(_prefix_agent(each, workspace, folder) for each in agents),
         own_criteria=own,
-        environment=_find_variables(folder),
-        lost=tuple(_find_initial_sessions(workspace, folder)),
+        environment=find_variables(folder),
+        lost=(*unread, *sessions),
     )
 
 
-def _find_initial_sessions(workspace: Workspace, folder: Path) -> Iterator[str]:
-    """Yield a sentence for each `initial_session_file` in the Python files of `folder`."""
-    for parent, names in walk_folders(folder):
-        for name in sorted(names):
-            text = read_or_empty(parent / name) if name.endswith(".py") else ""
-            for match in _INITIAL_SESSION.finditer(text):
-                line = text.count("\n", 0, match.start()) + 1
-                yield (
-                    f"{workspace.format_path(parent / name)}:{line}: `initial_session_file={match[1]}`: set "
-                    "`file` of the section `session` to it"
-                )
+def _find_unread_criteria(workspace: Workspace, folder: Path, homes: set[Path]) -> Iterator[str]:
+    """Yield a sentence for each file of criteria that is no `test_config.json` in one of `homes`.
 
-
-def _find_variables(folder: Path) -> tuple[str, ...]:
-    """Return the names of the variables in `.env.example`. If there are none, return those in `.env`."""
-    text = next(filter(None, (read_or_empty(folder / name) for name in (".env.example", ".env"))), "")
-    return tuple(dict.fromkeys(_VARIABLE.findall(text)))
+    `homes` are the folders of the eval sets. `adk eval` gets other files by `--config_file_path`.
+    """
+    for path in find_adk_criteria(folder):
+        if path.name != TEST_CONFIG or path.parent not in homes:
+            yield (
+                f"{workspace.format_path(path)}: criteria for Google ADK, which names the file with "
+                "`--config_file_path`: copy them into `criteria`, or copy the file next to the eval sets as "
+                f"`{TEST_CONFIG}`"
+            )
 
 
 # --- LangGraph ----------------------------------------------------------------------------------------------
@@ -222,7 +255,7 @@ def _read_langgraph(workspace: Workspace, folder: Path) -> ProjectImport | None:
     except ValueError as error:
         raise InvalidInputError(f"langgraph.json: is no JSON: {error}") from None
     env = config.get("env") if isinstance(config, Mapping) else None
-    names = tuple(env) if isinstance(env, Mapping | list) else _find_variables(folder)
+    names = tuple(env) if isinstance(env, Mapping | list) else find_variables(folder)
     return ProjectImport(
         f"LangGraph ({workspace.format_path(folder / 'langgraph.json')})",
         agents=tuple(_prefix_agent(each, workspace, folder) for each in graphs),
@@ -267,7 +300,7 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
         agent, options, adapter = adapted
         agents.append(agent)
         script = _SCRIPT.fullmatch(str(provider["id"]))
-        variables = _list_variables(read_or_empty(path.parent / script[1])) if script else ()
+        variables = find_script_variables(read_or_empty(path.parent / script[1])) if script else ()
         files |= {_ADAPTER: adapter} if adapter else {}
     written = json.dumps(project.checks)
     notes = [_JUDGED] if '"semantic":' in written or '"embeddings"' in written else []
@@ -283,7 +316,7 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
         checks=project.checks,
         case_rules=project.case_rules,
         agent_options=options,
-        environment=tuple(dict.fromkeys([*_find_variables(path.parent), *variables])),
+        environment=tuple(dict.fromkeys([*find_variables(path.parent), *variables])),
         lost=tuple(lost),
         notes=tuple(notes),
     )
@@ -311,17 +344,6 @@ def _adapt_provider(
         headers = {"Authorization": "Bearer ${OPENAI_API_KEY}"}
         return f"http:{settings.get('apiBaseUrl') or _OPENAI_URL}", {**options, "headers": headers}, ""
     return None
-
-
-def _list_variables(source: str) -> tuple[str, ...]:
-    """Return the names of the environment variables that a script reads."""
-    read = re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["']""", source)
-    # A client such as `openai` reads its key itself.
-    clients = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
-    imported = [
-        name for each, name in clients.items() if re.search(rf"^(import|from) {each}\b", source, re.MULTILINE)
-    ]
-    return tuple(dict.fromkeys([*read, *imported]))
 
 
 def _build_adapter(script: str, function: str, provider: JsonObject) -> str:
@@ -403,7 +425,7 @@ def _convert_data_sets(workspace: Workspace, paths: list[Path], folder: Path) ->
         criteria=criteria,
         own_criteria="DeepEval's metrics; `trajectory_recall` is its ToolCorrectnessMetric",
         checks=checks,
-        environment=_find_variables(folder),
+        environment=find_variables(folder),
         lost=tuple(lost),
         notes=(_EXTRA,) if "pattern_match" in checks else (),
     )

@@ -21,7 +21,9 @@ from evalgate.datasets.foreign_rows import (
     QUESTIONS,
     DamagedRowError,
     Row,
+    get_lowercase_keys,
     is_chat,
+    is_question_list,
     parse_row,
     read_csv_rows,
 )
@@ -47,7 +49,7 @@ class Dataset:
     """Prefix of the ids of cases without a name."""
     rows: tuple[Row, ...]
     is_known: bool = True
-    """False for JSON lines without any line that looks like a row."""
+    """False if no line of JSON lines looks like a row, or an item of JSON does not."""
 
 
 @frozen
@@ -141,7 +143,12 @@ def _read_csv(path: Path, shown_as: str) -> Dataset | None:
     keys = {name.lower() for name in columns}
     if "story" in keys:
         return None  # stories are for `read_stories`: a simulated user plays them
-    if not keys & QUESTIONS.keys():
+    named = Counter(name.lower() for name in columns if name)
+    if twice := [name for name, times in named.items() if times > 1]:
+        message = f"several columns are named `{twice[0]}`: rename all but one"
+        raise InvalidInputError([Problem(shown_as, 1, 1, message)])
+    has_scenarios = "scenario" in keys and bool(keys & _DEEPEVAL)
+    if not has_scenarios and not keys & QUESTIONS.keys():
         known = " or ".join(f"`{name}`" for name in QUESTIONS)
         message = f"the first line must name the columns, and one of them must be {known}"
         raise InvalidInputError([Problem(shown_as, 1, 1, message)])
@@ -221,9 +228,11 @@ def _read_json(path: Path, shown_as: str) -> Dataset | None:
     if isinstance(value, Sequence) and not isinstance(value, str) and not is_chat(value):
         objects = [(at, each) for at, each in enumerate(value) if isinstance(each, Mapping)]
         rows = [Row(each, document.find_position((*before, at))[0]) for at, each in objects]
-        # Rows with `query` belong to an old format of Google ADK's eval sets.
-        is_known = rows and all(_is_row(row.values) and "query" not in row.values for row in rows)
-        return _classify_rows(rows) if is_known and len(rows) == len(value) else None
+        found = [_is_row(row.values) for row in rows]
+        is_adk = any("query" in row.values for row in rows) and not is_question_list(value)
+        if is_adk or not any(found) or len(rows) < len(value):
+            return None
+        return replace(_classify_rows(rows), is_known=all(found))
     if is_chat(value):
         return _classify_rows([Row({"messages": value}, 1)])
     if isinstance(value, Mapping) and is_chat(value.get("messages")):
@@ -255,12 +264,9 @@ def _is_row(values: Mapping[str, object]) -> bool:
         return True
     if "scenario" in values and get_lowercase_keys(values) & _DEEPEVAL:
         return True
-    return any(isinstance(values.get(key), str) for key in QUESTIONS)
-
-
-def get_lowercase_keys(values: Mapping[str, object]) -> frozenset[str]:
-    """Return the keys of a row in lower case."""
-    return frozenset(str(key).lower() for key in values)
+    return any(
+        isinstance(value, str) and str(key).strip().lower() in QUESTIONS for key, value in values.items()
+    )
 
 
 def _is_promptfoo(value: object) -> bool:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -34,17 +34,21 @@ def read_csv_rows(path: Path, shown_as: str, delimiter: str = ",") -> Iterator[t
     """Yield (line, cells) of each row that is not empty; the row begins in this line, counted from 1.
 
     Raises:
-        InvalidInputError: the file cannot be read or is not CSV.
+        InvalidInputError: the file cannot be read or is not CSV, as when a quotation mark is never closed.
     """
     text = io.StringIO(read_input_text(path, shown_as), newline="")
-    reader, line = csv.reader(text, delimiter=delimiter), 1
+    # Not strict, a text whose quotation mark is missing would take in all later rows.
+    reader, line = csv.reader(text, delimiter=delimiter, strict=True), 1
     try:
         for row in reader:
             if any(row):
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InvalidInputError([Problem(shown_as, reader.line_num, 1, f"is no CSV: {error}")]) from None
+        message = f"is no CSV: in the row that begins here, {error}"
+        if "unexpected end of data" in str(error):
+            message = "is no CSV: in the row that begins here, a quotation mark opens a text that never ends"
+        raise InvalidInputError([Problem(shown_as, line, 1, message)]) from None
 
 
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
@@ -129,6 +133,11 @@ class _ChatParser:
         return tuple(self.turns)
 
     def _add_assistant_message(self, message: Mapping[str, object]) -> None:
+        # In a turn of DeepEval, the text is what the agent says after these calls.
+        self.events.extend(_parse_expected_calls(message.get("tools_called")))
+        for key in _DEEPEVAL_TURN_KEYS:
+            if message.get(key):
+                self.lost[f"`{key}` of a turn"] += 1
         if text := self._extract_text(message.get("content")):
             self.events.append(Message(text))
         calls = message.get("tool_calls") or []
@@ -217,6 +226,8 @@ _ANSWERS = (
     *("expected", "expected_output", "expected_answer", "expected_response", "answer", "reference"),
     *("reference_answer", "ground_truth", "ideal", "output", "response", "completion", "__expected"),
 )
+_ADK_TURN_KEYS = frozenset({"expected_tool_use", "expected_intermediate_agent_responses", "reference"})
+_DEEPEVAL_TURN_KEYS = ("retrieval_context", "mcp_tools_called", "mcp_resources_called", "mcp_prompts_called")
 _NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
 _TOOLS = ("expected_tools", "expected_tool_calls")
 _ARGUMENTS = ("input_parameters", "inputParameters", "args", "arguments")
@@ -232,6 +243,21 @@ class Row:
 
     values: Mapping[str, object]
     line: int
+
+
+def is_question_list(items: Iterable[object]) -> bool:
+    """Return True for rows with `query` and an expected answer; False for turns in Google ADK's old format.
+
+    Those turns have `query` too, and Google ADK's own names for what they expect. Items that have only
+    `query` are taken for turns.
+    """
+    keys = {key for item in items if isinstance(item, Mapping) for key in get_lowercase_keys(item)}
+    return "query" in keys and not keys & _ADK_TURN_KEYS and bool(keys & {*_ANSWERS, *_TOOLS})
+
+
+def get_lowercase_keys(values: Mapping[str, object]) -> frozenset[str]:
+    """Return the keys of a row in lower case."""
+    return frozenset(str(key).lower() for key in values)
 
 
 def parse_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
@@ -251,6 +277,8 @@ def parse_row(row: Row, name: str, lost: Counter[str]) -> EvalCase:
     case = EvalCase(str(values.pop(named)) if named else name, line=row.line)
     if "messages" in values:
         check_chat(values["messages"])
+    if isinstance(turns := values.get("turns"), str):  # so DeepEval writes them to CSV
+        values["turns"] = decode_json(turns)
     chat = next((key for key in ("messages", "turns", "input") if is_chat(values.get(key))), "")
     if chat:
         return replace(case, turns=_extract_chat_turns(values, chat, lost))

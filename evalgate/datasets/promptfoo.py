@@ -87,8 +87,9 @@ def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
     document = read_config_document(path, shown_as)
     if not isinstance(document.value, Mapping) or not _TOP_LEVEL & {*document.value}:
         raise InvalidInputError(
-            f"{shown_as}: is no project to take over: neither `langgraph.json`, a DeepEval dataset nor a "
-            "configuration of promptfoo, which has `prompts` and `providers`"
+            f"{shown_as}: is no project to take over: neither an eval set of Google ADK or tRPC-Agent-Go, "
+            "`langgraph.json`, a DeepEval dataset nor a configuration of promptfoo, which has `prompts` and "
+            "`providers`"
         )
     lost: list[str] = []
     prompt = _choose_prompt(document, path.parent, lost)

@@ -123,6 +123,10 @@ def read_record_bytes(path: Path, shown_as: str) -> bytes:
         raise InvalidInputError(f"{shown_as}: cannot be read: {error.strerror}") from None
 
 
+class NoRecordError(InvalidInputError):
+    """Error for JSON that is no `results.json`."""
+
+
 def load_record(data: str | bytes, shown_as: str) -> Record:
     """Parse the content of a `results.json`; keys that this version does not know are ignored.
 
@@ -256,7 +260,8 @@ def _check_schema_version(text: bytes, shown_as: str) -> None:
         raise InvalidInputError([_build_not_json_problem(str(error), shown_as)]) from None
     version = value.get("schema_version") if isinstance(value, dict) else None
     if type(version) is not int or version < 1:
-        raise _build_invalid_input(shown_as, "is not a results.json of evalgate: it has no schema_version")
+        message = "is not a results.json of evalgate: it has no schema_version"
+        raise NoRecordError([Problem(shown_as, 0, 0, message)])
     if version > SCHEMA_VERSION:
         raise _build_invalid_input(
             shown_as,

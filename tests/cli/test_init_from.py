@@ -364,6 +364,45 @@ def test_an_adk_project_keeps_its_eval_sets_and_criteria(tmp_path: Path) -> None
     assert "0.25" in ran.out
 
 
+def test_criteria_that_adk_is_given_by_an_option_are_named(tmp_path: Path) -> None:
+    criteria = '{"criteria": {"response_match_score": 0.25}}'
+    write(
+        tmp_path,
+        {
+            "tests/eval/eval_config.json": criteria,
+            "tests/eval/evalsets/a.evalset.json": eval_set("hello there"),
+            "tests/eval/evalsets/test_config.json": criteria,
+            "tests/eval/test_config.json": criteria,
+            "tests/eval/sampler_config.json": '{"app_name": "shop"}',
+            "tests/eval/broken_config.json": "{",
+        },
+    )
+    done = init(tmp_path, "--from", ".", "--agent", "python:agent.py:answer")
+    assert left_out(done) == [
+        f"tests/eval/{name}: criteria for Google ADK, which names the file with `--config_file_path`: copy them "
+        "into `criteria`, or copy the file next to the eval sets as `test_config.json`"
+        for name in ("eval_config.json", "test_config.json")
+    ]
+
+
+def test_one_eval_set_is_taken_over_by_its_name(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "shop/__init__.py": "",
+            "shop/agent.py": ADK,
+            "evals/desk_evalset.json": eval_set("hello there"),
+            "evals/other.evalset.json": eval_set("hello there"),
+        },
+    )
+    done = init(tmp_path, "--from", "evals/desk_evalset.json")
+    assert done.code == 0, done.err
+    assert "Taken over from Google ADK (evals/desk_evalset.json)." in done.out
+    found = config(tmp_path)
+    assert found["eval_sets"] == ["evals/desk_evalset.json"]
+    assert found["agent"] == {"kind": "adk", "entry": "shop", "timeout": 60, "env": []}
+
+
 def test_a_trpc_project_keeps_its_metrics(tmp_path: Path) -> None:
     turn = {
         "invocationId": "1",

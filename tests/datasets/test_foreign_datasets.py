@@ -135,12 +135,80 @@ def test_deepevals_goldens_keep_tools_and_scenarios(tmp_path: Path) -> None:
     assert "`expected_outcome` is not carried over (1 time)" in told
 
 
+TURNS = [
+    {"role": "user", "content": "My laptop is broken.", "tools_called": None},
+    {
+        "role": "assistant",
+        "content": "Here is a label.",
+        "retrieval_context": ["policy"],
+        "tools_called": [{"name": "send_label", "inputParameters": {"days": 30}}],
+    },
+]
+
+
+@pytest.mark.parametrize("suffix", ["json", "csv"])
+def test_a_conversation_of_deepeval_keeps_its_turns_and_their_calls(suffix: str, tmp_path: Path) -> None:
+    if suffix == "json":
+        content = json.dumps(
+            [{"scenario": "A return.", "turns": TURNS, "expected_outcome": "A label.", "name": "return"}]
+        )
+    else:
+        cell = json.dumps(TURNS).replace('"', '""')
+        content = f'scenario,turns,expected_outcome,name\nA return.,"{cell}",A label.,return\n'
+    found, told = made(tmp_path, f"goldens.{suffix}", content)
+    assert said(found) == [("My laptop is broken.", "Here is a label.")]
+    assert found.cases[0].eval_id == "return"
+    assert [(call.name, call.args) for call in found.cases[0].turns[0].expected.tool_calls] == [
+        ("send_label", {"days": 30})
+    ]
+    assert "`scenario` is not carried over (1 time)" in told
+    assert "`retrieval_context` of a turn (1 time)" in told
+
+
+def test_a_scenario_of_deepeval_in_csv_is_played(tmp_path: Path) -> None:
+    content = "scenario,turns,expected_outcome,user_description\nA refund.,,It is granted.,Angry\n"
+    found, told = made(tmp_path, "goldens.csv", content)
+    scenario = found.cases[0].scenario
+    assert scenario is not None
+    assert scenario.conversation_plan == "A refund."
+    assert "`expected_outcome` is not carried over (1 time)" in told
+
+
 def test_promptfoos_tests_keep_what_a_user_would_say(tmp_path: Path) -> None:
     found, told = made(tmp_path, "promptfooconfig.yaml", yaml.safe_dump(PROMPTFOO))
     assert said(found) == [("Hello world", "Bonjour"), ("Bananas", None)]
     assert found.cases[1].eval_id == "only one"
     assert "assertions of the type `llm-rubric` are not carried over (1 time)" in told
     assert "`language` is not carried over" in told
+
+
+@pytest.mark.parametrize("name", ["expected", "answer", "ground_truth"])
+def test_questions_named_query_are_cases_of_their_own(name: str, tmp_path: Path) -> None:
+    content = json.dumps([{"query": "Hi", name: "Hello"}, {"query": "Bye", name: "So long"}])
+    found, _ = made(tmp_path, "q.json", content)
+    assert said(found) == [("Hi", "Hello"), ("Bye", "So long")]
+    refused = evalgate("validate", "q.json", cwd=tmp_path)
+    assert refused.code == 2
+    assert "q.json:1:1: this is a list of questions, not an eval set: make one of it with" in refused.err
+
+
+def test_turns_of_google_adk_stay_one_conversation(tmp_path: Path) -> None:
+    content = json.dumps(
+        [{"query": "Hi", "expected": "?", "reference": "Hello"}, {"query": "Bye", "reference": "Bye"}]
+    )
+    found, _ = made(tmp_path, "q.json", content)
+    assert [(turn.user.text, turn.expected.response) for turn in found.cases[0].turns] == [
+        ("Hi", "Hello"),
+        ("Bye", "Bye"),
+    ]
+
+
+def test_an_item_that_gives_no_case_leaves_the_others(tmp_path: Path) -> None:
+    (tmp_path / "q.json").write_text('[{"Question": "a", "Answer": "b"},\n{"querry": "c"}]')
+    done = evalgate("generate", "--from", "q.json", "--to", "adk", "-o", "new.json", cwd=tmp_path)
+    assert done.code == 3
+    assert 'q.json:2: nothing that the user says: the keys are "querry"' in done.err
+    assert "question-1: 1 turn" in done.out
 
 
 @pytest.mark.parametrize(
@@ -159,8 +227,15 @@ def test_promptfoos_tests_keep_what_a_user_would_say(tmp_path: Path) -> None:
         ("q.jsonl", lines({"question": "Hi"}) + "{", "q.jsonl:2:2: "),
         ("q.csv", "subject,body\na,b\n", "q.csv:1:1: the first line must name the columns"),
         ("q.csv", "question,answer\na,b,c\n", "q.csv:2:1: 3 cells and 2 columns"),
-        ("c.json", json.dumps({"messages": [{"role": [], "content": "x"}]}), "c.json: is not a results.json"),
-        ("c.json", json.dumps([{"role": {}, "content": "x"}]), "c.json: is not a results.json"),
+        ("q.csv", "Question,answer,question\na,b,c\n", "q.csv:1:1: several columns are named `question`"),
+        (
+            "q.csv",
+            'question,answer\na,b\n"c,d\ne,f\n',
+            "q.csv:3:1: is no CSV: in the row that begins here, a quotation mark opens a text that never ends",
+        ),
+        ("q.csv", 'question\n"a" b\n', "q.csv:2:1: is no CSV: in the row that begins here, ',' expected after"),
+        ("c.json", json.dumps({"messages": [{"role": [], "content": "x"}]}), "c.json:1:1: no case can be made of this"),
+        ("c.json", json.dumps([{"role": {}, "content": "x"}]), "c.json:1:1: no case can be made of this"),
         (
             "q.json",
             json.dumps([{"id": name, "question": "a"} for name in ("x", "y", "x", "x")]),
@@ -173,6 +248,10 @@ def test_promptfoos_tests_keep_what_a_user_would_say(tmp_path: Path) -> None:
             "its tests stand elsewhere (file://tests.csv): name that file",
         ),
         ("q.csv", "question,expected_tools\na,[1\n", "q.csv:2: the expected tool calls are no JSON"),
+        ("q.json", '{"questions": [{"q": "a"}]}', "q.json:1:1: no case can be made of this: it is no recording"),
+        ("q.jsonl", '{"frage": "a"}', "q.jsonl:1:1: no case can be made of this: it is no recording"),
+        ("s.csv", "story,agent\nA guest.,hotel\n", "s.csv:1:1: the column `story` holds stories, which are played"),
+        ("d.yaml", "cases: [{inputs: a}]\n", "d.yaml:1:1: is no configuration of promptfoo, which has `prompts`"),
     ],
 )  # fmt: skip
 def test_what_gives_no_case_is_told_with_its_place(

@@ -7,6 +7,7 @@ file's path, which is also the id of a turn list's only case.
 
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -43,20 +44,29 @@ from evalgate.documents.validation_errors import (
     validate_id,
 )
 
+_MOST_COMPARED = 100
+"""Number of items that tell a list of turns from a data set: a list may be long, and its items are alike."""
+
 
 class AdkLegacyFormat:
     """The list formats of old `.test.json` and `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for a list of turns or of cases.
+        """Return True for a list of turns or of cases, but not for a data set with questions named `query`.
 
         An empty list matches too: it holds no case, and no other format takes it.
         """
         listed = as_sequence(document.value)
-        return listed is not None and (
-            not listed
-            or any(isinstance(item, dict) and ("query" in item or "data" in item) for item in listed)
+        if not listed:
+            return listed is not None
+        found = next(
+            (item for item in listed if isinstance(item, dict) and ("query" in item or "data" in item)), None
         )
+        if found is None or "data" in found:
+            return found is not None
+        from evalgate.datasets.foreign_rows import is_question_list
+
+        return not is_question_list(islice(listed, _MOST_COMPARED))
 
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build the eval set, with the line number of each case.
