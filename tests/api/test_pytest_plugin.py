@@ -657,6 +657,53 @@ class TestMarker:
 
         run(folder, "test_objects.py").assert_outcomes(passed=1)
 
+    @pytest.mark.parametrize(
+        ("sources", "names"),
+        [
+            ('[{"query": "Ada"}, {"query": "Bob"}]', ["eval_sets[0]/eval_sets[0]"]),
+            (
+                '[[{"query": "Ada"}], [{"query": "Bob"}]]',
+                ["eval_sets[0]/eval_sets[0]", "eval_sets[1]/eval_sets[1]"],
+            ),
+            ('[EvalCase("ada", TURNS), EvalCase("bob", TURNS)]', ["cases/ada", "cases/bob"]),
+            (
+                '["greetings.evalset.json", EvalCase("ada", TURNS)]',
+                ["greetings/greets_ada", "greetings/greets_bob", "cases/ada"],
+            ),
+        ],
+    )
+    def test_lists_mean_the_same_to_the_marker_the_fixture_and_the_library(
+        self, folder: pytest.Pytester, sources: str, names: list[str]
+    ) -> None:
+        folder.makepyfile(
+            test_lists=f"""
+            import evalgate as library
+            import pytest
+            from evalgate import CaseTurn, EvalCase, Reply, UserMessage
+
+            TURNS = (CaseTurn(UserMessage("Ada"), Reply("Hello Ada")),)
+            SOURCES = {sources}
+            CRITERIA = {{"response_match_score": 0.0}}
+
+            @pytest.mark.evalgate(SOURCES, criteria=CRITERIA)
+            def agent(text):
+                return "Hello " + text
+
+            def list_names(record):
+                return [f"{{each.eval_set_id}}/{{each.eval_id}}" for each in record.cases]
+
+            def test_fixture(evalgate):
+                made = list_names(evalgate.evaluate(SOURCES, agent, criteria=CRITERIA))
+                assert [each.replace("test_fixture/", "cases/") for each in made] == {names}
+                assert list_names(library.evaluate(SOURCES, agent, criteria=CRITERIA)) == {names}
+            """
+        )
+        result = run(folder, "test_lists.py", "--evalgate-report", "report")
+
+        result.assert_outcomes(passed=1 + len(names))
+        record = Record.read(folder.path / "report/test_lists.py_agent/results.json")
+        assert [f"{each.eval_set_id}/{each.eval_id}" for each in record.cases] == names
+
     def test_without_the_option_it_costs_nothing(self, folder: pytest.Pytester) -> None:
         folder.makepyfile(
             test_both="""
@@ -688,8 +735,8 @@ class TestMarker:
                 "*@pytest.mark.evalgate: missing.evalset.json: no such file or folder*",
             ),
             (
-                '[{"query": "Hi"}], [{"query": "Bye"}]',
-                "*@pytest.mark.evalgate: *its eval_set_id '*' is that of another eval set too*",
+                '{"eval_set_id": "own", "eval_cases": []}, {"eval_set_id": "own", "eval_cases": []}',
+                "*@pytest.mark.evalgate: eval_sets: 'own' is the id of several eval sets*",
             ),
             ("5", "*@pytest.mark.evalgate: eval_sets?0?: a int is no eval set*"),
         ],

@@ -3,15 +3,17 @@
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import pytest
 
+from evalgate.api.evaluation_plan import split_sources
 from evalgate.api.pytest_plugin import is_agent_function
 from evalgate.api.record import Record
 from evalgate.api.testing.groups import (
@@ -33,7 +35,7 @@ from evalgate.api.testing.nodes import (
     check_outcome,
     list_cases,
 )
-from evalgate.api.testing.project import Project, apply_options, list_sources, to_folder_name
+from evalgate.api.testing.project import Project, apply_options, locate_sources, to_folder_name
 from evalgate.core.errors import EvalgateError, InvalidInputError
 
 _ENDINGS = (".evalset.json", ".test.json")
@@ -210,26 +212,18 @@ class EvalgateSession:
         path = Path(node.path)
         try:
             group = self._get_group(node.nodeid if options else "", options)
-            sources = list_sources(self.project, arguments or list(map(str, self.project.files)), path.parent)
-            return [
-                case
-                for source in sources
-                for case in self._list_source_cases(group, source, options.get("format"), path)
-            ]
+            sources = locate_sources(self.project, arguments or self.project.files, path.parent)
+            return self._list_source_cases(group, sources, options.get("format"), path)
         except InvalidInputError as error:
             raise pytest.Collector.CollectError(f"@pytest.mark.evalgate: {error}") from None
 
     def _list_source_cases(
-        self, group: EvaluationGroup, source: Any, format_name: str | None, path: Path
+        self, group: EvaluationGroup, sources: Sequence[object], format_name: str | None, path: Path
     ) -> list[SelectedCase]:
-        if not isinstance(source, str):
-            from evalgate.api.evaluation_plan import load_sources
-
-            loaded = load_sources([source], format_name, self.project.folder)
-        else:
-            loaded = self.project.load_files([source], format_name)
+        patterns, objects = split_sources(sources, format_name)
+        loaded = (self.project.load_files([pattern], format_name) for pattern in patterns)
         found = []
-        for eval_set in loaded:
+        for eval_set in (*chain.from_iterable(loaded), *objects):
             file = self.project.folder / eval_set.path if eval_set.path else path
             is_whole = eval_set.is_whole
             whole = eval_set if is_whole else self.project.load_files([str(file)], format_name)[0]
