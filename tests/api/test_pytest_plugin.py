@@ -765,6 +765,25 @@ class TestMarker:
         assert result.ret == pytest.ExitCode.INTERRUPTED
         result.stdout.fnmatch_lines(["*the agent `shop` must be a function of the module*"])
 
+    @pytest.mark.parametrize("marker", ['parametrize("model", ["a", "b"])', 'usefixtures("fake_model")'])
+    def test_an_agent_has_no_marker_of_test_functions(self, folder: pytest.Pytester, marker: str) -> None:
+        folder.makepyfile(
+            test_wrong=f"""
+            import pytest
+
+            @pytest.mark.evalgate("greetings.evalset.json")
+            @pytest.mark.{marker}
+            def agent(text, model=None):
+                return "Hello " + text
+            """
+        )
+        result = run(folder, "test_wrong.py")
+
+        assert result.ret == pytest.ExitCode.INTERRUPTED
+        result.stdout.fnmatch_lines(
+            [f"*the agent `agent` *its marker `{marker.partition('(')[0]}` has no effect*"]
+        )
+
     def test_a_marker_without_arguments_means_the_sets_of_the_project(self, project: pytest.Pytester) -> None:
         project.makepyfile(
             test_bare="import pytest\n@pytest.mark.evalgate\ndef test_it(outcome): assert outcome.runs\n"

@@ -3,7 +3,7 @@
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -65,6 +65,20 @@ def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: ob
             f"@pytest.mark.evalgate: the agent `{name}` must be a function of the module: a method or a "
             "class is not asked. Mark a function that calls it."
         )
+
+
+def _refuse_test_markers(name: str, marks: Iterable[pytest.Mark]) -> None:
+    """Raise an error if an agent has a marker that pytest applies only to test functions.
+
+    Raises:
+        CollectError: the agent `name` has the marker `parametrize` or `usefixtures`.
+    """
+    for mark in marks:
+        if mark.name in ("parametrize", "usefixtures"):
+            raise pytest.Collector.CollectError(
+                f"@pytest.mark.evalgate: the agent `{name}` is not called by pytest, so its marker "
+                f"`{mark.name}` has no effect. Evaluate it in a test with the fixture `evalgate` instead."
+            )
 
 
 def register_session(config: pytest.Config) -> None:
@@ -160,6 +174,10 @@ class EvalgateSession:
         """Collect a marked function as an agent, unless it has the argument `outcome` or `evalgate`.
 
         Return [] for an imported function, and None for any other object.
+
+        Raises:
+            CollectError: the marker is on something that cannot be an agent, the agent has a marker without
+                effect, or an eval set, an option or the thresholds file is invalid.
         """
         if not is_agent_function(collector, obj):
             _refuse_unusable_agent(collector, name, obj)
@@ -167,6 +185,7 @@ class EvalgateSession:
         if obj.__module__ != collector.obj.__name__:
             return []  # an imported function is collected in the module that defines it
         marks: list[pytest.Mark] = getattr(obj, "pytestmark", [])
+        _refuse_test_markers(name, marks)
         node: AgentFunction = AgentFunction.from_parent(collector, name=name)
         for mark in marks:
             node.add_marker(getattr(pytest.mark, mark.name)(*mark.args, **mark.kwargs))
