@@ -296,6 +296,23 @@ class TestRun:
         assert record.verdict.status == "fail"
         assert record.options == ("--out", "reports/again")
 
+    def test_a_report_that_cannot_be_written_hides_no_verdict(self, project: pytest.Pytester) -> None:
+        write_set(project.path / "tests/refunds.evalset.json", *GREETINGS)
+        project.path.joinpath("reports/report.html").mkdir(parents=True)
+        project.path.joinpath("reports/report.html/note").touch()
+        result = run(project, "--evalgate-report", "reports")
+
+        result.assert_outcomes(passed=2)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        result.stdout.fnmatch_lines(
+            [
+                "GATE OPEN",
+                "The run is over, but not every report *choose another folder with --evalgate-report, and *",
+                "*/reports/report.html: Is a directory",
+                "The session fails because of reports that could not be written: no test failed.",
+            ]
+        )
+
     def test_secrets_are_hidden(self, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SERVICE_API_KEY", "s3cr3t-value-of-a-key")
         text = AGENT.replace('return "Refunded."', 'return "s3cr3t-value-of-a-key"')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalgate.api.evaluation import evaluate_plan, run_blocking
 from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan, list_sources
-from evalgate.api.record import Record
+from evalgate.api.record import Record, write_record
 from evalgate.config.loader import find_thresholds_file, parse_thresholds
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import plugin_registry
@@ -120,6 +120,17 @@ class Project:
         problems: list[Problem] = []
         find_eval_files([str(folder / pattern)], folder=self.folder, problems=problems)
         return pattern if problems else str(folder / pattern)
+
+    def write_reports(self, record: Record, name: str = "") -> None:
+        """Write the reports of a record to the report folder, or to its subfolder `name`, if there is one.
+
+        Raises:
+            InvalidInputError: the folder cannot be written, or a plugin fails.
+            ReportWriteError: some files could not be written; the message names each of them.
+        """
+        if self.report_folder:
+            folder = self.folder / self.report_folder / name
+            write_record(record, folder, option="--evalgate-report")
 
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
         """Build the plan of an evaluation with the project's settings.
@@ -272,7 +283,7 @@ class ProjectEvaluator:
         if self._project.report_folder:
             self._written += 1
             name = to_folder_name(self._node_id) + (f"_{self._written}" if self._written > 1 else "")
-            record.write(self._project.folder / self._project.report_folder / name)
+            self._project.write_reports(record, name)
         return record
 
 

@@ -104,7 +104,7 @@ def register_session(config: pytest.Config) -> None:
 
 @dataclass
 class Conclusion:
-    """Result of one group: its record, or the reason for having no record."""
+    """Result of one group: its record, or the reason for having no record or not all reports."""
 
     group: str
     record: Record | None = None
@@ -112,8 +112,8 @@ class Conclusion:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the group has a record, and its gate is open."""
-        return self.record is not None and self.record.passed
+        """Return True if the group has a record, its gate is open, and its reports are written."""
+        return self.record is not None and self.record.passed and not self.problem
 
 
 @dataclass(eq=False)  # pytest before 8.4 keeps plugins in a set
@@ -324,20 +324,22 @@ class EvalgateSession:
     def _conclude_group(self, name: str, conclude: Callable[[], Record]) -> Conclusion:
         try:
             record = conclude()
-            self._write_reports(name, record)
         except EvalgateError as error:
             return Conclusion(name, problem=str(error))
+        try:
+            self._write_reports(name, record)
+        except EvalgateError as error:
+            return Conclusion(name, record, str(error))
         return Conclusion(name, record)
 
     def _write_reports(self, name: str, record: Record) -> None:
         if not self.project.report_folder:
             return
-        folder = self.project.folder / self.project.report_folder
         if name:
-            record.write(folder / to_folder_name(name))
+            self.project.write_reports(record, to_folder_name(name))
         else:
             again = ("--out", f"{self.project.report_folder}/again")
-            replace(record, options=(*self.project.run_options, *again)).write(folder)
+            self.project.write_reports(replace(record, options=(*self.project.run_options, *again)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -383,8 +385,12 @@ class EvalgateSession:
                 terminalreporter.write_line(f"NO VERDICT: {each.problem}", yellow=True)
             else:
                 terminalreporter.write(report.render(each.record))
+                if each.problem:
+                    terminalreporter.write_line(each.problem, red=True)
         if not has_failed and not all(each.is_open for each in self.conclusions):
-            terminalreporter.write_line("The session fails because of the verdict: no test failed.", red=True)
+            is_verdict = any(each.record is None or not each.record.passed for each in self.conclusions)
+            why = "the verdict" if is_verdict else "reports that could not be written"
+            terminalreporter.write_line(f"The session fails because of {why}: no test failed.", red=True)
 
 
 def find_case(item: pytest.Item) -> SelectedCase | None:
