@@ -196,6 +196,18 @@ class TestCollection:
         result.stdout.fnmatch_lines([message, "ERROR broken.test.json*"])
         assert "Traceback" not in get_text(result)
 
+    @pytest.mark.parametrize("options", [["--continue-on-collection-errors"], ["-n", "1"]])
+    def test_a_broken_file_leaves_no_verdict_about_the_others(
+        self, project: pytest.Pytester, options: list[str]
+    ) -> None:
+        write_set(project.path / "tests/refunds.evalset.json", *GREETINGS)
+        project.path.joinpath("tests/broken.evalset.json").write_text("{")
+        result = run(project, "tests", "--evalgate-report", "reports", *options)
+
+        result.assert_outcomes(passed=2, errors=1)
+        result.stdout.fnmatch_lines(["NO VERDICT: the cases of tests/broken.evalset.json are missing: *"])
+        assert not project.path.joinpath("reports").exists()
+
     def test_a_broken_thresholds_file_is_a_usage_error(self, project: pytest.Pytester) -> None:
         project.path.joinpath("evalgate.yaml").write_text("version: 1\nrunz: 3\n")
         result = run(project)

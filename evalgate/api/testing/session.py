@@ -129,6 +129,8 @@ class EvalgateSession:
     """Messages of the workers, by the name of the group."""
     began: float = field(default_factory=time.time)
     """Unix seconds."""
+    uncollected: list[str] = field(default_factory=list)
+    """Eval-set files that could not be collected."""
     has_lost_worker: bool = False
     has_worker_cases: bool = False
     """True in the controller of pytest-xdist if a worker has run a case."""
@@ -249,6 +251,11 @@ class EvalgateSession:
             found += list_cases(group, whole, eval_set.cases, file)
         return found
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember an eval-set file that could not be collected, also in the controller of pytest-xdist."""
+        if report.failed and report.nodeid.endswith(".json"):
+            self.uncollected.append(report.nodeid)
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Move cases to the end, group by group, so that no other test runs at the same time as agents.
@@ -311,8 +318,15 @@ class EvalgateSession:
             self.conclusions.append(Conclusion("", problem=_INTERRUPTED))
 
     def _conclude(self) -> None:
+        if self.uncollected:
+            # pytest goes on with pytest-xdist, or with `--continue-on-collection-errors`.
+            problem = f"the cases of {', '.join(self.uncollected)} are missing: see the errors above"
+            self.conclusions.append(Conclusion("", problem=problem))
+            self.messages.pop("", None)
         for group in self.groups.values():
-            if group.was_attempted:
+            if self.uncollected and not group.name:
+                group.cancel()
+            elif group.was_attempted:
                 self.conclusions.append(self._conclude_group(group.name, group.finish))
         if self.has_lost_worker and self.has_worker_cases:
             self.conclusions.append(Conclusion("", problem="a worker crashed, and its results are lost"))
