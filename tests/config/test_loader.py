@@ -224,8 +224,10 @@ def test_invalid_user_settings_are_refused(section: dict[str, Any], problem: str
         ("evalgate.yaml", "runs: 1\nruns: 2\n", ["evalgate.yaml:2:1: `runs` is given twice"]),
         (
             "evalgate.yaml",
-            "gate: {baseline: '', quarantine: ''}\n"
-            + "judge: {model: m, anchors: ''}\nuser: {personas: '', prompt: ''}\n",
+            (
+                "gate: {baseline: '', quarantine: ''}\n"
+                "judge: {model: m, anchors: ''}\nuser: {personas: '', prompt: ''}\n"
+            ),
             [
                 "evalgate.yaml:1:8: `gate.baseline` must not be empty",
                 "evalgate.yaml:1:22: `gate.quarantine` must not be empty",
