@@ -157,7 +157,7 @@ def _explain_part(record: Record) -> str:
     if record.variant is not None:
         values = ", ".join(f"{name}={value}" for name, value in record.variant.items())
         return f"this run is a variant of `evalgate matrix` ({values}): save one of `evalgate run`."
-    if record.selection is not None and record.selection.cases < record.selection.of:
+    if record.selection is not None:
         return (
             f"this run was limited to {record.selection.cases:,} of {pluralize(record.selection.of, 'case')} "
             f"({shlex.join(record.selection.options)}), so the others would look removed. Run every case."

@@ -147,14 +147,6 @@ def test_a_selection_is_compared_and_not_stored(project: Path, capsys: pytest.Ca
     assert "removed" not in capsys.readouterr().out
 
 
-def test_a_selection_of_every_case_is_stored(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    record = run(project, "-k", "refund or not refund")
-    assert record["selection"]["cases"] == record["selection"]["of"] == 5
-    assert main(["baseline", "save", "-C", str(project)]) == 0
-    assert "Baseline of 5 cases saved" in capsys.readouterr().out
-    assert run(project)["comparison"]["changes"] == []
-
-
 def test_results_of_named_cases_are_no_baseline(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(project, "--runs", "1")
     assert main(["baseline", "save", "-C", str(project)]) == 0
