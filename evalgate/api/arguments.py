@@ -106,12 +106,18 @@ def _find_problems(name: str, value: object) -> Iterator[str]:
     types, words = _TYPES[name]
     is_auto = name == "runs" and value == "auto"
     if isinstance(value, bool) or not (is_auto or isinstance(value, types)):
-        yield f"`{name}` must be {words}, not {_describe(value)}"
+        yield _format_wrong(name, words, _describe(value))
     elif isinstance(value, str | Path) and (not str(value) or not _is_encodable(str(value))):
-        yield f"`{name}` must be {words}, not {str(value)!r}"
+        yield _format_wrong(name, words, repr(str(value)))
     elif isinstance(value, list | tuple):
         wrong = [each for each in value if not isinstance(each, str)]
         yield from (f"`{name}` must be {words}: {each!r} is none" for each in wrong)
+
+
+def _format_wrong(name: str, words: str, described: str) -> str:
+    """Return the message for a wrong argument. A hint after the `;` in `words` stays at the end."""
+    expected, semicolon, hint = words.partition(";")
+    return f"`{name}` must be {expected}, not {described}{semicolon}{hint}"
 
 
 def _describe(value: object) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeGuard
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -128,9 +128,7 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
     Raises:
         InvalidInputError: an object is not a valid eval set, or two objects have the same id.
     """
-    if isinstance(sources, tuple) and not _is_list_of_sources(sources):
-        sources = list(sources)
-    listed = list(sources) if _is_list_of_sources(sources) else [sources]
+    listed = list_sources(sources)
     patterns = tuple(str(each) for each in listed if isinstance(each, str | Path))
     cases = tuple(each for each in listed if isinstance(each, EvalCase))
     sets = [EvalSet("cases", cases)] if cases else []
@@ -145,13 +143,25 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
     return patterns, tuple(sets)
 
 
-def _is_list_of_sources(sources: object) -> TypeGuard[Sequence[object]]:
-    # A list is also a format: Google ADK's old files and data sets are lists of objects without an id.
-    return isinstance(sources, list | tuple) and not any(
+def list_sources(sources: object) -> list[object]:
+    """Return the elements of a list of eval sets. Anything else is one eval set: return a list with it.
+
+    A list with decoded JSON may be one eval set, because the old formats of Google ADK are lists of objects
+    without an id.
+
+    >>> list_sources(["a.json", "b.json"])
+    ['a.json', 'b.json']
+    >>> list_sources(({"query": "Hi", "reference": "Hello"}, {"query": "Bye", "reference": "Bye"}))
+    [[{'query': 'Hi', 'reference': 'Hello'}, {'query': 'Bye', 'reference': 'Bye'}]]
+    """
+    if not isinstance(sources, list | tuple):
+        return [sources]
+    is_set = any(
         isinstance(each, Mapping)
         and not {"eval_set_id", "evalSetId", "eval_cases", "evalCases"} & each.keys()
         for each in sources
     )
+    return [list(sources)] if is_set else list(sources)
 
 
 def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:

@@ -148,14 +148,12 @@ class Record(types.Record):
         from evalgate.core import plugin_registry
         from evalgate.core.did_you_mean import did_you_mean
         from evalgate.core.errors import InvalidInputError
-        from evalgate.reporting.report_files import check_writable, write_reports
 
         check_arguments({"folder": folder, "reports": reports}, required=frozenset({"folder", "reports"}))
         if unknown := [name for name in reports if name not in plugin_registry.ON_REQUEST]:
             hint = did_you_mean(unknown[0], plugin_registry.ON_REQUEST)
             raise InvalidInputError(f"reports: `{unknown[0]}` is no report on request.{hint}")
-        found = plugin_registry.get_reporters({"html", *reports})
-        return write_reports(self, check_writable(Path(folder)), found)
+        return write_record(self, Path(folder), reports, option="`folder`")
 
     def to_dataframe(self) -> "DataFrame":
         """Return a pandas DataFrame with a row for each run of a case, and a column for each metric's scores.
@@ -262,6 +260,21 @@ class Outcome(CaseResult):
     def scores(self) -> Mapping[str, float | None]:
         """Return the score of each metric over all runs. A score is None if the metric has no score."""
         return {metric.name: metric.score for metric in self.metrics}
+
+
+def write_record(
+    record: Record, folder: Path, reports: Sequence[str] = (), *, option: str
+) -> tuple[Path, ...]:
+    """Write the reports of a record, as `Record.write` does. `option` chooses the folder; errors name it.
+
+    Raises:
+        InvalidInputError, ReportWriteError: as for `Record.write`.
+    """
+    from evalgate.core import plugin_registry
+    from evalgate.reporting.report_files import check_writable, write_reports
+
+    found = plugin_registry.get_reporters({"html", *reports})
+    return write_reports(record, check_writable(folder, option=option), found, option=option)
 
 
 def redact_record(record: types.Record) -> Record:

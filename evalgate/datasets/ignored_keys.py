@@ -265,9 +265,11 @@ class KeyChecker:
 
     def _describe_ignored(self, name: str, found: _KeyOccurrences) -> str:
         line, _ = self.position(found.first.location)
-        where = f"line {line}" if found.times == 1 else f"{found.times:,} times, first in line {line}"
+        where = [f"line {line}" if found.times == 1 else f"first in line {line}"] if line else []
+        times = [f"{found.times:,} times"] if found.times > 1 else []
         own = self.elsewhere.get(name)
         from evalgate.core.did_you_mean import did_you_mean
 
         hint = f" Write `{own}`" if own else did_you_mean(name, found.first.known) if own is None else ""
-        return f"`{name}` ({where}{hint and f';{hint[:2].lower()}{hint[2:]}'})"
+        notes = "; ".join(filter(None, (", ".join(times + where), f"{hint[1:2].lower()}{hint[2:]}")))
+        return f"`{name}` ({notes})" if notes else f"`{name}`"

@@ -12,6 +12,7 @@ _LINE = re.compile(
         (?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)"|(?P<plain>.*?))\s*(?:(?<!\S)\#.*)?)?$""",
     re.VERBOSE,
 )
+_ENCODING = "utf-8-sig"  # Compose removes a byte order mark, too
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -25,7 +26,7 @@ def read_env_file(path: Path) -> dict[str, str]:
         UnicodeDecodeError: the file is not UTF-8.
     """
     values: dict[str, str] = {}
-    for line in filter(None, map(_LINE.match, read_text(path).splitlines())):
+    for line in filter(None, map(_LINE.match, read_text(path, _ENCODING).splitlines())):
         value = line["plain"] if line["single"] is None else line["single"]
         if line["double"] is not None:
             value = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), line["double"])
@@ -44,7 +45,7 @@ def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
     values: dict[str, str] = {}
     for file in files:
         try:
-            _check_lines(read_text(folder / file), file)
+            _check_lines(read_text(folder / file, _ENCODING), file)
             values |= read_env_file(folder / file)
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidInputError(f"{file}: cannot be read: {describe_read_error(error)}") from None

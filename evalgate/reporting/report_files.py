@@ -57,13 +57,16 @@ _PROBE = ".evalgate-probe"
 """The name of a file that is written and removed to test whether reports can be written."""
 
 
-def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None = None) -> GuardedFolder:
+def check_writable(
+    out: Path, owner: Owner | None = None, *, root: Path | None = None, option: str = "--out"
+) -> GuardedFolder:
     """Create the report folder `out` and check, before the run, that files can be written to it.
 
     Args:
         out: the report folder.
         owner: the owner of new folders; None: the user of the process.
         root: the folder of the project; None: the parent of `out`.
+        option: the option or argument that chooses the folder, for the error.
 
     Returns:
         The folder, protected from replacement by a link.
@@ -81,7 +84,7 @@ def check_writable(out: Path, owner: Owner | None = None, *, root: Path | None =
     except OSError as error:
         raise InvalidInputError(
             f"The report folder {str(out)!r} cannot be written ({_describe_error(error)}). "
-            "Choose another one with --out, or correct its permissions."
+            f"Choose another one with {option}, or correct its permissions."
         ) from None
 
 
@@ -131,12 +134,13 @@ def write_reports(
     *,
     path_from_root: str = "",
     owner: Owner | None = None,
+    option: str = "--out",
 ) -> tuple[Path, ...]:
     """Render and write every report, and return the paths in the order of `reporters`.
 
     Each file is replaced atomically, so a reader sees either the old or the new file. If a report or a plugin
     fails, the other reports are still written. `path_from_root` leads from the repository's root to the
-    folder that the paths of the record start from.
+    folder that the paths of the record start from. `option` chooses the folder `out`; the error names it.
 
     Raises:
         ReportWriteError: Some files could not be written. The message names each of them.
@@ -161,7 +165,7 @@ def write_reports(
         problems = "\n".join(failed.values())
         raise ReportWriteError(
             "The run is over, but not every report could be written. Correct the cause, such as a full disk, "
-            f"or choose another folder with --out, and run again.\n{problems}",
+            f"or choose another folder with {option}, and run again.\n{problems}",
             paths,
         )
     return paths

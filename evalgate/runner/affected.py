@@ -144,7 +144,7 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
     def mark(suite: SuiteScope) -> SuiteScope:
         names = {*suite.files, *suite.eval_sets}
         eval_sets = [each.eval_set for each in plan.suites]
-        members = [each.eval_set_id for each in eval_sets if (each.path or each.eval_set_id) in names]
+        members = [each.eval_set_id for each in eval_sets if each.display_name in names]
         first = next((outdated[name] for name in members if name in outdated), "")
         why = f"has a list of opened files from before {first} changed"
         return replace(suite, unknown_because=suite.unknown_because or why) if first else suite
@@ -311,7 +311,7 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
     return frozenset(
         (suite.eval_set.eval_set_id, case.eval_id)
         for suite in plan.suites
-        if (suite.eval_set.path or suite.eval_set.eval_set_id) in wanted
+        if suite.eval_set.display_name in wanted
         for case in suite.eval_set.cases
     )
 

@@ -55,6 +55,6 @@ def find_unscored_cases(
     """Yield a problem if cases of the eval set have no metric, because their runs would have no verdict."""
     names = [case.eval_id for case in eval_set.cases if not get_metrics(case)]
     if names:
-        which = f"{pluralize(len(names), 'case')} of {eval_set.path}, as {names[0]!r}"
+        which = f"{pluralize(len(names), 'case')} of {eval_set.display_name}, as {names[0]!r}"
         message = f"{which}, would be run and not scored: add a check without `ids` and `tags`, or `criteria`"
         yield Problem(thresholds.file, *thresholds.find_position(("checks",)), message)

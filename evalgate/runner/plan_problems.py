@@ -260,6 +260,6 @@ def describe_default_criteria(suite: Suite) -> str:
         return ""
     defaults = " and ".join(f"`{each.metric}` {each.threshold:g}" for each in thresholds.criteria)
     return (
-        f"{suite.eval_set.path} has no criteria, so {owner}'s defaults apply: {defaults}. "
+        f"{suite.eval_set.display_name} has no criteria, so {owner}'s defaults apply: {defaults}. "
         "Write `criteria` into a thresholds file to choose others."
     )

@@ -282,9 +282,9 @@ def _list_notices(
 
 def _suggest_first_baseline(evidence: GateInput) -> str:
     """Return advice on how to store a first baseline: from this run, or after its failures are mended."""
-    if not evidence.totals.failed and not evidence.totals.errored:
+    bad = [case for case in evidence.cases if case.gates and case.status in {"failed", "errored"}]
+    if not bad:
         return "Save one with `evalgate baseline save`."
-    bad = (case for case in evidence.cases if case.status in {"failed", "errored"})
     flips = any(0 < passed < counted for passed, counted in map(count_passed_runs, bad))
     known = (
         "Only to store a case as known failing, use `evalgate run --runs 10` and then "

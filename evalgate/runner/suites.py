@@ -273,7 +273,7 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
             yield from find_unscored_cases(suite.eval_set, suite.get_metrics, suite.thresholds)
         if suite.metrics and not any(bound.criterion.gates for bound in suite.metrics):
-            name = suite.eval_set.path or suite.eval_set.eval_set_id
+            name = suite.eval_set.display_name
             message = (
                 f"no metric gates {name}: all of its criteria have `gates: false`, so that no "
                 "score could fail a case"
@@ -414,8 +414,9 @@ def _build_suites_with_adjacent_thresholds(
             set_thresholds = find_default_thresholds(eval_set)
         if set_thresholds is None and needs_criteria and not (joins_checks or eval_set.checks):
             raise InvalidInputError(
-                f"{eval_set.path}: no thresholds. Write `criteria` into {thresholds.file or _OWN_FILE}, "
-                "give --thresholds FILE, or put the set's own .metrics.json next to it."
+                f"{eval_set.display_name}: no thresholds. Write `criteria` into "
+                f"{thresholds.file or _OWN_FILE}, give --thresholds FILE, "
+                "or put the set's own .metrics.json next to it."
             )
         if set_thresholds is None:
             yield Suite(eval_set, (), thresholds)
@@ -443,7 +444,7 @@ def _find_adjacent_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | 
     found = find_adjacent_thresholds_file(file, eval_set.eval_set_id, rule_files.has_base_file)
     found = found or find_adjacent_thresholds_file(file, eval_set.eval_set_id)
     if found is None and folder is not None:
-        name = eval_set.path or eval_set.eval_set_id
+        name = eval_set.display_name
         raise InvalidInputError(
             f"{name}: no thresholds. The folder {folder} has no {eval_set.eval_set_id}.metrics.json"
         )

@@ -54,12 +54,12 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"runs": "often"}, "`runs` must be a whole number, or \"auto\", not 'often'"),
         (
             {"baseline": object()},
-            "`baseline` must be a path or an address; `compare` takes a record, not an object",
+            "`baseline` must be a path or an address, not an object; `compare` takes a record",
         ),
-        ({"baseline": ""}, "`baseline` must be a path or an address; `compare` takes a record, not ''"),
+        ({"baseline": ""}, "`baseline` must be a path or an address, not ''; `compare` takes a record"),
         (
             {"baseline": "a\0b"},
-            "`baseline` must be a path or an address; `compare` takes a record, not 'a\\x00b'",
+            "`baseline` must be a path or an address, not 'a\\x00b'; `compare` takes a record",
         ),
         ({"concurrency": "4"}, "`concurrency` must be a whole number, not '4'"),
         ({"timeout": "1"}, "`timeout` must be a number of seconds, not '1'"),

@@ -378,3 +378,34 @@ def test_options_and_ids_are_in_the_record() -> None:
     assert (criterion.metric, criterion.options) == ("tool_trajectory_avg_score", {"match_type": "IN_ORDER"})
     assert criterion.fingerprint == record.cases[0].metrics[0].fingerprint
     assert [(run.session_id, run.user_id) for run in record.cases[0].runs] == [("", "ada")]
+
+
+@pytest.mark.parametrize(
+    ("cases", "notices"),
+    [
+        (
+            [{"query": "Ada", "reference": "Hello Ada"}],
+            {
+                (
+                    "eval_sets[0] has no criteria, so Google ADK's defaults apply: `tool_trajectory_avg_score` 1 and "
+                    "`response_match_score` 0.8. Write `criteria` into a thresholds file to choose others."
+                ),
+                (
+                    "`tool_trajectory_avg_score` has nothing to compare in eval_sets[0]: of its 1 case none expects "
+                    "a tool call, so that any agent that calls no tool passes."
+                ),
+            },
+        ),
+        (
+            [{"query": "Ada", "refrence": "Hello Ada"}, {"query": "Bo", "refrence": "Hello Bo", "x": 1}],
+            {
+                (
+                    "3 keys of eval_sets[0] are read by nothing: `refrence` (2 times; did you mean `reference`?); "
+                    "`x`."
+                ),
+            },
+        ),
+    ],
+)
+def test_notices_name_an_eval_set_that_is_in_no_file(cases: list[dict[str, Any]], notices: set[str]) -> None:
+    assert notices <= {*evalgate.evaluate(cases, greet).notices}

@@ -196,6 +196,18 @@ class TestCollection:
         result.stdout.fnmatch_lines([message, "ERROR broken.test.json*"])
         assert "Traceback" not in get_text(result)
 
+    @pytest.mark.parametrize("options", [["--continue-on-collection-errors"], ["-n", "1"]])
+    def test_a_broken_file_leaves_no_verdict_about_the_others(
+        self, project: pytest.Pytester, options: list[str]
+    ) -> None:
+        write_set(project.path / "tests/refunds.evalset.json", *GREETINGS)
+        project.path.joinpath("tests/broken.evalset.json").write_text("{")
+        result = run(project, "tests", "--evalgate-report", "reports", *options)
+
+        result.assert_outcomes(passed=2, errors=1)
+        result.stdout.fnmatch_lines(["NO VERDICT: the cases of tests/broken.evalset.json are missing: *"])
+        assert not project.path.joinpath("reports").exists()
+
     def test_a_broken_thresholds_file_is_a_usage_error(self, project: pytest.Pytester) -> None:
         project.path.joinpath("evalgate.yaml").write_text("version: 1\nrunz: 3\n")
         result = run(project)
@@ -295,6 +307,23 @@ class TestRun:
         record = Record.read(project.path / "reports/results.json")
         assert record.verdict.status == "fail"
         assert record.options == ("--out", "reports/again")
+
+    def test_a_report_that_cannot_be_written_hides_no_verdict(self, project: pytest.Pytester) -> None:
+        write_set(project.path / "tests/refunds.evalset.json", *GREETINGS)
+        project.path.joinpath("reports/report.html").mkdir(parents=True)
+        project.path.joinpath("reports/report.html/note").touch()
+        result = run(project, "--evalgate-report", "reports")
+
+        result.assert_outcomes(passed=2)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        result.stdout.fnmatch_lines(
+            [
+                "GATE OPEN",
+                "The run is over, but not every report *choose another folder with --evalgate-report, and *",
+                "*/reports/report.html: Is a directory",
+                "The session fails because of reports that could not be written: no test failed.",
+            ]
+        )
 
     def test_secrets_are_hidden(self, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SERVICE_API_KEY", "s3cr3t-value-of-a-key")
@@ -657,6 +686,53 @@ class TestMarker:
 
         run(folder, "test_objects.py").assert_outcomes(passed=1)
 
+    @pytest.mark.parametrize(
+        ("sources", "names"),
+        [
+            ('[{"query": "Ada"}, {"query": "Bob"}]', ["eval_sets[0]/eval_sets[0]"]),
+            (
+                '[[{"query": "Ada"}], [{"query": "Bob"}]]',
+                ["eval_sets[0]/eval_sets[0]", "eval_sets[1]/eval_sets[1]"],
+            ),
+            ('[EvalCase("ada", TURNS), EvalCase("bob", TURNS)]', ["cases/ada", "cases/bob"]),
+            (
+                '["greetings.evalset.json", EvalCase("ada", TURNS)]',
+                ["greetings/greets_ada", "greetings/greets_bob", "cases/ada"],
+            ),
+        ],
+    )
+    def test_lists_mean_the_same_to_the_marker_the_fixture_and_the_library(
+        self, folder: pytest.Pytester, sources: str, names: list[str]
+    ) -> None:
+        folder.makepyfile(
+            test_lists=f"""
+            import evalgate as library
+            import pytest
+            from evalgate import CaseTurn, EvalCase, Reply, UserMessage
+
+            TURNS = (CaseTurn(UserMessage("Ada"), Reply("Hello Ada")),)
+            SOURCES = {sources}
+            CRITERIA = {{"response_match_score": 0.0}}
+
+            @pytest.mark.evalgate(SOURCES, criteria=CRITERIA)
+            def agent(text):
+                return "Hello " + text
+
+            def list_names(record):
+                return [f"{{each.eval_set_id}}/{{each.eval_id}}" for each in record.cases]
+
+            def test_fixture(evalgate):
+                made = list_names(evalgate.evaluate(SOURCES, agent, criteria=CRITERIA))
+                assert [each.replace("test_fixture/", "cases/") for each in made] == {names}
+                assert list_names(library.evaluate(SOURCES, agent, criteria=CRITERIA)) == {names}
+            """
+        )
+        result = run(folder, "test_lists.py", "--evalgate-report", "report")
+
+        result.assert_outcomes(passed=1 + len(names))
+        record = Record.read(folder.path / "report/test_lists.py_agent/results.json")
+        assert [f"{each.eval_set_id}/{each.eval_id}" for each in record.cases] == names
+
     def test_without_the_option_it_costs_nothing(self, folder: pytest.Pytester) -> None:
         folder.makepyfile(
             test_both="""
@@ -688,8 +764,8 @@ class TestMarker:
                 "*@pytest.mark.evalgate: missing.evalset.json: no such file or folder*",
             ),
             (
-                '[{"query": "Hi"}], [{"query": "Bye"}]',
-                "*@pytest.mark.evalgate: *its eval_set_id '*' is that of another eval set too*",
+                '{"eval_set_id": "own", "eval_cases": []}, {"eval_set_id": "own", "eval_cases": []}',
+                "*@pytest.mark.evalgate: eval_sets: 'own' is the id of several eval sets*",
             ),
             ("5", "*@pytest.mark.evalgate: eval_sets?0?: a int is no eval set*"),
         ],
@@ -717,6 +793,25 @@ class TestMarker:
 
         assert result.ret == pytest.ExitCode.INTERRUPTED
         result.stdout.fnmatch_lines(["*the agent `shop` must be a function of the module*"])
+
+    @pytest.mark.parametrize("marker", ['parametrize("model", ["a", "b"])', 'usefixtures("fake_model")'])
+    def test_an_agent_has_no_marker_of_test_functions(self, folder: pytest.Pytester, marker: str) -> None:
+        folder.makepyfile(
+            test_wrong=f"""
+            import pytest
+
+            @pytest.mark.evalgate("greetings.evalset.json")
+            @pytest.mark.{marker}
+            def agent(text, model=None):
+                return "Hello " + text
+            """
+        )
+        result = run(folder, "test_wrong.py")
+
+        assert result.ret == pytest.ExitCode.INTERRUPTED
+        result.stdout.fnmatch_lines(
+            [f"*the agent `agent` *its marker `{marker.partition('(')[0]}` has no effect*"]
+        )
 
     def test_a_marker_without_arguments_means_the_sets_of_the_project(self, project: pytest.Pytester) -> None:
         project.makepyfile(

@@ -115,3 +115,13 @@ def test_no_command_line_is_shown_that_names_an_object(record: evalgate.Record) 
     assert record.agent.kind == "in_process"
     for shown in (record.to_markdown(), record.to_html(), evalgate.render(record, "junit")):
         assert "evalgate run" not in shown
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_the_argument(
+    record: evalgate.Record, empty_folder: Path
+) -> None:
+    (empty_folder / "file").touch()
+    with pytest.raises(
+        InvalidInputError, match=r"cannot be written \(.+\)\. Choose another one with `folder`"
+    ):
+        record.write("file")

@@ -776,6 +776,17 @@ def test_the_first_steps_with_a_case_that_always_fails_advise_to_mend_it(tmp_pat
     assert "Mend the cases that fail, lower their thresholds or quarantine them (`gate.quarantine`)" in advice
     assert ("--allow-failing" in advice, "--allow-failing" in known) == (False, True)
 
+    entry = {"case": "asks_for_the_city", "owner": "ann", "reason": "known", "expires": "2999-12-31"}
+    (tmp_path / "quarantine.json").write_text(json.dumps([entry]))
+    thresholds = tmp_path / "evalgate.yaml"
+    thresholds.write_text(
+        thresholds.read_text("utf-8").replace("gate:", "gate:\n  quarantine: quarantine.json")
+    )
+    advised = evalgate("run", cwd=tmp_path)
+    assert advised.code == 0
+    assert "yet. Save one with `evalgate baseline save`.\n" in advised.out
+    assert evalgate("baseline", "save", cwd=tmp_path).code == 0
+
 
 @pytest.mark.parametrize("target", ["folder", "afile/y", "/proc/x/y", "/dev/full/y"])
 def test_a_baseline_that_cannot_be_written_is_the_users_to_mend(project: Path, target: str) -> None:

@@ -222,6 +222,20 @@ def test_invalid_user_settings_are_refused(section: dict[str, Any], problem: str
         ),
         ("evalgate.yaml", "a: [1\nb: 2", ["evalgate.yaml:2:2: not YAML: did not find expected ',' or ']'"]),
         ("evalgate.yaml", "runs: 1\nruns: 2\n", ["evalgate.yaml:2:1: `runs` is given twice"]),
+        (
+            "evalgate.yaml",
+            (
+                "gate: {baseline: '', quarantine: ''}\n"
+                "judge: {model: m, anchors: ''}\nuser: {personas: '', prompt: ''}\n"
+            ),
+            [
+                "evalgate.yaml:1:8: `gate.baseline` must not be empty",
+                "evalgate.yaml:1:22: `gate.quarantine` must not be empty",
+                "evalgate.yaml:2:19: `judge.anchors` must not be empty",
+                "evalgate.yaml:3:8: `user.personas` must not be empty",
+                "evalgate.yaml:3:22: `user.prompt` must not be empty",
+            ],
+        ),
         ("evalgate.yaml", "- 1\n", ["evalgate.yaml:1:1: the file must be an object, not a list"]),
         (
             "evalgate.yaml",

@@ -41,6 +41,11 @@ def test_a_later_file_replaces_an_earlier_one(project: Path) -> None:
     }
 
 
+def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path: Path) -> None:
+    (tmp_path / "windows.env").write_bytes("\ufeffAPP_API_KEY=abc\r\nCOLOUR=größer\r\n".encode())
+    assert read_env_files(["windows.env"], tmp_path) == {"APP_API_KEY": "abc", "COLOUR": "größer"}
+
+
 @pytest.mark.parametrize(("name", "why"), [("missing.env", "No such file"), ("latin.env", "not UTF-8")])
 def test_a_file_that_cannot_be_read_is_named(project: Path, name: str, why: str) -> None:
     (project / "latin.env").write_bytes(b"A=\xe9\n")

@@ -1,15 +1,15 @@
 """The settings of the project in which pytest runs: folder, thresholds, eval sets, agent and options."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalgate.api.evaluation import evaluate_plan, run_blocking
-from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan
-from evalgate.api.record import Record
+from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan, list_sources
+from evalgate.api.record import Record, write_record
 from evalgate.config.loader import find_thresholds_file, parse_thresholds
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import plugin_registry
@@ -120,6 +120,17 @@ class Project:
         problems: list[Problem] = []
         find_eval_files([str(folder / pattern)], folder=self.folder, problems=problems)
         return pattern if problems else str(folder / pattern)
+
+    def write_reports(self, record: Record, name: str = "") -> None:
+        """Write the reports of a record to the report folder, or to its subfolder `name`, if there is one.
+
+        Raises:
+            InvalidInputError: the folder cannot be written, or a plugin fails.
+            ReportWriteError: some files could not be written; the message names each of them.
+        """
+        if self.report_folder:
+            folder = self.folder / self.report_folder / name
+            write_record(record, folder, option="--evalgate-report")
 
     def build_plan(self, sources: object, agent: object, options: EvaluationOptions) -> Plan:
         """Build the plan of an evaluation with the project's settings.
@@ -257,7 +268,7 @@ class ProjectEvaluator:
         given = dict(self._defaults) | dict(options)
         agent = given.pop("agent", None) if agent is None else agent
         return self._project.build_plan(
-            self._name_cases(list_sources(self._project, eval_sets, self._folder)),
+            self._name_cases(locate_sources(self._project, (eval_sets,), self._folder)),
             self._project.agent if agent is None else agent,
             apply_options(self._project.options, given),
         )
@@ -272,7 +283,7 @@ class ProjectEvaluator:
         if self._project.report_folder:
             self._written += 1
             name = to_folder_name(self._node_id) + (f"_{self._written}" if self._written > 1 else "")
-            record.write(self._project.folder / self._project.report_folder / name)
+            self._project.write_reports(record, name)
         return record
 
 
@@ -285,14 +296,16 @@ def to_folder_name(node_id: str) -> str:
     return to_file_name(node_id.replace("::", "_"), limit=200)
 
 
-def list_sources(project: Project, given: object, folder: Path) -> list[object]:
-    """Return eval sets as a flat list. A pattern that matches files in `folder` becomes an absolute path."""
-    found: list[object] = []
-    for one in given if isinstance(given, list | tuple) else (given,):
-        for each in one if isinstance(one, list | tuple) else (one,):
-            is_pattern = isinstance(each, str | Path)
-            found.append(project.locate_pattern(str(each), folder) if is_pattern else each)
-    return found
+def locate_sources(project: Project, arguments: Iterable[object], folder: Path) -> list[object]:
+    """Return the eval sets of `arguments`, each of which is one eval set or a list.
+
+    A pattern that matches files in `folder` becomes an absolute path.
+    """
+    return [
+        project.locate_pattern(str(each), folder) if isinstance(each, str | Path) else each
+        for argument in arguments
+        for each in list_sources(argument)
+    ]
 
 
 OPTIONS = frozenset(

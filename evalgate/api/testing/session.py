@@ -3,15 +3,17 @@
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import pytest
 
+from evalgate.api.evaluation_plan import split_sources
 from evalgate.api.pytest_plugin import is_agent_function
 from evalgate.api.record import Record
 from evalgate.api.testing.groups import (
@@ -33,7 +35,7 @@ from evalgate.api.testing.nodes import (
     check_outcome,
     list_cases,
 )
-from evalgate.api.testing.project import Project, apply_options, list_sources, to_folder_name
+from evalgate.api.testing.project import Project, apply_options, locate_sources, to_folder_name
 from evalgate.core.errors import EvalgateError, InvalidInputError
 
 _ENDINGS = (".evalset.json", ".test.json")
@@ -65,6 +67,20 @@ def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: ob
         )
 
 
+def _refuse_test_markers(name: str, marks: Iterable[pytest.Mark]) -> None:
+    """Raise an error if an agent has a marker that pytest applies only to test functions.
+
+    Raises:
+        CollectError: the agent `name` has the marker `parametrize` or `usefixtures`.
+    """
+    for mark in marks:
+        if mark.name in ("parametrize", "usefixtures"):
+            raise pytest.Collector.CollectError(
+                f"@pytest.mark.evalgate: the agent `{name}` is not called by pytest, so its marker "
+                f"`{mark.name}` has no effect. Evaluate it in a test with the fixture `evalgate` instead."
+            )
+
+
 def register_session(config: pytest.Config) -> None:
     """Register the plugin of one session. Let pytest also collect the eval sets of the thresholds file.
 
@@ -88,7 +104,7 @@ def register_session(config: pytest.Config) -> None:
 
 @dataclass
 class Conclusion:
-    """Result of one group: its record, or the reason for having no record."""
+    """Result of one group: its record, or the reason for having no record or not all reports."""
 
     group: str
     record: Record | None = None
@@ -96,8 +112,8 @@ class Conclusion:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the group has a record, and its gate is open."""
-        return self.record is not None and self.record.passed
+        """Return True if the group has a record, its gate is open, and its reports are written."""
+        return self.record is not None and self.record.passed and not self.problem
 
 
 @dataclass(eq=False)  # pytest before 8.4 keeps plugins in a set
@@ -113,6 +129,8 @@ class EvalgateSession:
     """Messages of the workers, by the name of the group."""
     began: float = field(default_factory=time.time)
     """Unix seconds."""
+    uncollected: list[str] = field(default_factory=list)
+    """Eval-set files that could not be collected."""
     has_lost_worker: bool = False
     has_worker_cases: bool = False
     """True in the controller of pytest-xdist if a worker has run a case."""
@@ -158,6 +176,10 @@ class EvalgateSession:
         """Collect a marked function as an agent, unless it has the argument `outcome` or `evalgate`.
 
         Return [] for an imported function, and None for any other object.
+
+        Raises:
+            CollectError: the marker is on something that cannot be an agent, the agent has a marker without
+                effect, or an eval set, an option or the thresholds file is invalid.
         """
         if not is_agent_function(collector, obj):
             _refuse_unusable_agent(collector, name, obj)
@@ -165,6 +187,7 @@ class EvalgateSession:
         if obj.__module__ != collector.obj.__name__:
             return []  # an imported function is collected in the module that defines it
         marks: list[pytest.Mark] = getattr(obj, "pytestmark", [])
+        _refuse_test_markers(name, marks)
         node: AgentFunction = AgentFunction.from_parent(collector, name=name)
         for mark in marks:
             node.add_marker(getattr(pytest.mark, mark.name)(*mark.args, **mark.kwargs))
@@ -210,31 +233,28 @@ class EvalgateSession:
         path = Path(node.path)
         try:
             group = self._get_group(node.nodeid if options else "", options)
-            sources = list_sources(self.project, arguments or list(map(str, self.project.files)), path.parent)
-            return [
-                case
-                for source in sources
-                for case in self._list_source_cases(group, source, options.get("format"), path)
-            ]
+            sources = locate_sources(self.project, arguments or self.project.files, path.parent)
+            return self._list_source_cases(group, sources, options.get("format"), path)
         except InvalidInputError as error:
             raise pytest.Collector.CollectError(f"@pytest.mark.evalgate: {error}") from None
 
     def _list_source_cases(
-        self, group: EvaluationGroup, source: Any, format_name: str | None, path: Path
+        self, group: EvaluationGroup, sources: Sequence[object], format_name: str | None, path: Path
     ) -> list[SelectedCase]:
-        if not isinstance(source, str):
-            from evalgate.api.evaluation_plan import load_sources
-
-            loaded = load_sources([source], format_name, self.project.folder)
-        else:
-            loaded = self.project.load_files([source], format_name)
+        patterns, objects = split_sources(sources, format_name)
+        loaded = (self.project.load_files([pattern], format_name) for pattern in patterns)
         found = []
-        for eval_set in loaded:
+        for eval_set in (*chain.from_iterable(loaded), *objects):
             file = self.project.folder / eval_set.path if eval_set.path else path
             is_whole = eval_set.is_whole
             whole = eval_set if is_whole else self.project.load_files([str(file)], format_name)[0]
             found += list_cases(group, whole, eval_set.cases, file)
         return found
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember an eval-set file that could not be collected, also in the controller of pytest-xdist."""
+        if report.failed and report.nodeid.endswith(".json"):
+            self.uncollected.append(report.nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -298,8 +318,15 @@ class EvalgateSession:
             self.conclusions.append(Conclusion("", problem=_INTERRUPTED))
 
     def _conclude(self) -> None:
+        if self.uncollected:
+            # pytest goes on with pytest-xdist, or with `--continue-on-collection-errors`.
+            problem = f"the cases of {', '.join(self.uncollected)} are missing: see the errors above"
+            self.conclusions.append(Conclusion("", problem=problem))
+            self.messages.pop("", None)
         for group in self.groups.values():
-            if group.was_attempted:
+            if self.uncollected and not group.name:
+                group.cancel()
+            elif group.was_attempted:
                 self.conclusions.append(self._conclude_group(group.name, group.finish))
         if self.has_lost_worker and self.has_worker_cases:
             self.conclusions.append(Conclusion("", problem="a worker crashed, and its results are lost"))
@@ -311,20 +338,22 @@ class EvalgateSession:
     def _conclude_group(self, name: str, conclude: Callable[[], Record]) -> Conclusion:
         try:
             record = conclude()
-            self._write_reports(name, record)
         except EvalgateError as error:
             return Conclusion(name, problem=str(error))
+        try:
+            self._write_reports(name, record)
+        except EvalgateError as error:
+            return Conclusion(name, record, str(error))
         return Conclusion(name, record)
 
     def _write_reports(self, name: str, record: Record) -> None:
         if not self.project.report_folder:
             return
-        folder = self.project.folder / self.project.report_folder
         if name:
-            record.write(folder / to_folder_name(name))
+            self.project.write_reports(record, to_folder_name(name))
         else:
             again = ("--out", f"{self.project.report_folder}/again")
-            replace(record, options=(*self.project.run_options, *again)).write(folder)
+            self.project.write_reports(replace(record, options=(*self.project.run_options, *again)))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -370,8 +399,12 @@ class EvalgateSession:
                 terminalreporter.write_line(f"NO VERDICT: {each.problem}", yellow=True)
             else:
                 terminalreporter.write(report.render(each.record))
+                if each.problem:
+                    terminalreporter.write_line(each.problem, red=True)
         if not has_failed and not all(each.is_open for each in self.conclusions):
-            terminalreporter.write_line("The session fails because of the verdict: no test failed.", red=True)
+            is_verdict = any(each.record is None or not each.record.passed for each in self.conclusions)
+            why = "the verdict" if is_verdict else "reports that could not be written"
+            terminalreporter.write_line(f"The session fails because of {why}: no test failed.", red=True)
 
 
 def find_case(item: pytest.Item) -> SelectedCase | None:

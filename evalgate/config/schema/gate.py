@@ -118,7 +118,7 @@ NO_CONTROL = ControlConfig.model_construct(mode="off")
 class GateConfig(ConfigSection):
     """Conditions under which the gate closes."""
 
-    baseline: str | None = None
+    baseline: str | None = Field(default=None, min_length=1)
     """Baseline to compare with: a file, `branch:NAME`, `artifact:NAME`, or a URL as `s3://BUCKET/FOLDER`.
 
     A baseline that does not exist yet is a notice, not an error. When absent: .evalgate/baseline.json, if it
@@ -132,7 +132,7 @@ class GateConfig(ConfigSection):
         ),
     ] = None
     """Older baseline that means are compared with as well: a string, or `baseline` and `max_regression`."""
-    quarantine: str | None = None
+    quarantine: str | None = Field(default=None, min_length=1)
     """File of cases that run and are reported, and do not gate: `case`, `owner`, `reason`, `expires` each."""
     max_regression: Unit = Field(
         default=option_defaults.MAX_REGRESSION, validation_alias=AliasChoices("max_regression", "max_drop")

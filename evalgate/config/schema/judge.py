@@ -111,7 +111,7 @@ class JudgeConfig(BaseModel):
     """Most tokens within one minute, input and output together, over all models of the endpoint."""
     cache: CacheConfig = CacheConfig.model_construct()
     """Storage of the model's answers, with its limits."""
-    anchors: str | None = None
+    anchors: str | None = Field(default=None, min_length=1)
     """File of answers that people judged, relative to the thresholds file. The judge is checked with them
     before the run."""
     floor: Annotated[
@@ -184,9 +184,9 @@ class UserConfig(JudgeConfig):
     """Name of the model; "": the model of `judge`, with the settings that this section changes."""
     max_turns: Annotated[int, Strict()] = Field(default=20, ge=-1)
     """Most turns of the user, the first included; a case may set its own limit. -1: no limit."""
-    personas: str | None = None
+    personas: str | None = Field(default=None, min_length=1)
     """File of personas, relative to the thresholds file."""
-    prompt: str | None = None
+    prompt: str | None = Field(default=None, min_length=1)
     """File of a template that replaces evalgate's own prompt, relative to the thresholds file."""
     instructions: str | None = None
     """The template itself, if there is no `prompt`. A template of Google ADK works unchanged."""

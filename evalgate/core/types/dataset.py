@@ -300,3 +300,8 @@ class EvalSet:
     """The format that read the file."""
     checks: CaseChecks | None = None
     """Checks of single cases; None if there are none."""
+
+    @property
+    def display_name(self) -> str:
+        """Return the name for messages: the file, or the id if the eval set was made in memory."""
+        return self.path or self.eval_set_id

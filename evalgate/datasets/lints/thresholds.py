@@ -103,8 +103,8 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
     for name in names:
         passes = "agent" if _allows_extra_calls(metrics[name]) else "agent that calls no tool"
         yield (
-            f"`{name}` has nothing to compare in {eval_set.path}: of its {pluralize(written, 'case')} "
-            f"none expects a tool call, so that any {passes} passes."
+            f"`{name}` has nothing to compare in {eval_set.display_name}: of its "
+            f"{pluralize(written, 'case')} none expects a tool call, so that any {passes} passes."
         )
 
 
