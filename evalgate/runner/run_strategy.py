@@ -88,7 +88,7 @@ class StatisticalRuns:
 
     def plan_first_runs(self, case_count: int) -> RunSchedule:
         """Return the runs that every case gets before any result is known."""
-        numbers = range(1, (self.statistics.parameters.runs or 1) + 1)
+        numbers = range(1, self.statistics.parameters.first_runs + 1)
         return dict.fromkeys(range(case_count), numbers)
 
     def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
