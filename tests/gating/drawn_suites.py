@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from evalgate.baselines.failing_since import drop_runs_before_breaks
 from evalgate.baselines.history import add_run
@@ -37,7 +37,7 @@ SERVICE_DOWN: Outcome = {}
 """The run ended without an answer, through no fault of the agent."""
 Draw: TypeAlias = Callable[[str, int], Outcome]
 """Outcome by case and number of the run."""
-Rules: TypeAlias = dict[str, dict[str, object]]
+Rules: TypeAlias = dict[str, Any]
 
 _SHARES = (0.0, 0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.0, 1.0)
 KINDS = ("steady", "steady", "steady", "failing", "crashing", "flaky", "flaky", "any", "any")
