@@ -63,6 +63,8 @@ class BaselineSummary:
     remarks: tuple[str, ...]
     budgets: Mapping[str, DetectableIncrease]
     """Average figure and detectable increase by budget, over the runs that passed all other metrics."""
+    reported: tuple[str, ...] = ()
+    """Metrics and budgets that are only reported (`gates: false`): no change of them closes the gate."""
 
     def as_json(self) -> str:
         """Return the summary as JSON text."""
@@ -89,9 +91,14 @@ def summarize_baseline(
     parameters = statistics.parameters
     get_range = destination.config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
+    reported = {each.metric for each in destination.criteria if not each.gates}
+    history = build_score_history(baseline, destination.config)
     drops = estimate_detectable_drops(
-        build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
+        {name: cases for name, cases in history.items() if name not in reported},
+        parameters,
+        max_drop=gate.max_regression,
     )
+    stored = {name for case in baseline.cases for name in case.metric_fingerprints}
     return BaselineSummary(
         destination.target,
         baseline.sources,
@@ -109,7 +116,12 @@ def summarize_baseline(
         dict(_find_breaks(baseline, thresholds, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
         tuple(filter(None, (*describe_staleness(baseline, now), thresholds.remark))),
-        dict(_estimate_increases(baseline, destination, statistics)),
+        {
+            name: found
+            for name, found in _estimate_increases(baseline, destination, statistics)
+            if name not in reported
+        },
+        tuple(sorted(reported & stored)),
     )
 
 
@@ -204,6 +216,8 @@ def _format_lines(summary: BaselineSummary) -> Iterator[str]:
             else f"  Increases to about × {budget.ratio:.2f} or more are caught reliably with "
             f"{summary.planned} of each case."
         )
+    for name in summary.reported:
+        yield f"{to_log_line(name, 80)}: only reported (`gates: false`), so no change of it closes the gate"
     yield from _describe_breaks(summary.failing)
     for remark in summary.remarks:
         yield f"Note: {to_log_line(remark, 500)}"
