@@ -18,7 +18,7 @@ from evalgate.core.formatting import compute_mean, format_figure, format_score, 
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
-from evalgate.core.types import Baseline, BaselineSource, FailingSince
+from evalgate.core.types import Baseline, BaselineSource, Criterion, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
 from evalgate.runner.current_thresholds import load_current_thresholds
@@ -91,12 +91,16 @@ def summarize_baseline(
     parameters = statistics.parameters
     get_range = destination.config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
-    reported = {each.metric for each in destination.criteria if not each.gates}
+    criteria = {each.metric: each for each in destination.criteria}
+    reported = {name for name, each in criteria.items() if not each.gates}
     history = build_score_history(baseline, destination.config)
     drops = estimate_detectable_drops(
         {name: cases for name, cases in history.items() if name not in reported},
         parameters,
-        max_drop=gate.max_regression,
+        {
+            name: find_allowed_drop(criteria.get(name), get_range(name), gate.max_regression)
+            for name in history
+        },
     )
     stored = {name for case in baseline.cases for name in case.metric_fingerprints}
     return BaselineSummary(
@@ -145,7 +149,7 @@ def _estimate_increases(
         shares = {case: row.baseline or () for case, row in figures.shares.cases.items()}
         if most is not None and any(each is not None for scores in shares.values() for each in scores):
             allowed = figures.shares.to_drop(most)
-            found = estimate_detectable_drops({"": shares}, statistics.parameters, max_drop=allowed)[""]
+            found = estimate_detectable_drops({"": shares}, statistics.parameters, {"": allowed})[""]
             ratio = figures.shares.to_ratio(found.notice)
         yield figures.metric, DetectableIncrease(len(means), compute_mean(means), ratio)
 
@@ -180,6 +184,13 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
         for metric, cases in found.items()
         if all(score is None or 0 <= score <= 1 for scores in cases.values() for score in scores)
     }
+
+
+def find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
+    """Return how far a metric's mean may drop, as a share of its range. 1 allows every drop."""
+    if criterion is None or criterion.max_regression is None or usual >= 1:
+        return usual
+    return criterion.max_regression / own.width
 
 
 def format_baseline_summary(summary: BaselineSummary) -> str:
