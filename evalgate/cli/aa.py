@@ -224,12 +224,15 @@ class _Trial:
                 replace(case, runs=tuple(runs)) for (case, _), runs in zip(self._pairs, made, strict=True)
             )
 
+        def collect_results(rounds: int | None) -> tuple[CaseResult, ...]:
+            return tuple(rescore_case(case, self._rules, rounds) for case in collect_cases())
+
         schedule = strategy.plan_first_runs(len(self._pairs))
         while schedule:
             for index, numbers in schedule.items():
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
-            schedule = strategy.plan_next_runs([rescore_case(case, self._rules) for case in collect_cases()])
+            schedule = strategy.plan_next_runs(collect_results)
         scored = score_stored_runs(collect_cases(), self._rules, self._statistics, baseline)
         compared_runs = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(

@@ -18,7 +18,7 @@ from evalgate.core.formatting import compute_mean, format_figure, format_score, 
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
-from evalgate.core.types import Baseline, BaselineSource, FailingSince
+from evalgate.core.types import Baseline, BaselineSource, Criterion, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
 from evalgate.runner.current_thresholds import load_current_thresholds
@@ -63,6 +63,8 @@ class BaselineSummary:
     remarks: tuple[str, ...]
     budgets: Mapping[str, DetectableIncrease]
     """Average figure and detectable increase by budget, over the runs that passed all other metrics."""
+    reported: tuple[str, ...] = ()
+    """Metrics and budgets that are only reported (`gates: false`): no change of them closes the gate."""
 
     def as_json(self) -> str:
         """Return the summary as JSON text."""
@@ -89,9 +91,18 @@ def summarize_baseline(
     parameters = statistics.parameters
     get_range = destination.config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
+    criteria = {each.metric: each for each in destination.criteria}
+    reported = {name for name, each in criteria.items() if not each.gates}
+    history = build_score_history(baseline, destination.config)
     drops = estimate_detectable_drops(
-        build_score_history(baseline, destination.config), parameters, max_drop=gate.max_regression
+        {name: cases for name, cases in history.items() if name not in reported},
+        parameters,
+        {
+            name: find_allowed_drop(criteria.get(name), get_range(name), gate.max_regression)
+            for name in history
+        },
     )
+    stored = {name for case in baseline.cases for name in case.metric_fingerprints}
     return BaselineSummary(
         destination.target,
         baseline.sources,
@@ -109,7 +120,12 @@ def summarize_baseline(
         dict(_find_breaks(baseline, thresholds, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
         tuple(filter(None, (*describe_staleness(baseline, now), thresholds.remark))),
-        dict(_estimate_increases(baseline, destination, statistics)),
+        {
+            name: found
+            for name, found in _estimate_increases(baseline, destination, statistics)
+            if name not in reported
+        },
+        tuple(sorted(reported & stored)),
     )
 
 
@@ -133,7 +149,7 @@ def _estimate_increases(
         shares = {case: row.baseline or () for case, row in figures.shares.cases.items()}
         if most is not None and any(each is not None for scores in shares.values() for each in scores):
             allowed = figures.shares.to_drop(most)
-            found = estimate_detectable_drops({"": shares}, statistics.parameters, max_drop=allowed)[""]
+            found = estimate_detectable_drops({"": shares}, statistics.parameters, {"": allowed})[""]
             ratio = figures.shares.to_ratio(found.notice)
         yield figures.metric, DetectableIncrease(len(means), compute_mean(means), ratio)
 
@@ -170,6 +186,13 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
     }
 
 
+def find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
+    """Return how far a metric's mean may drop, as a share of its range. 1 allows every drop."""
+    if criterion is None or criterion.max_regression is None or usual >= 1:
+        return usual
+    return criterion.max_regression / own.width
+
+
 def format_baseline_summary(summary: BaselineSummary) -> str:
     """Format the summary as text for the terminal, ending in a newline."""
     return "".join(f"{line}\n" for line in _format_lines(summary))
@@ -204,6 +227,8 @@ def _format_lines(summary: BaselineSummary) -> Iterator[str]:
             else f"  Increases to about × {budget.ratio:.2f} or more are caught reliably with "
             f"{summary.planned} of each case."
         )
+    for name in summary.reported:
+        yield f"{to_log_line(name, 80)}: only reported (`gates: false`), so no change of it closes the gate"
     yield from _describe_breaks(summary.failing)
     for remark in summary.remarks:
         yield f"Note: {to_log_line(remark, 500)}"

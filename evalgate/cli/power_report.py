@@ -5,15 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from evalgate.cli.baseline_show import build_score_history
+from evalgate.cli.baseline_show import build_score_history, find_allowed_drop
 from evalgate.config import option_defaults
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_limit, format_money, format_score, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
-from evalgate.core.score_ranges import Range
-from evalgate.core.types import Baseline, Criterion
+from evalgate.core.types import Baseline
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.runner.cost_estimate import (
@@ -205,7 +204,7 @@ def _plan_metrics(
     parameters = build_statistical_policy(gate, "auto", ()).parameters
     for metric, cases in noise.items():
         own = target.config.get_score_range(metric)
-        allowed = _find_allowed_drop(criteria.get(metric), own, gate.max_regression)
+        allowed = find_allowed_drop(criteria.get(metric), own, gate.max_regression)
         # An allowed drop is never caught reliably: to catch it, only smaller drops may be allowed.
         wanted = min(allowed, request.drop / 2) if request.drop <= allowed else allowed
         model = DropModel(cases, parameters, max_drop=allowed, metrics=len(noise))
@@ -232,13 +231,6 @@ def _plan_metrics(
                 for label, design in designs.items()
             ),
         )
-
-
-def _find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
-    """Return how far a metric's mean may drop, as a share of its range. 1 allows every drop."""
-    if criterion is None or criterion.max_regression is None or usual >= 1:
-        return usual
-    return criterion.max_regression / own.width
 
 
 # --- cost ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from evalgate.core.types import (
 )
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.metrics.aggregation import MetricKey, group_by_metric
+from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Score, pair_cases
@@ -280,12 +281,14 @@ def build_statistical_policy(
     is_literal = gate.max_failed_cases is not None
     # A deterministic agent would fail the same way again: following it up costs runs and tells nothing.
     repeatable = repeatable and not gate.deterministic
+    criteria = tuple(criteria)
     parameters = Parameters(
         alpha=fine.alpha,
         averages_share=_AVERAGES_SHARE / 2 if shares_with_anchor else _AVERAGES_SHARE,
         doubt=fine.doubt_alpha,
         futility=0.02,
         runs=None if runs == "auto" else runs,
+        min_runs=min(find_least_runs(criteria), gate.max_runs),
         max_runs=gate.max_runs,
         case_alpha=fine.case_alpha,
         case_drop=fine.case_drop,
@@ -298,7 +301,6 @@ def build_statistical_policy(
         pass_score=fine.pass_score,
         fdr=fine.fdr,
     )
-    criteria = tuple(criteria)
     by_name = {criterion.metric: criterion for criterion in criteria if criterion.gates}
     budgets = {
         criterion.metric: BudgetLimits.model_validate(criterion.options)

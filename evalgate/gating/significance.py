@@ -131,7 +131,12 @@ def find_excesses(
             continue
         keep, rounds = parameters.baseline_keep, found.rounds
         whole = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds)
-        bias = estimate_early_stop_bias(whole.pairs, max_drop=found.rule.max_drop or 0.0, rounds=rounds)
+        bias = estimate_early_stop_bias(
+            whole.pairs,
+            max_drop=found.rule.max_drop or 0.0,
+            rounds=rounds,
+            min_runs=parameters.min_runs,
+        )
         lines = [each for each in tables if is_line_table(each) and each.startswith(f"{name}\0")] or [name]
         for line in lines:
             part = pair_cases(tables[line].cases, keep=keep, first=rounds, runs=rounds)

@@ -207,10 +207,8 @@ def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
 
 def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
-        judgement = metric.judgement
         # A minimum that was judged with its interval reports itself with the comparison.
-        is_literal = judgement is None or not (judgement.minimum or judgement.reliability)
-        if metric.status == "failed" and is_literal:
+        if metric.status == "failed" and not _has_statistical_minimum(metric):
             score, minimum = metric.range.format_pair(metric.score, metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
             missed = "above its max" if metric.range.lower_is_better else f"below its {name}"
@@ -299,6 +297,12 @@ def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
             )
 
 
+def _has_statistical_minimum(metric: MetricSummary) -> bool:
+    """Return True if the statistics judged a minimum or pass^k of the metric, with its interval."""
+    judgement = metric.judgement
+    return judgement is not None and bool(judgement.minimum or judgement.reliability)
+
+
 def _is_missing_runs(metric: MetricSummary) -> bool:
     """Return True if the statistics gave no verdict because too many runs lack a score of the metric."""
     return metric.judgement is not None and metric.judgement.reason == "missing_runs"
@@ -345,7 +349,10 @@ def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     if gate.min_cases == 0 and evidence.totals.cases == 0:
         return
     for metric in evidence.metrics:
-        if metric.score is None:
+        # A crash in one of several runs takes the score of its case. The statistics count the runs all the
+        # same, so they judge a line of such cases alone. The follow-up runs tell whether the cases broke.
+        is_judged = metric.mean_judged_by == "baseline" or _has_statistical_minimum(metric)
+        if metric.score is None and not is_judged:
             why = _quote_missing_figure(metric, evidence.cases)
             yield f"{metric.label} was not evaluated on any case{why}."
         elif _is_missing_runs(metric) and metric.judgement:
@@ -388,10 +395,9 @@ def _describe_pass(evidence: GateInput, gate: GateConfig) -> str:
         )
         if count
     )
-    # A mean that the baseline judges may be below the threshold of single cases and pass all the same.
+    # A mean that the baseline judges passes also below the threshold of single cases, or without a score.
     below = any(
-        each.score is not None and not each.range.is_met(each.score, each.threshold)
-        for each in evidence.metrics
+        each.score is None or not each.range.is_met(each.score, each.threshold) for each in evidence.metrics
     )
     met = "every minimum is met" if below else "every metric meets its threshold"
     return f"{passed} and {met}{_describe_comparison(evidence, gate)}{exempt}."

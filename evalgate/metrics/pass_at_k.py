@@ -1,10 +1,15 @@
 """Decide the status of a case by pass^k (all of k runs pass) or pass@k (at least one of k runs passes)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import comb
 
 from evalgate.core.formatting import format_score_pair, pluralize
-from evalgate.core.types import ReliabilityRule, RunMetric, Status
+from evalgate.core.types import Criterion, ReliabilityRule, RunMetric, Status
+
+
+def find_least_runs(criteria: Iterable[Criterion]) -> int:
+    """Return the fewest runs of a case that every criterion can judge: the largest k of pass^k and pass@k."""
+    return max((each.reliability.k for each in criteria if each.reliability is not None), default=1)
 
 
 def estimate_reliability(rule: ReliabilityRule, *, passed: int, runs: int) -> float:

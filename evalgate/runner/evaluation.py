@@ -273,7 +273,7 @@ class Evaluation:
         first = strategy.plan_first_runs(len(self._case_index))
         if self._leave_out_made_runs(first):
             return False
-        return not self._leave_out_made_runs(strategy.plan_next_runs(self.collect_results()))
+        return not self._leave_out_made_runs(strategy.plan_next_runs(self.collect_results))
 
     def _plan_missing_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
         """Return the missing first runs, or the next runs if no first run is missing.
@@ -288,7 +288,7 @@ class Evaluation:
     def _plan_next_runs(self, strategy: RunStrategy, index: int | None = None) -> RunSchedule:
         if index is not None and not strategy.plans_next_runs:
             return {}  # without the results of all cases, which nothing else needs here
-        schedule = self._leave_out_made_runs(strategy.plan_next_runs(self.collect_results()))
+        schedule = self._leave_out_made_runs(strategy.plan_next_runs(self.collect_results))
         return schedule if index is None else {at: runs for at, runs in schedule.items() if at == index}
 
     def _leave_out_made_runs(self, schedule: RunSchedule) -> RunSchedule:

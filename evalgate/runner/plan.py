@@ -27,6 +27,7 @@ from evalgate.core.types import REPORT_ONLY, CaseKey, CaseSelection
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
+from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
@@ -154,8 +155,13 @@ class Plan:
 
     @property
     def first_runs(self) -> int:
-        """Return the number of first runs of a case, made before any result is known: 1 for `auto`."""
-        return 1 if self.runs == "auto" else self.runs
+        """Return the number of first runs of a case, made before any result is known.
+
+        With `auto` it is the largest k of pass^k and pass@k, else 1.
+        """
+        if self.runs != "auto":
+            return self.runs
+        return find_least_runs(bound.criterion for bound in self.bound_metrics)
 
 
 def build_plan(

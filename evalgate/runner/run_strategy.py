@@ -1,6 +1,6 @@
 """Plan the runs: a fixed number of each case, as many as the comparison needs, or reruns of failures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -12,6 +12,7 @@ from evalgate.system.pull_requests import describe_unmerged_change
 
 if TYPE_CHECKING:  # a run without a baseline loads no statistics
     from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.statistics.auto_runs import Step
     from evalgate.statistics.gate_decision import Decision
 
 MEASURED_RUNS = 3
@@ -19,6 +20,10 @@ MEASURED_RUNS = 3
 
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case to the numbers (1-based) of the runs to make."""
+
+ResultCollector: TypeAlias = Callable[[int | None], Sequence[CaseResult]]
+"""Function that returns the result of every case over its first so many runs. Further runs are marked as
+follow-ups. None: all runs count."""
 
 
 class RunStrategy(Protocol):
@@ -33,8 +38,8 @@ class RunStrategy(Protocol):
         """Return the runs that are made before any result is known."""
         ...
 
-    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
-        """Return the runs to make after those in `results`, or an empty schedule if enough is known."""
+    def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
+        """Return the runs to make after those made so far, or an empty schedule if enough is known."""
         ...
 
 
@@ -68,9 +73,9 @@ class FixedRuns:
         """Return all runs of every case."""
         return _UniformSchedule(case_count, range(1, self._runs + 1))
 
-    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
+    def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
         """Return an empty schedule: no run follows the first ones."""
-        del results
+        del collect_results
         return {}
 
 
@@ -88,16 +93,17 @@ class StatisticalRuns:
 
     def plan_first_runs(self, case_count: int) -> RunSchedule:
         """Return the runs that every case gets before any result is known."""
-        numbers = range(1, (self.statistics.parameters.runs or 1) + 1)
+        numbers = range(1, self.statistics.parameters.first_runs + 1)
         return dict.fromkeys(range(case_count), numbers)
 
-    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
+    def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
         """Return the runs to make after the first ones, or an empty schedule if enough is known."""
         from evalgate.gating.failure_reruns import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.auto_runs import plan_next_step
         from evalgate.statistics.gate_decision import Decision
 
+        results = collect_results(None)
         tables = (
             build_score_tables(results, self.baseline, self.statistics)
             if self.statistics.makes_more_runs
@@ -108,12 +114,16 @@ class StatisticalRuns:
         is_whole = all(case.runs for case in results)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
+        # A case fails by the runs that its score counts, as in the record: follow-up runs must not clear it.
+        rounds = self._count_rounds(step, results)
+        has_follow_ups = any(len(case.runs) > rounds for case in results)
+        counted = collect_results(rounds) if has_follow_ups else results
         # Failing cases go first: if one broke, the gate closes, and another round of all cases is wasted.
         classifier = build_classifier(self.baseline, self.statistics)
-        reruns = dict(classifier.plan_reruns(results)) if classifier else {}
+        reruns = dict(classifier.plan_reruns(counted)) if classifier else {}
         if step is None or isinstance(step, Decision) or (reruns and step.why == "round"):
             return reruns
-        if step.why == "round" and self._has_follow_up_break(results):
+        if step.why == "round" and self._has_follow_up_break(counted):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(results)}
         # By count: a resumed run may lack a number in between, that of a run which says nothing.
@@ -121,6 +131,22 @@ class StatisticalRuns:
             at: _list_free_numbers(results[at], len(numbers))
             for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
         } | reruns
+
+    def _count_rounds(self, step: "Step | None", results: Sequence[CaseResult]) -> int:
+        """Return the number of first runs of each case that its score counts at this step."""
+        from evalgate.statistics.gate_decision import Decision
+
+        first = self.statistics.parameters.first_runs
+        if isinstance(step, Decision):
+            return step.rounds
+        if not self.statistics.is_auto:
+            return first
+        if step is None:
+            return min((len(case.runs) for case in results), default=first)
+        if step.why == "confirm":
+            return first
+        # The round that `step` asks for is not complete yet.
+        return max(first, max(numbers[-1] for numbers in step.runs.values()) - 1)
 
     def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
         """Return True if `fail_fast` is on, and the follow-up runs of a case confirm a regression."""

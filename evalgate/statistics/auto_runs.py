@@ -30,8 +30,12 @@ _NODES = 13  # errors of the baseline that are distinguished
 _NORMAL = NormalDist()
 
 
-def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: int) -> float:
+def estimate_early_stop_bias(
+    pairs: Sequence[Pair], *, max_drop: float, rounds: int, min_runs: int = 1
+) -> float:
     """Estimate by how much an average is too high by luck if `runs: auto` stopped after `rounds` rounds.
+
+    It could not stop before `min_runs` rounds.
 
     The estimate is negative if the average is too low: after several rounds this happens, because the first
     rounds looked bad. It assumes that the agent did not change, and that `runs: auto` goes on while the drop
@@ -49,7 +53,7 @@ def estimate_early_stop_bias(pairs: Sequence[Pair], *, max_drop: float, rounds: 
         return 0.0
     mass = moment = 0.0
     for weight, shift in _generate_baseline_errors(error):
-        stopped, summed = _compute_stop_moments(deviation, shift - max_drop / 2, rounds)
+        stopped, summed = _compute_stop_moments(deviation, shift - max_drop / 2, rounds, min_runs)
         mass += weight * stopped
         moment += weight * summed
     return moment / mass / rounds if mass > 0 else 0.0
@@ -62,15 +66,17 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
         yield _NORMAL.pdf(z), z * deviation
 
 
-def _compute_stop_moments(deviation: float, limit: float, rounds: int) -> tuple[float, float]:
+def _compute_stop_moments(deviation: float, limit: float, rounds: int, min_runs: int) -> tuple[float, float]:
     """Return (p, p·m): p is the chance that AUTO stops after exactly `rounds` rounds, m the mean sum then.
 
     The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
-    deviation `deviation`. After k rounds AUTO goes on if the sum is at most k times `limit`.
+    deviation `deviation`. After k rounds, from `min_runs` on, AUTO goes on if the sum is at most k times
+    `limit`.
     """
     reached = [(1.0, 0.0)]
     for done in range(1, rounds):
-        reached = _propagate_sums(reached, deviation, done * limit, done)
+        most = done * limit if done >= min_runs else _REACH * deviation * math.sqrt(done)
+        reached = _propagate_sums(reached, deviation, most, done)
     least, mass, moment = rounds * limit, 0.0, 0.0
     for weight, summed in reached:
         z = (least - summed) / deviation
@@ -122,8 +128,9 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
     chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and
     `is_futile` returns False. It also follows while a minimum, pass^k or a required proof is undecided.
 
-    No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
-    after a case broke. A metric that is compared exactly needs no further round.
+    AUTO decides nothing before `min_runs` rounds. No round follows after `max_runs` rounds, after a failed
+    average, minimum or pass^k, or with `fail_fast` after a case broke. A metric that is compared exactly
+    needs no further round.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -181,7 +188,7 @@ def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Param
 
 def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
     """Return the smallest and the largest number of runs per case at which the averages are compared."""
-    return (parameters.runs, parameters.runs) if parameters.runs else (1, parameters.max_runs)
+    return parameters.first_runs, parameters.runs or parameters.max_runs
 
 
 def _find_missing_runs(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:

@@ -62,6 +62,8 @@ class Parameters:
     passes, unless proof is required. 1: every such drop is inconclusive."""
     runs: int | None = None
     """Runs of every case; None: AUTO, which makes rounds of one run of every case (`auto_runs`)."""
+    min_runs: int = 1
+    """Fewest rounds of AUTO, at most `max_runs`: from fewer than k runs, pass^k cannot be estimated."""
     max_runs: int = 5
     """Most rounds of AUTO, at least 1."""
     case_alpha: float = 0.02
@@ -89,6 +91,11 @@ class Parameters:
     fdr: float = 0.10
     """Expected share of unchanged cases among the cases that `find_discoveries` names (false discovery
     rate)."""
+
+    @property
+    def first_runs(self) -> int:
+        """Return the number of runs that every case gets before any result is known."""
+        return self.min_runs if self.runs is None else self.runs
 
     @property
     def follow_up_limit(self) -> int | None:

@@ -49,7 +49,9 @@ class DetectableDrop:
 
 
 def estimate_detectable_drops(
-    history: Mapping[str, Mapping[str, Sequence[Score]]], parameters: Parameters, *, max_drop: float = 0.05
+    history: Mapping[str, Mapping[str, Sequence[Score]]],
+    parameters: Parameters,
+    max_drops: Mapping[str, float],
 ) -> dict[str, DetectableDrop]:
     """Estimate for each metric the smallest drop that the gate would catch.
 
@@ -58,7 +60,7 @@ def estimate_detectable_drops(
     Args:
         history: metric to case id to scores, the oldest first.
         parameters: parameters of the gate.
-        max_drop: the allowed drop of an average.
+        max_drops: metric to the allowed drop of its average, for every metric of `history`.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -76,7 +78,7 @@ def estimate_detectable_drops(
             {case: scores for (name, case), scores in cells.items() if name == metric},
             {case: runs for (name, case), runs in lacking.items() if name == metric},
             parameters,
-            max_drop,
+            max_drops[metric],
         )
         for metric in metrics
     }

@@ -239,6 +239,30 @@ def test_show_uses_the_range_of_the_metric(tmp_path: Path) -> None:
     assert f"Drops of about {found.metrics[TRAJECTORY].notice:.2f} or more" in format_baseline_summary(found)
 
 
+def test_show_promises_nothing_of_a_metric_that_does_not_gate(tmp_path: Path) -> None:
+    save(tmp_path, a_run(*[1.0] * 20, runs=10))
+    (tmp_path / "evalgate.json").write_text(
+        json.dumps({"version": 1, "criteria": {TRAJECTORY: {"threshold": 1.0, "gates": False}}})
+    )
+    found = summarize_baseline(shelf(tmp_path))
+    text = format_baseline_summary(found)
+    assert (dict(found.metrics), found.reported) == ({}, (TRAJECTORY,))
+    assert f"{TRAJECTORY}: only reported (`gates: false`), so no change of it closes the gate\n" in text
+    assert "caught reliably" not in text
+    assert "would be found" not in text
+
+
+def test_show_knows_the_drop_that_a_criterion_allows(tmp_path: Path) -> None:
+    save(tmp_path, a_run(*[1.0] * 20, runs=10))
+    for allowed in (0.05, 0.3):
+        criterion = {"threshold": 1.0, "max_regression": allowed}
+        (tmp_path / "evalgate.json").write_text(
+            json.dumps({"version": 1, "criteria": {TRAJECTORY: criterion}})
+        )
+        text = format_baseline_summary(summarize_baseline(shelf(tmp_path)))
+        assert f"Drops of about {allowed * 100:.0f} points or more are caught reliably" in text
+
+
 def test_show_names_the_smallest_detectable_drop(tmp_path: Path) -> None:
     (tmp_path / "evalgate.json").write_text('{"runs": "auto"}')
     for day in (1, 2):

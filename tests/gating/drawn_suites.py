@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from evalgate.baselines.failing_since import drop_runs_before_breaks
 from evalgate.baselines.history import add_run
@@ -37,7 +37,7 @@ SERVICE_DOWN: Outcome = {}
 """The run ended without an answer, through no fault of the agent."""
 Draw: TypeAlias = Callable[[str, int], Outcome]
 """Outcome by case and number of the run."""
-Rules: TypeAlias = dict[str, dict[str, object]]
+Rules: TypeAlias = dict[str, Any]
 
 _SHARES = (0.0, 0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.0, 1.0)
 KINDS = ("steady", "steady", "steady", "failing", "crashing", "flaky", "flaky", "any", "any")
@@ -149,7 +149,7 @@ def run_suite(plan: Plan, baseline: Baseline, draw: Draw) -> Record:
         for index, numbers in wanted.items():
             case, metrics = cases[index]
             finished[index] += [_build_run(number, draw(case, number), metrics) for number in numbers]
-        wanted = strategy.plan_next_runs(_evaluate(plan, finished).collect_results())
+        wanted = strategy.plan_next_runs(_evaluate(plan, finished).collect_results)
     return _build_record(plan, finished, baseline, "2026-11-20T00:00:00+00:00")
 
 

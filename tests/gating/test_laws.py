@@ -14,6 +14,7 @@ from evalgate.gating.verdict import find_inconsistencies
 from evalgate.reporting.summary_lines import build_metric_line
 from evalgate.reporting.terminal import TerminalReport
 from evalgate.runner.reevaluation import GateRules, reevaluate
+from tests.builders import RESPONSE
 from tests.gating.drawn_suites import (
     RANGES,
     SERVICE_DOWN,
@@ -119,6 +120,31 @@ def test_a_further_case_that_passes_never_closes_an_open_gate(tmp_path: Path, se
         check_record(record, plans[0].gate)
     if before.verdict.status in ("pass", "inconclusive"):
         assert after.verdict.status in ("pass", "inconclusive"), (before.verdict, after.verdict)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_open_gate_leaves_no_failing_case_undecided(tmp_path: Path, seed: int) -> None:
+    suite = draw_suite(random.Random(seed))
+    plan = plan_suite(tmp_path / "p", suite.cases, suite.rules, suite.runs)
+    record = run_suite(plan, store_runs(plan, suite.stored), draw_runs(suite, seed))
+    if record.verdict.status != "fail":  # else no run follows that changes nothing
+        outcomes = {case.eval_id: case.follow_up.outcome for case in record.cases if case.follow_up}
+        assert "open" not in outcomes.values(), record.verdict
+
+
+@pytest.mark.parametrize("runs", [1, "auto"])
+def test_a_mean_above_the_threshold_ends_no_follow_up(tmp_path: Path, runs: int | str) -> None:
+    """The score of the case counts its first run alone: the mean of both runs would pass."""
+    cases = [f"case_{at}" for at in range(20)]
+    rules = {"criteria": {RESPONSE: 0.8}, "gate": {"baseline": "b.json"}}
+    plan = plan_suite(tmp_path / "p", cases, rules, runs)
+    baseline = store_runs(plan, [{case: [{RESPONSE: 1.0}] * 5 for case in cases}])
+    record = run_suite(
+        plan, baseline, lambda case, number: {RESPONSE: 0.7 if (case, number) == ("case_0", 1) else 1.0}
+    )
+    case = record.cases[0]
+    assert (case.status, len(case.runs), case.follow_up and case.follow_up.outcome) == ("failed", 3, "flake")
+    assert record.verdict.status == "pass"
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,5 +1,7 @@
 """One comparison over all cases of a metric, whatever thresholds its tags have."""
 
+from pathlib import Path
+
 import pytest
 
 from evalgate.baselines.history import build_baseline
@@ -15,6 +17,7 @@ from evalgate.core.types import (
 )
 from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
+from tests.gating.drawn_suites import Outcome, Rules, plan_suite, run_suite, store_runs
 
 TAGS = {"": 0.5, "tag north": 0.6, "tag east": 0.7, "tag west": 0.8}
 
@@ -63,6 +66,34 @@ def test_tags_do_not_change_what_is_tested(now: list[str]) -> None:
         )  # fmt: skip
     assert [each.shared for each in tagged if each and each.shared] == [alone.sentences]
     assert [each.sentences for each in tagged if each] == [()] * 4
+
+
+@pytest.mark.parametrize("runs", [3, "auto"])
+@pytest.mark.parametrize("rule", ["literal", "statistical"])
+def test_a_threshold_of_its_own_changes_nothing_for_a_case_that_crashed_before(
+    tmp_path: Path, rule: str, runs: int | str
+) -> None:
+    """Its line has no score then, because a crash is never one."""
+
+    def draw(case: str, number: int) -> Outcome:
+        return None if (case, number) == ("case_1", 1) else {RESPONSE: 1.0}
+
+    names = [f"case_{at}" for at in range(6)]
+    criteria = {RESPONSE: {"threshold": 0.8, "threshold_rule": rule}}
+    rules: Rules = {"criteria": criteria, "gate": {"baseline": "b.json"}}
+    own = {"ids": "case_1", "criteria": {RESPONSE: 0.5}}
+    stored = {case: [draw(case, number) for number in range(1, 6)] for case in names}
+    verdicts = {}
+    for label, cases in (("alike", []), ("own", [own])):
+        plan = plan_suite(tmp_path / label, names, {**rules, "cases": cases}, runs)
+        verdicts[label] = run_suite(plan, store_runs(plan, [stored]), draw).verdict
+
+    assert {label: (each.status, each.exit_code) for label, each in verdicts.items()} == {
+        "alike": ("pass", 0),
+        "own": ("pass", 0),
+    }
+    (reason,) = verdicts["own"].reasons
+    assert reason.startswith("5 of 6 cases passed and every minimum is met; 1 case failed as in earlier runs")
 
 
 def test_a_sentence_about_all_tags_is_printed_once_and_names_none() -> None:

@@ -93,7 +93,7 @@ def answer(text):
 """
 
 
-def project(folder: Path, options: str, runs: int) -> Path:
+def project(folder: Path, options: str, runs: int | str) -> Path:
     (folder / "agent.py").write_text(FLAKY)
     (folder / "demo.evalset.json").write_text(eval_set("hello there"))
     (folder / "evalgate.yaml").write_text(
@@ -113,6 +113,24 @@ def test_the_gate_goes_by_it(tmp_path: Path, options: str, code: int) -> None:
 
     assert done.code == code, done.out + done.err
     assert record(tmp_path)["metrics"][0]["score"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "runs"),
+    [
+        ("pass_hat_k: 3", 1, 3),
+        ("pass_at_k: 2", 0, 2),
+        ("pass_at_k: 4", 0, 4),
+        ("pass_at_k: 3, gates: false", 0, 3),
+    ],
+)
+def test_auto_makes_the_runs_that_the_rule_needs(tmp_path: Path, options: str, code: int, runs: int) -> None:
+    options = f"{options}}}\n  tool_trajectory_avg_score: {{threshold: 1.0"
+    done = evalgate("run", cwd=project(tmp_path, options, runs="auto"))
+
+    assert done.code == code, done.out + done.err
+    assert len(record(tmp_path)["cases"][0]["runs"]) == runs
+    assert "needs as many runs" not in done.out
 
 
 @pytest.mark.parametrize(

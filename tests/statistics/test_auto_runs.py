@@ -169,6 +169,13 @@ def test_reliability_gets_the_runs_it_needs() -> None:
     assert (found.verdict, len(asked)) == ("pass", 3)
 
 
+def test_no_round_is_decided_before_the_fewest_runs() -> None:
+    found, asked = played({"m": suite(20, TEN, "1", c3="011")}, Parameters(min_runs=3))
+
+    assert [(step.why, set(step.runs.values())) for step in asked] == [("round", {(1, 2, 3)})]
+    assert (found.verdict, found.rounds) == ("pass", 3)
+
+
 def test_a_demanded_proof_gets_the_runs_it_needs() -> None:
     found, asked = played({"m": suite(40, TEN, "1", rule=MetricRule(require="proof"))}, Parameters())
 

@@ -73,6 +73,20 @@ def test_the_bias_of_one_round_is_that_of_a_normal_cut_off() -> None:
     assert estimate_early_stop_bias(sides, max_drop=0.05, rounds=1) == pytest.approx(expected, rel=0.01)
 
 
+def test_a_first_look_after_several_rounds_is_a_normal_cut_off_of_their_mean() -> None:
+    """The closed form from above, with the variance of the mean of 3 runs."""
+    sides = pairs(*[("1010101010", "101"), ("1010101010", "010")] * 10)
+    pooled = [13 / 12 * (6 / 13 * 7 / 13)] * 20
+    variance = sum(pooled) / 400
+    spread = (variance / 3 + variance / 10) ** 0.5
+    z = 0.025 / spread
+    expected = variance / 3 / spread * NormalDist().pdf(z) / NormalDist().cdf(z)
+
+    found = estimate_early_stop_bias(sides, max_drop=0.05, rounds=3, min_runs=3)
+
+    assert found == pytest.approx(expected, rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("baseline", "candidate", "rounds"),
     [("1111111111", "1", 1), ("1010101010", "1" * 11, 11)],

@@ -87,5 +87,5 @@ def test_a_mean_that_equals_the_case_drop_but_for_its_last_digits_is_not_left_ou
     """The gate takes a mean of two thirds for 0.6666666667, so a case with this mean can break."""
     for case_drop in (0.6666666666, 0.6666666667):
         parameters = Parameters(case_drop=case_drop)
-        found = estimate_detectable_drops({"m": {"case": [1.0, 1.0, 0.0]}}, parameters)
+        found = estimate_detectable_drops({"m": {"case": [1.0, 1.0, 0.0]}}, parameters, {"m": 0.05})
         assert found["m"].unconfirmable == {"case": 4}

@@ -11,7 +11,7 @@ from evalgate.core.errors import EvalgateError
 from evalgate.core.formatting import format_money, pluralize, to_sentence
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry
-from evalgate.core.types import Baseline, CaseKey, CaseResult, ControlComparison, RunResult
+from evalgate.core.types import Baseline, CaseKey, ControlComparison, RunResult
 from evalgate.gating.comparison import compare_runs
 from evalgate.gating.control import build_best_case, build_control_comparison
 from evalgate.gating.control_suspects import (
@@ -28,7 +28,7 @@ from evalgate.runner.control.base_commit import ControlSource, ControlUnavailabl
 from evalgate.runner.evaluation import Evaluation, RunJournal, RunScope
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_counted_runs
-from evalgate.runner.run_strategy import RunSchedule
+from evalgate.runner.run_strategy import ResultCollector, RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
 
@@ -89,11 +89,12 @@ class ControlStrategy:
         del case_count
         return self._plan_pairs()
 
-    def plan_next_runs(self, results: Sequence[CaseResult]) -> RunSchedule:
+    def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
         """Return further pairs; after them, the witnesses' runs if needed; at the end, an empty schedule.
 
-        `fresh` and `decision` are updated from `results`.
+        `fresh` and `decision` are updated from the runs until now.
         """
+        results = collect_results(None)
         first = {case.key: case for case in self.suspects.cases}
         self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in results if case.runs}
         if schedule := self._plan_pairs():
@@ -247,7 +248,7 @@ async def _make_runs(
     runs = Evaluation(chosen, evaluation.progress, run_scope)
     runs.judge_health = evaluation.judge_health
     await runs.make_runs(AlternatingAgent(agent, control_agent.agent), strategy)
-    strategy.plan_next_runs(runs.collect_results())
+    strategy.plan_next_runs(runs.collect_results)
     if runs.unreachable:
         raise ControlUnavailableError(f"an agent could not be reached: {runs.unreachable}")
     if strategy.decision is None and strategy.decide().answer != "broke":
