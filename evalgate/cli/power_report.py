@@ -15,6 +15,7 @@ from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.runner.cost_estimate import (
     estimate_cost,
     format_time,
@@ -128,6 +129,10 @@ def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
     fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})
     designs = {str(runs): RunDesign(runs) for runs in fixed}
     designs[_AUTO] = RunDesign(target.config.gate.max_runs, is_auto=True)
+    least_runs = {
+        label: find_least_runs(target.criteria) if design.is_auto else design.runs
+        for label, design in designs.items()
+    }
     if baseline is None:
         noise = {"(any metric)": _assume_noise(request, target)}
         size, assumptions = len(next(iter(noise.values()))), tuple(_describe_assumptions())
@@ -146,7 +151,10 @@ def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
         (min(counts), max(counts)) if counts else None,
         request.power,
         metrics,
-        tuple(_plan_cost(label, design, size, baseline, concurrency) for label, design in designs.items()),
+        tuple(
+            _plan_cost(label, least_runs[label], design.runs, size, baseline, concurrency)
+            for label, design in designs.items()
+        ),
         concurrency,
         tuple(_iter_advice(metrics, request, size, fewest)),
         (*assumptions, *_describe_exact_comparison(target)),
@@ -237,9 +245,9 @@ def _plan_metrics(
 
 
 def _plan_cost(
-    label: str, design: RunDesign, size: int, baseline: Baseline | None, concurrency: int
+    label: str, least: int, most: int, size: int, baseline: Baseline | None, concurrency: int
 ) -> DesignCost:
-    least, most = (1 if design.is_auto else design.runs), design.runs
+    """Return the cost of `least` to `most` runs of each of `size` cases."""
     agent_runs = size * least, size * most
     low, high = (
         estimate_cost({case.key: runs for case in baseline.cases}, baseline, min(concurrency, size * runs))

@@ -161,12 +161,12 @@ def describe_estimate(
     budget: Budget,
     spent: MeteredUsage | None = None,
     others: Collection[str] = (),
-    rounds: int = 1,
+    growth: float = 1,
 ) -> Iterator[str]:
     """Yield sentences about the estimate, if tokens are expected or the budget would be exceeded.
 
     `spent` is the part of the budget that is used already. `others` are judged metrics that differ from the
-    baseline. `rounds` is the most rounds of runs that `runs: auto` may make.
+    baseline. `growth` is the largest factor by which `runs: auto` may multiply the estimated runs.
     """
     spent = spent or MeteredUsage()
     limits = list(_find_exceeded_limits(estimate, budget, spent))
@@ -177,7 +177,7 @@ def describe_estimate(
         f"Estimate: about {_format_amount(estimate)} for {runs}, from the usage of the baseline "
         f"{estimate.source}."
     )
-    yield from _describe_unknowns(estimate, others, rounds)
+    yield from _describe_unknowns(estimate, others, growth)
     what = "With what was used already that" if spent.tokens.total else "That"
     end = "the run will stop before its end, without a verdict"
     yield from (f"{what} is more than the budget of {limit}: {end}." for limit in limits)
@@ -198,7 +198,7 @@ def _format_amount(estimate: CostEstimate) -> str:
     return ", ".join(filter(None, parts_shown))
 
 
-def _describe_unknowns(estimate: CostEstimate, others: Collection[str], rounds: int) -> Iterator[str]:
+def _describe_unknowns(estimate: CostEstimate, others: Collection[str], growth: float) -> Iterator[str]:
     if estimate.agent_is_silent:
         yield "The agent did not report what it uses: that comes on top."
     unpriced = {"the agent": estimate.agent, "judging": estimate.judges, "the users": estimate.users}
@@ -210,8 +210,9 @@ def _describe_unknowns(estimate: CostEstimate, others: Collection[str], rounds: 
         yield f"{cases} {are} not in the baseline: taken for the average of the others."
     for name in others:
         yield f"{name} was judged otherwise in the baseline, or not at all: it may cost more or less."
-    if rounds > 1:
-        yield f"`runs: auto` begins with these, and may come to {rounds} times as much, or more for suspects."
+    if growth > 1:
+        times = f"{growth:.1f}".removesuffix(".0")
+        yield f"`runs: auto` begins with these, and may come to {times} times as much, or more for suspects."
 
 
 def _find_exceeded_limits(estimate: CostEstimate, budget: Budget, spent: MeteredUsage) -> Iterator[str]:

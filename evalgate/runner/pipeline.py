@@ -319,10 +319,10 @@ def _estimate_run(
         for suite in plan.suites
         for case in suite.eval_set.cases
     }
-    rounds = plan.gate.max_runs if plan.runs == "auto" else 1
+    growth = plan.gate.max_runs / plan.first_runs if plan.runs == "auto" else 1
     others = find_metrics_with_other_judge(judge_fingerprints, baseline, planned_runs)
     meter = plan.judge_resolver.models.meter
-    yield from describe_estimate(found, meter.budget, meter.spent, others, rounds)
+    yield from describe_estimate(found, meter.budget, meter.spent, others, growth)
 
 
 _NO_FILES = (

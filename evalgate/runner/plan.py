@@ -27,7 +27,6 @@ from evalgate.core.types import REPORT_ONLY, CaseKey, CaseSelection
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
-from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
@@ -161,6 +160,8 @@ class Plan:
         """
         if self.runs != "auto":
             return self.runs
+        from evalgate.metrics.pass_at_k import find_least_runs
+
         return find_least_runs(bound.criterion for bound in self.bound_metrics)
 
 

@@ -273,10 +273,9 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
             yield from find_unscored_cases(suite.eval_set, suite.get_metrics, suite.thresholds)
         if suite.metrics and not any(bound.criterion.gates for bound in suite.metrics):
-            name = suite.eval_set.display_name
             message = (
-                f"no metric gates {name}: all of its criteria have `gates: false`, so that no "
-                "score could fail a case"
+                f"no metric gates {suite.eval_set.display_name}: all of its criteria have `gates: false`, so "
+                "that no score could fail a case"
             )
             yield Problem(suite.thresholds.file, *suite.thresholds.find_position(("criteria",)), message)
 
@@ -444,8 +443,8 @@ def _find_adjacent_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | 
     found = find_adjacent_thresholds_file(file, eval_set.eval_set_id, rule_files.has_base_file)
     found = found or find_adjacent_thresholds_file(file, eval_set.eval_set_id)
     if found is None and folder is not None:
-        name = eval_set.display_name
+        file_name = f"{eval_set.eval_set_id}.metrics.json"
         raise InvalidInputError(
-            f"{name}: no thresholds. The folder {folder} has no {eval_set.eval_set_id}.metrics.json"
+            f"{eval_set.display_name}: no thresholds. The folder {folder} has no {file_name}"
         )
     return found

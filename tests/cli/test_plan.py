@@ -56,6 +56,19 @@ def test_the_table_and_the_advice(project: Path, capsys: pytest.CaptureFixture[s
     assert re.search(r"^- `runs: \w+` with 40 cases catches the drop 80% of the time\.$", text, re.MULTILINE)
 
 
+def test_auto_begins_with_the_runs_that_the_rule_of_a_metric_needs(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = project / "evalgate.yaml"
+    file.write_text(
+        file.read_text().replace(f"{METRIC}: 0.8", f"{METRIC}: {{threshold: 0.8, pass_hat_k: 3}}")
+    )
+    assert main(["plan", "-C", str(project), "--json"]) == 0
+
+    cost = {each["runs"]: each["agent_runs"] for each in json.loads(capsys.readouterr().out)["costs"]}
+    assert (cost["1"], cost["auto"]) == ([40, 40], [120, 160])
+
+
 def test_the_json_has_the_same_figures(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "-C", str(project), "--json", "--runs", "2", "--cases", "80"]) == 0
 

@@ -122,14 +122,14 @@ def test_what_cannot_be_known_is_said() -> None:
     silent = a_baseline(tea=[a_run(None, Usage(3_400_000, 0))])
 
     assert list(
-        describe_estimate(an_estimate(silent, 1, tea=30, milk=60), Budget(), others=("m",), rounds=5)
+        describe_estimate(an_estimate(silent, 1, tea=30, milk=60), Budget(), others=("m",), growth=5 / 3)
     ) == [
         "Estimate: about 310 M tokens, 3 min of conversations for 90 runs, from the usage of the baseline main@1a2b3c4.",
         "The agent did not report what it uses: that comes on top.",
         "What judging cost is not known.",
         "1 case is not in the baseline: taken for the average of the others.",
         "m was judged otherwise in the baseline, or not at all: it may cost more or less.",
-        "`runs: auto` begins with these, and may come to 5 times as much, or more for suspects.",
+        "`runs: auto` begins with these, and may come to 1.7 times as much, or more for suspects.",
     ]
 
 
