@@ -17,6 +17,7 @@ from evalgate.core.types import (
     GateInput,
     MetricSummary,
     Outcome,
+    RunMetric,
     Status,
 )
 from evalgate.gating.comparison import flag_regressions
@@ -42,6 +43,13 @@ def crashed(eval_id: str, *, outcome: Outcome = "crashed") -> CaseResult:
     run = a_run_result(outcome=outcome, failure=failure)
     metric = CaseMetric(RESPONSE, None, 0.8, "errored", failure.message)
     return a_case_result(eval_id, "errored", metrics=(metric,), runs=(run,))
+
+
+def crashed_in_some_runs(eval_id: str, *, crashes: int, runs: int) -> CaseResult:
+    """A case that has no score, because one of its runs crashed."""
+    answered = a_run_result(metrics=(RunMetric(RESPONSE, 1.0, "passed"),))
+    case = crashed(eval_id)
+    return replace(case, runs=(*case.runs * crashes, *[answered] * (runs - crashes)))
 
 
 def broken_metric(eval_id: str) -> CaseResult:
@@ -155,6 +163,16 @@ PASS, FAIL, NO_VERDICT = ("pass", 0), ("fail", 1), ("error", 3)
             evidence(scored("a", 1.0), crashed("b"), crashed("c")), POLICY, NO_VERDICT,
             "Too many errors: 2 of 3 cases ended without a score, more than the allowed 50%. The first reason: "
             "the agent raised ValueError: no", id="too many crashes are no verdict",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), *[crashed_in_some_runs(name, crashes=1, runs=5) for name in "bcd"]),
+            GateConfig(max_failed_cases=3), PASS, "1 of 4 cases passed", id="few crashes in many cases are a verdict",
+        ),
+        pytest.param(
+            evidence(scored("a", 1.0), *[crashed_in_some_runs(name, crashes=4, runs=5) for name in "bcd"]),
+            GateConfig(max_failed_cases=3), NO_VERDICT,
+            "Too many errors: 60% of the runs of 4 cases ended without a score, more than the allowed 50%. "
+            "The first reason: the agent raised ValueError: no", id="many crashes in many cases are none",
         ),
         pytest.param(
             evidence(crashed("a")), POLICY, NO_VERDICT, "Nothing was evaluated: none of 1 case has a score. The "

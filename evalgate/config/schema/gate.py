@@ -158,7 +158,7 @@ class GateConfig(ConfigSection):
     """Cases that may miss a threshold or crash before the gate closes. When absent: none but those that the
     runs of the baseline show to fail by luck, or always."""
     max_error_rate: Unit = 0.5
-    """Share of cases that may end without a score; beyond it there is no verdict."""
+    """Share of runs that may end without a score, the mean over all cases; beyond it there is no verdict."""
     min_cases: Count = Field(default=1, ge=0)
     """Least number of evaluated cases; with fewer there is no verdict. 0: a run without any case passes."""
     report_only: Annotated[bool, Strict()] = False
