@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -88,34 +88,17 @@ def summarize_baseline(
     if not (destination.config.runs_given or repeats_itself):
         runs = choose_default_runs([len(case.runs) for case in baseline.cases])
     statistics = build_statistical_policy(gate, runs, destination.criteria)
-    parameters = statistics.parameters
     get_range = destination.config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
-    criteria = {each.metric: each for each in destination.criteria}
-    reported = {name for name, each in criteria.items() if not each.gates}
-    history = build_score_history(baseline, destination.config)
-    drops = estimate_detectable_drops(
-        {name: cases for name, cases in history.items() if name not in reported},
-        parameters,
-        {
-            name: find_allowed_drop(criteria.get(name), get_range(name), gate.max_regression)
-            for name in history
-        },
-    )
+    reported = {each.metric for each in destination.criteria if not each.gates}
+    drops = _estimate_drops(baseline, destination, statistics, reported)
     stored = {name for case in baseline.cases for name in case.metric_fingerprints}
     return BaselineSummary(
         destination.target,
         baseline.sources,
         {f"{case.eval_set_id}/{case.eval_id}": len(case.runs) for case in baseline.cases},
         compute_age_days(baseline.sources, now),
-        {
-            name: replace(
-                each,
-                average=get_range(name).to_score(each.average),
-                notice=each.notice * get_range(name).width,
-            )
-            for name, each in drops.items()
-        },
+        drops,
         {name: get_range(name) for name in drops if get_range(name) != UNIT_RANGE},
         dict(_find_breaks(baseline, thresholds, gate.statistics.pass_score)),
         format_planned_runs(runs, gate.max_runs),
@@ -127,6 +110,31 @@ def summarize_baseline(
         },
         tuple(sorted(reported & stored)),
     )
+
+
+def _estimate_drops(
+    baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy, reported: Container[str]
+) -> dict[str, DetectableDrop]:
+    """Return the smallest drop of each metric that the gate can detect, in the metric's own range.
+
+    `reported` are metrics to leave out, as they do not gate.
+    """
+    config = destination.config
+    criteria = {each.metric: each for each in destination.criteria}
+    stored = build_score_history(baseline, config).items()
+    history = {name: cases for name, cases in stored if name not in reported}
+    ranges = {name: config.get_score_range(name) for name in history}
+    allowed = {
+        name: find_allowed_drop(criteria.get(name), own, config.gate.max_regression)
+        for name, own in ranges.items()
+    }
+    found = estimate_detectable_drops(history, statistics.parameters, allowed)
+    return {
+        name: replace(
+            each, average=ranges[name].to_score(each.average), notice=each.notice * ranges[name].width
+        )
+        for name, each in found.items()
+    }
 
 
 def _estimate_increases(

@@ -1,6 +1,6 @@
 """Build the score tables of the statistics: one table per metric, one row of raw scores per case."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
@@ -267,7 +267,7 @@ cases take the rest. With few stored runs the mid-p test of the averages is also
 def build_statistical_policy(
     gate: GateConfig,
     runs: int | Literal["auto"],
-    criteria: Iterable[Criterion],
+    criteria: Collection[Criterion],
     *,
     repeatable: bool = True,
     shares_with_anchor: bool = False,
@@ -281,7 +281,6 @@ def build_statistical_policy(
     is_literal = gate.max_failed_cases is not None
     # A deterministic agent would fail the same way again: following it up costs runs and tells nothing.
     repeatable = repeatable and not gate.deterministic
-    criteria = tuple(criteria)
     parameters = Parameters(
         alpha=fine.alpha,
         averages_share=_AVERAGES_SHARE / 2 if shares_with_anchor else _AVERAGES_SHARE,

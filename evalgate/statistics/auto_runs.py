@@ -128,9 +128,8 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
     chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and
     `is_futile` returns False. It also follows while a minimum, pass^k or a required proof is undecided.
 
-    AUTO decides nothing before `min_runs` rounds. No round follows after `max_runs` rounds, after a failed
-    average, minimum or pass^k, or with `fail_fast` after a case broke. A metric that is compared exactly
-    needs no further round.
+    No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
+    after a case broke. A metric that is compared exactly needs no round after the first `min_runs`.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
