@@ -239,7 +239,7 @@ def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
     choice = completion.choices[0] if completion.choices else _Choice()
     message = choice.message or _ResponseMessage()
     if failure := _find_failure(choice, message, where):
-        return JudgeError(*failure, tokens=tokens)
+        return JudgeError(*failure, is_answer=True, tokens=tokens)
     return ModelAnswer(
         message.text,
         completion.model or "",

@@ -295,7 +295,7 @@ async def test_failures(reply: Reply, kind: FailureKind, pause: float | None, wo
     assert str(found) == f"{found.message}. {found.advice}"
     assert "custom/judge" in found.message
     if isinstance(reply, Completion):
-        assert found.tokens == Tokens(11, 7), "they are paid for all the same"
+        assert (found.is_answer, found.tokens) == (True, Tokens(11, 7)), "they are paid for all the same"
 
 
 @pytest.mark.parametrize("reply", [EndlessReply(), NoReply()])
