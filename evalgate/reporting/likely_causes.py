@@ -28,7 +28,7 @@ _KEYS = {
 }
 """Word in a package's traceback to the environment variables that the package reads."""
 _READ_BY_EVALGATE = frozenset({"DOCKER_HOST"})
-"""Variables in messages about what evalgate itself cannot reach: to pass them to the agent changes nothing."""
+"""Variables of evalgate itself: a message may name one, but to pass it to the agent changes nothing."""
 
 
 def describe_missing_variables(
