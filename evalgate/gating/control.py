@@ -26,7 +26,13 @@ from evalgate.gating.control_suspects import (
     SuspectOutcomes,
 )
 from evalgate.gating.score_tables import build_pool_name, build_row_name
-from evalgate.gating.verdict_messages import REGRESSION, open_broken_sentence
+from evalgate.gating.significance import build_row_quote
+from evalgate.gating.verdict_messages import (
+    REGRESSION,
+    MessageContext,
+    describe_suspects,
+    open_broken_sentence,
+)
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
 from evalgate.statistics.gate_decision import SEVERITY
@@ -219,7 +225,8 @@ def apply_control(
     """Return the comparison with new verdicts for the metrics that the control runs clear or leave open.
 
     Control runs answer only for drops of averages and for broken cases. Budgets, missing runs, and means or
-    pass^k below their minimum count as before. Sentences about cleared drops and cases are removed.
+    pass^k below their minimum count as before. Sentences about cleared drops and cases are removed, and
+    cases with an answer are not named as cases that may have fallen by luck.
     """
     decision = scored.decision
     if decision is None:
@@ -232,6 +239,8 @@ def apply_control(
         for case in compared_runs.cases
         if _VERDICTS[answers.get(case.key)] == "pass"
     )
+    settled = {build_row_name(case) for case in compared_runs.cases if case.key in control.settled}
+    context = MessageContext(quote=build_row_quote(compared_runs.cases))
     averages = {build_pool_name(each.name, each.fingerprint): each.answer for each in control.metrics}
     metrics = []
     for key, summary in zip(group_by_metric(compared_runs.cases), compared_runs.metrics, strict=True):
@@ -253,7 +262,9 @@ def apply_control(
             ]
             verdicts += [_VERDICTS[answers.get(each)] for each in broken] or ["fail"]
         explained = cleared if own is None or _VERDICTS[own] == "fail" else (*cleared, REGRESSION)
-        metrics.append(_replace_verdict(_drop_sentences(summary, explained), verdicts))
+        left = replace(found, cases={name: each for name, each in found.cases.items() if name not in settled})
+        replaced = dict.fromkeys(describe_suspects(found, context), describe_suspects(left, context))
+        metrics.append(_replace_verdict(_edit_sentences(summary, explained, replaced), verdicts))
     return replace(compared_runs, metrics=tuple(metrics))
 
 
@@ -268,13 +279,23 @@ def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
     )
 
 
-def _drop_sentences(summary: MetricSummary, beginnings: tuple[str, ...]) -> MetricSummary:
-    """Return the summary without the sentences that start with one of `beginnings`."""
+def _edit_sentences(
+    summary: MetricSummary, dropped: tuple[str, ...], replaced: Mapping[str, tuple[str, ...]]
+) -> MetricSummary:
+    """Return the summary with other sentences.
+
+    Args:
+        summary: summary of a metric.
+        dropped: beginnings of the sentences that are left out.
+        replaced: other sentences, maybe none, by the sentence that they replace.
+    """
     judgement = summary.judgement
     if judgement is None:
         return summary
     sentences, shared = (
-        tuple(each for each in sentences if not each.startswith(beginnings))
+        tuple(
+            new for each in sentences if not each.startswith(dropped) for new in replaced.get(each, (each,))
+        )
         for sentences in (judgement.sentences, judgement.shared)
     )
     return replace(summary, judgement=replace(judgement, sentences=sentences, shared=shared))

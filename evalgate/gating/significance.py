@@ -296,7 +296,7 @@ def build_message_context(
         max_runs=parameters.max_runs,
         case_alpha=parameters.case_alpha,
         missing_because=_explain_missing_scores(cases),
-        quote=_build_row_quote(cases),
+        quote=build_row_quote(cases),
     )
 
 
@@ -318,7 +318,7 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
     return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
-def _build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
+def build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
     """Return a function that turns the key of a case's row into the name of the case in sentences."""
     quote = build_case_quote(case.key for case in cases)
 

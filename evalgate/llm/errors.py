@@ -49,6 +49,7 @@ class JudgeError(Exception):
         message: str,
         *,
         retry_after: float | None = None,
+        is_answer: bool = False,
         tokens: Tokens | None = None,
         attempts: int = 1,
     ) -> None:
@@ -58,6 +59,8 @@ class JudgeError(Exception):
         """A description of the failure without a full stop."""
         self.retry_after = retry_after
         """Seconds of the pause that the provider asks for; None if it asks for none."""
+        self.is_answer = is_answer
+        """True if the model did answer, but with nothing usable; such a call is paid like any other."""
         self.tokens = tokens
         """Tokens that the failed call used; None if they are not known."""
         self.attempts = attempts

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import field
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from pydantic import SecretStr
 
 from evalgate.config.schema.judge import CacheMode, JudgeConfig
-from evalgate.config.schema.prices import Price, PriceTable, compute_cost_usd, merge_own_prices
+from evalgate.config.schema.prices import Price, PriceTable, merge_own_prices
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
@@ -133,18 +132,6 @@ class ModelPool:
         """
         for cache in self.reserved_caches:
             cache.trust_stored_answers()
-
-    def compute_cost(self, config: JudgeConfig, answer: "ModelAnswer") -> float | None:
-        """Return the cost of an answer in US dollars: 0.0 from the cache, None if it is unknown."""
-        if answer.cached:
-            return 0.0
-        if answer.tokens is None:
-            return None
-        from evalgate.llm.endpoint import resolve_endpoint
-
-        name = resolve_endpoint(config, self._context.environ).get_price_name()
-        today = datetime.fromtimestamp(self._context.clock.wall(), UTC).date()
-        return compute_cost_usd(self.prices, name, answer.tokens, today)
 
     def resolve_model_name(self, config: JudgeConfig) -> tuple[str, str]:
         """Return (provider, model) of a configuration, with environment variables expanded."""

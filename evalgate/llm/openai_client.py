@@ -239,7 +239,7 @@ def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
     choice = completion.choices[0] if completion.choices else _Choice()
     message = choice.message or _ResponseMessage()
     if failure := _find_failure(choice, message, where):
-        return JudgeError(*failure, tokens=tokens)
+        return JudgeError(*failure, is_answer=True, tokens=tokens)
     return ModelAnswer(
         message.text,
         completion.model or "",
@@ -327,7 +327,9 @@ class OpenAIModel:
         self._timeout = timeout
         self._parameters = parameters
         self._clock = clock
-        self._client = _create_client(endpoint)
+        check_sdk()
+        self._client: AsyncOpenAI | None = None
+        self._creating = asyncio.Lock()
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Send one request, and return the answer.
@@ -345,7 +347,16 @@ class OpenAIModel:
 
     async def aclose(self) -> None:
         """Close the connections to the endpoint."""
-        await self._client.close()
+        if self._client is not None:
+            await self._client.close()
+
+    async def _get_client(self) -> "AsyncOpenAI":
+        """Return the SDK's client, which the first call creates in a thread."""
+        # To import the SDK takes seconds, which would count as time of the agents that wait meanwhile.
+        async with self._creating:
+            if self._client is None:
+                self._client = await asyncio.to_thread(_create_client, self._endpoint)
+        return self._client
 
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
         """Send a request. Return the text of the response without the API key, or a failure.
@@ -353,11 +364,12 @@ class OpenAIModel:
         The failure is not raised here. Its context would be the SDK's exception, which holds the request and
         the key.
         """
+        client = await self._get_client()
         from openai import APIConnectionError, APIError, APIStatusError
 
         try:
             async with asyncio.timeout(self._timeout):
-                return self._endpoint.redact_key(await self._fetch_response(request))
+                return self._endpoint.redact_key(await self._fetch_response(client, request))
         except TimeoutError:
             return JudgeError("outage", f"{where} gave no whole answer within {self._timeout:g} s")
         except APIStatusError as error:
@@ -372,13 +384,13 @@ class OpenAIModel:
         except (APIError, ValueError) as error:
             return JudgeError("outage", f"{where} cannot be understood: {self._format_error(error)}")
 
-    async def _fetch_response(self, request: ModelRequest) -> str:
+    async def _fetch_response(self, client: "AsyncOpenAI", request: ModelRequest) -> str:
         model = request.model or self._endpoint.model
         if request.embeds:
             text = "\n".join(replace_lone_surrogates(message.text) for message in request.messages)
-            embeddings = self._client.embeddings.with_raw_response
+            embeddings = client.embeddings.with_raw_response
             return str((await embeddings.create(model=model, input=text, encoding_format="float")).text)
-        response = await self._client.chat.completions.with_raw_response.create(
+        response = await client.chat.completions.with_raw_response.create(
             model=model,
             messages=[_to_message_param(message) for message in request.messages],
             extra_body=self._build_parameters(request),
@@ -413,7 +425,6 @@ def check_sdk() -> None:
 
 
 def _create_client(endpoint: ModelEndpoint) -> "AsyncOpenAI":
-    check_sdk()
     from openai import AsyncOpenAI
 
     key = endpoint.key.get_secret_value() if endpoint.key else _NO_KEY
@@ -423,6 +434,7 @@ def _create_client(endpoint: ModelEndpoint) -> "AsyncOpenAI":
     if endpoint.name != "openai":
         # The SDK takes both from OPENAI_ORG_ID and OPENAI_PROJECT_ID, which no other provider should see.
         client.organization = client.project = None
+    _ = client.chat  # imports half of the SDK
     return client
 
 

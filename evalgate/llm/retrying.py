@@ -165,6 +165,7 @@ def _add_attempts(failure: JudgeError, attempts: int) -> JudgeError:
         failure.kind,
         f"{failure.message} (asked {pluralize(attempts, 'time')})",
         retry_after=failure.retry_after,
+        is_answer=failure.is_answer,
         tokens=failure.tokens,
         attempts=attempts,
     )
@@ -248,7 +249,7 @@ class MeteredModel:
         try:
             answer = await self._inner.ask(request)
         except JudgeError as failure:
-            if failure.tokens is not None:
+            if failure.is_answer:
                 self._record_usage(request, failure.tokens)
             raise
         self._record_usage(request, answer.tokens)

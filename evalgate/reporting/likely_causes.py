@@ -27,6 +27,8 @@ _KEYS = {
     "openrouter": ("OPENROUTER_API_KEY",),
 }
 """Word in a package's traceback to the environment variables that the package reads."""
+_READ_BY_EVALGATE = frozenset({"DOCKER_HOST"})
+"""Variables of evalgate itself: a message may name one, but to pass it to the agent changes nothing."""
 
 
 def describe_missing_variables(
@@ -44,7 +46,7 @@ def describe_missing_variables(
     failures = Counter({Failure("import", unreachable): 1}) if unreachable else Counter[Failure]()
     failures.update(run.failure for case in cases for run in case.runs if run.failure is not None)
     wanted = {name for failure in failures for name in _find_variables(failure)} & set(withheld)
-    for name in sorted(wanted):
+    for name in sorted(wanted - _READ_BY_EVALGATE):
         yield (
             f"{name} is set here, but the agent gets only the variables that `--env`, or `agent.env` in the "
             f"thresholds file, names, and it failed without this one: add `--env {name}`."

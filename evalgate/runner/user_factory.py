@@ -14,7 +14,6 @@ from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.llm.users.scripted import create_scripted_user
 
 if TYPE_CHECKING:
-    from evalgate.llm.client import ModelAnswer
     from evalgate.llm.prompt_templates import Prompt
     from evalgate.llm.users.simulated import UserFactory
 
@@ -98,13 +97,8 @@ def _build_simulated_user_factory(
         raise InvalidInputError(
             [Problem(thresholds.file, *position, f"`user` names no model: {HOW_TO_CONFIGURE}")]
         )
-    models = judge_resolver.models
-
-    def compute_cost(answer: "ModelAnswer") -> float | None:
-        return models.compute_cost(config, answer)
-
-    client = models.reserve_model(config, "user")
-    model = UserModel(client, _read_prompt(own, thresholds, locate), compute_cost, own.include_function_calls)
+    client = judge_resolver.models.reserve_model(config, "user")
+    model = UserModel(client, _read_prompt(own, thresholds, locate), own.include_function_calls)
     personas = BUILT_IN
     if own.personas:
         personas = read_personas(locate(thresholds.folder / own.personas), own.personas)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.score_ranges import get_score_range
@@ -121,6 +123,49 @@ def test_a_missed_minimum_stays_and_the_explained_drop_goes() -> None:
     assert found.judgement
     assert (found.judgement.verdict, found.regressed) == ("fail", False)
     assert found.judgement.sentences == (minimum,)
+
+
+@pytest.mark.parametrize(
+    ("answered", "left"),
+    [
+        (
+            0,
+            [
+                "5 cases scored lower; taken alone, their runs could be luck: case_0, case_1, case_2, case_3, case_4."
+            ],
+        ),
+        (4, ["1 case scored lower; taken alone, its runs could be luck: case_4."]),
+        (5, []),
+    ],
+)
+def test_a_case_that_control_runs_explain_is_not_called_luck(answered: int, left: list[str]) -> None:
+    names = [f"case_{at}" for at in range(CASES)]
+    stored = BaselineRun(0, "answered", {"m": 1.0}, 1.0)
+    baseline = Baseline(
+        tuple(BaselineCase("travel", name, "passed", "f00d", {"m": "m"}, (stored,) * 10) for name in names),
+        (BaselineSource("2026-11-20T00:00:00Z"),),
+    )
+    metric = CaseMetric("m", 0.0, 0.0, "passed", fingerprint="m")
+    made = (a_run_result(run=1, metrics=(RunMetric("m", 0.0, "passed"),)),)
+    cases = tuple(a_case_result(name, metrics=(metric,), runs=made) for name in names)
+    policy = StatisticalPolicy(
+        Parameters(runs=1, follow_up=False),
+        criteria={"m": Criterion(metric="m", threshold=0.0)},
+        case_runs=10,
+    )
+    scored = ScoredRuns(cases, 1, policy, decide_metrics(cases, baseline, policy))
+    before = compare_runs(scored, baseline, GateConfig(baseline="b.json"))
+
+    broke = ControlComparison(
+        "c0ffee",
+        "broke",
+        tuple(ControlCase("travel", name, (), "broke") for name in names[:answered]),
+        (ControlMetric("m", "m", "broke"),),
+    )
+    (found,) = apply_control(before, scored, broke).metrics
+    assert found.judgement
+    assert found.judgement.verdict == "fail"
+    assert [each for each in found.judgement.sentences if "luck" in each] == left
 
 
 def test_control_runs_do_not_clear_a_budget() -> None:

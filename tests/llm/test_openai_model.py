@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+import time
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from openai import AsyncOpenAI
 
 from evalgate.config.schema.judge import JudgeConfig
 from evalgate.config.schema.prices import Tokens
+from evalgate.llm import openai_client
 from evalgate.llm.client import (
     AnswerSchema,
     ChatMessage,
@@ -18,7 +21,7 @@ from evalgate.llm.client import (
     TokenChoice,
     build_model_request,
 )
-from evalgate.llm.endpoint import resolve_endpoint
+from evalgate.llm.endpoint import ModelEndpoint, resolve_endpoint
 from evalgate.llm.errors import FailureKind, JudgeError
 from evalgate.llm.openai_client import OpenAIModel
 from tests.llm.fakes import FakeTime
@@ -295,7 +298,7 @@ async def test_failures(reply: Reply, kind: FailureKind, pause: float | None, wo
     assert str(found) == f"{found.message}. {found.advice}"
     assert "custom/judge" in found.message
     if isinstance(reply, Completion):
-        assert found.tokens == Tokens(11, 7), "they are paid for all the same"
+        assert (found.is_answer, found.tokens) == (True, Tokens(11, 7)), "they are paid for all the same"
 
 
 @pytest.mark.parametrize("reply", [EndlessReply(), NoReply()])
@@ -362,3 +365,32 @@ def test_nothing_shows_the_key() -> None:
     endpoint = resolve_endpoint(config, {"MY_KEY": KEY})
 
     assert KEY not in repr(endpoint) + repr(config) + str(config.model_dump()) + config.model_dump_json()
+
+
+async def test_conversations_go_on_while_the_sdk_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the event loop waits for would be counted as time of the agents."""
+    create, created = openai_client._create_client, list[ModelEndpoint]()
+
+    def create_slowly(endpoint: ModelEndpoint) -> AsyncOpenAI:
+        created.append(endpoint)
+        time.sleep(0.5)
+        return create(endpoint)
+
+    monkeypatch.setattr(openai_client, "_create_client", create_slowly)
+    with OpenAIServer(Completion("yes"), Completion("yes")) as server:
+
+        async def ask_twice() -> list[str]:
+            model = a_model(server.url)
+            answers = await asyncio.gather(*(model.ask(build_model_request(each)) for each in ("1?", "2?")))
+            await model.aclose()
+            return [answer.text for answer in answers]
+
+        asking = asyncio.create_task(ask_twice())
+        began, longest = time.monotonic(), 0.0
+        while not asking.done():
+            await asyncio.sleep(0.01)
+            longest, began = max(longest, time.monotonic() - began), time.monotonic()
+
+    assert await asking == ["yes", "yes"]
+    assert len(created) == 1
+    assert longest < 0.4

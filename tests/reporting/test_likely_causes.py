@@ -122,6 +122,11 @@ def test_an_agent_that_cannot_be_loaded_for_it_counts() -> None:
     ]
 
 
+def test_a_variable_that_evalgate_reads_itself_would_not_help_the_agent() -> None:
+    why = "no Docker daemon answers: start it, or set DOCKER_HOST to where it listens"
+    assert list(describe_missing_variables([], {"DOCKER_HOST"}, why)) == []
+
+
 # --- results that evalgate made up --------------------------------------------------------------------------
 
 

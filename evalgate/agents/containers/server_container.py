@@ -73,7 +73,8 @@ class ServerContainer:
 
         Raises:
             AgentUnreachableError: the container cannot be created, or the server does not answer. If the
-                failure has no other detail, its detail is the end of the container's log.
+                failure has no other detail, its detail is the end of the container's log, and its message
+                quotes the last line.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
@@ -83,7 +84,9 @@ class ServerContainer:
             self._agent = await agent.__aenter__()
             await self._wait_until_ready(agent)
         except AgentUnreachableError as error:
-            failure = replace(error.failure, detail=error.failure.detail or await self.read_log())
+            failure = error.failure
+            if not failure.detail:
+                failure = replace(failure, detail=await self.read_log()).quote_last_output()
             await self.stop()
             raise AgentUnreachableError(failure) from None
         except BaseException:

@@ -174,10 +174,12 @@ class Worker:
     def on_process_ended(self) -> None:
         """Shut the worker down after its process ended; its sessions end as in `_shut_down`."""
         failure = self.process.exit_failure
-        when = " before it was ready"
-        if self.ready.done():
-            is_asked = any(session.busy for session in self.sessions.values())
-            when = " while it answered" if is_asked else " between two turns"
+        if not self.ready.done():
+            failure = replace(failure, message=f"{failure.message} before it was ready")
+            self._shut_down(failure.quote_last_output())
+            return
+        is_asked = any(session.busy for session in self.sessions.values())
+        when = " while it answered" if is_asked else " between two turns"
         self._shut_down(replace(failure, message=failure.message + when))
 
     def _handle_worker_message(self, kind: object, message: dict[str, object]) -> None:

@@ -2,11 +2,11 @@
 
 import traceback
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.core.sanitize import truncate_start
+from evalgate.core.sanitize import to_one_line, truncate_start
 
 JsonObject: TypeAlias = Mapping[str, object]
 """A decoded JSON object. Numbers are finite, strings hold no lone surrogates."""
@@ -220,6 +220,13 @@ class Failure:
     """One sentence that a user understands."""
     detail: str = ""
     """Traceback or the tail of the agent's stderr, bounded."""
+
+    def quote_last_output(self) -> "Failure":
+        """Return the failure with the last line of `detail` quoted in its message, if there is one."""
+        lines = self.detail.strip().splitlines()
+        if not lines:
+            return self
+        return replace(self, message=f"{self.message}; its last output: {to_one_line(lines[-1])}")
 
     @classmethod
     def from_plugin(cls, error: Exception) -> "Failure":

@@ -1,7 +1,7 @@
 """Simulate users by a model, and create the user of each run."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import zip_longest
 
@@ -12,26 +12,20 @@ from evalgate.llm.client import ChatMessage, ModelAnswer, ModelClient, ModelRequ
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompt_templates import Prompt, indent_later_lines, load_prompt
 from evalgate.llm.sample_votes import ATTEMPTS, UnparsableAnswerError
+from evalgate.llm.usage import UsageTally
 from evalgate.llm.users.conversation_end import SimulatedMessage, parse_simulated_message, should_end
 from evalgate.llm.users.personas import BUILT_IN, Persona, UnknownPersonaError
 from evalgate.llm.users.role import UserRole, build_user_role
 from evalgate.llm.users.scripted import create_scripted_user
 
 
-def get_unknown_cost(answer: ModelAnswer) -> None:
-    """Return None, which stands for an unknown cost, for any answer."""
-    del answer
-
-
 @frozen
 class UserModel:
-    """Model that simulates users, with its prompt and a function for its costs."""
+    """Model that simulates users, with its prompt."""
 
     client: ModelClient
     prompt: Prompt | None = None
     """Prompt that is configured in the thresholds file; None for evalgate's own prompt."""
-    compute_cost: Callable[[ModelAnswer], float | None] = get_unknown_cost
-    """Function that returns the cost of an answer in US dollars, or None if the cost is unknown."""
     sees_calls: bool = False
     """True if the prompt shows the agent's tool calls and their results."""
 
@@ -49,9 +43,9 @@ class SimulatedUser:
 
     @property
     def usage(self) -> Usage | None:
-        """Return the model's usage in this run; None before the first answer with known tokens.
+        """Return the model's usage in this run; None before its first answer.
 
-        Answers from the cache do not count.
+        Unusable answers count, and answers from the cache do not.
         """
         return self._usage
 
@@ -89,7 +83,14 @@ class SimulatedUser:
         attempt = asked = 0
         while True:
             attempt += 1
-            answer = await self._ask_model(replace(request, attempt=attempt))
+            try:
+                answer = await self._ask_model(replace(request, attempt=attempt))
+            except JudgeError as failure:
+                asked += 1
+                if failure.kind == "unparsable" and asked < ATTEMPTS:
+                    continue
+                sentence = f"the simulated user failed: {failure}"
+                raise self._build_error(f"user_{failure.kind}", sentence) from None
             try:
                 return parse_simulated_message(answer.text)
             except UnparsableAnswerError as error:
@@ -102,15 +103,13 @@ class SimulatedUser:
                     raise self._build_error("user_unparsable", sentence) from None
 
     async def _ask_model(self, request: ModelRequest) -> ModelAnswer:
-        try:
-            answer = await self._model.client.ask(request)
-        except JudgeError as failure:
-            raise self._build_error(f"user_{failure.kind}", f"the simulated user failed: {failure}") from None
-        if answer.tokens is not None and not answer.cached:
-            tokens, cost = answer.tokens, self._model.compute_cost(answer)
-            used = Usage.from_tokens(tokens.input, tokens.output, cost)
-            self._usage = used if self._usage is None else self._usage + used
-        return answer
+        with UsageTally() as tally:
+            try:
+                return await self._model.client.ask(request)
+            finally:
+                if tally.usage is not None and tally.usage.calls:
+                    used = tally.usage.usage
+                    self._usage = used if self._usage is None else self._usage + used
 
     def _build_error(self, kind: str, sentence: str) -> SimulatedUserError:
         return SimulatedUserError(Failure(kind, sentence), self._usage)

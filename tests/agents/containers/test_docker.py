@@ -205,7 +205,7 @@ async def test_server_is_built_from_a_folder(project: Path, client: docker.Docke
         ({"command": "no-such-program", "network": "none"}, "the agent's process ended with exit code 127"),
         (
             {"command": ("sh", "-c", "echo oh >&2; exit 4"), "network": "none"},
-            "the agent's process ended with exit code 4 before it was ready",
+            "the agent's process ended with exit code 4 before it was ready; its last output: oh",
         ),
         (
             {"image": "evalgate.invalid/nothing:1", "command": "x"},

@@ -100,5 +100,7 @@ async def test_server_that_ends_at_once_fails_at_once(project: Path, client: doc
     run = (await outcomes(make, [a_talk("case", "hi")]))["case"]
     assert run.outcome == "not_run"
     assert run.failure is not None
-    assert run.failure.message == "the agent's container ended with exit code 3 before it answered"
+    assert run.failure.message == (
+        "the agent's container ended with exit code 3 before it answered; its last output: no key"
+    )
     assert "no key" in run.failure.detail

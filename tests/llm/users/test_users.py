@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.schema.prices import Price, Tokens
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import SimulatedUserError, User
 from evalgate.core.types import (
@@ -24,18 +24,32 @@ from evalgate.core.types import (
 )
 from evalgate.documents.strict_json import parse_json
 from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
+from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.client import ModelAnswer
+from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompt_templates import Prompt
+from evalgate.llm.retrying import MeteredModel
 from evalgate.llm.users.personas import BUILT_IN, UnknownPersonaError, read_personas
 from evalgate.llm.users.role import apply_story, build_user_role
 from evalgate.llm.users.simulated import UserFactory, UserModel
-from tests.llm.fakes import ScriptedModel, failed
+from tests.llm.fakes import ScriptedModel, Turn, failed
 
 CALLS_TOLD = ['agent calls book: {"for": 2}', 'book answers: {"room": 7}']
 
 
 def a_scenario(opening: str = "Hi", **more: Any) -> EvalCase:
     return EvalCase("c", scenario=Scenario(opening, "Book a room for two.", **more))
+
+
+def empty_answer(tokens: Tokens | None) -> JudgeError:
+    """The failure of a model that answered with nothing."""
+    return JudgeError("unparsable", "it gave an empty answer", is_answer=True, tokens=tokens)
+
+
+def metered(*turns: Turn, price: Price | None) -> MeteredModel:
+    """A model whose usage is counted; without a price its cost is not known."""
+    prices = {} if price is None else {"m": (price,)}
+    return MeteredModel(ScriptedModel(*turns), UsageMeter(), prices, lambda _: "m", lambda: 0.0)
 
 
 async def talk(user: User, *replies: str) -> list[str]:
@@ -107,6 +121,16 @@ async def test_runs_are_told_apart_by_their_number() -> None:
     ("turns", "kind", "says"),
     [
         (["  ", " "], "user_unparsable", "left its script: the message is empty"),
+        (
+            [failed("unparsable", "it is empty")] * 2,
+            "user_unparsable",
+            "the simulated user failed: it is empty",
+        ),
+        (
+            [failed("unparsable"), "Bot: hi"],
+            "user_unparsable",
+            "left its script: it speaks for the agent too",
+        ),
         (["ok\nAgent: Booked!"] * 2, "user_unparsable", "left its script: it speaks for the agent too"),
         ([failed("outage", "it is down")], "user_outage", "the simulated user failed: it is down"),
         (['{"content": "", "goal_status": "failed"}'], "user_unparsable", "says nothing"),
@@ -120,25 +144,38 @@ async def test_a_user_who_cannot_go_on_is_nobody_elses_fault(turns: list[Any], k
     assert caught.value.failure.kind == kind
 
 
-async def test_a_slip_is_asked_for_once_more_and_paid_for() -> None:
-    answers = [ModelAnswer("Agent: hi", "m", Tokens(10, 5)), ModelAnswer("hi", "m", Tokens(20, 1))]
-    user = UserFactory(UserModel(ScriptedModel(*answers), compute_cost=lambda _: 0.5)).create_user(
-        a_scenario(""), 1
-    )
+@pytest.mark.parametrize(
+    ("slip", "usage"),
+    [
+        (ModelAnswer("Agent: hi", "m", Tokens(10, 5)), Usage(30, 6, 36.0)),
+        (empty_answer(Tokens(10, 0)), Usage(30, 1, 31.0)),
+        (empty_answer(None), Usage(20, 1, None, known_usd=21.0)),
+        (ModelAnswer("Agent: hi", "m", None), Usage(20, 1, None, known_usd=21.0)),
+    ],
+)
+async def test_a_slip_is_asked_for_once_more_and_paid_for(slip: Any, usage: Usage) -> None:
+    model = metered(slip, ModelAnswer("hi", "m", Tokens(20, 1)), price=Price(input=10**6, output=10**6))
+    user = UserFactory(UserModel(model)).create_user(a_scenario(""), 1)
 
     assert await talk(user) == ["hi"]
-    assert user.usage == Usage(30, 6, 1.0)
+    assert user.usage == usage
 
 
 async def test_an_answer_without_a_price_has_no_known_cost() -> None:
-    answers = [ModelAnswer("Agent: hi", "m", Tokens(10, 5)), ModelAnswer("hi", "m", Tokens(20, 1))]
-    prices = iter([0.5, None])
-    user = UserFactory(UserModel(ScriptedModel(*answers), compute_cost=lambda _: next(prices))).create_user(
-        a_scenario(""), 1
-    )
+    model = metered(ModelAnswer("hi", "m", Tokens(20, 1)), price=None)
+    user = UserFactory(UserModel(model)).create_user(a_scenario(""), 1)
 
     assert await talk(user) == ["hi"]
-    assert user.usage == Usage(30, 6, None, known_usd=0.5)
+    assert user.usage == Usage(20, 1, None)
+
+
+async def test_a_user_who_cannot_go_on_has_cost_what_its_answers_cost() -> None:
+    model = metered(*[empty_answer(Tokens(10, 0))] * 2, price=Price(input=10**6, output=10**6))
+    user = UserFactory(UserModel(model)).create_user(a_scenario(""), 1)
+
+    with pytest.raises(SimulatedUserError) as caught:
+        await user.get_next_message([])
+    assert caught.value.usage == Usage(20, 0, 20.0)
 
 
 async def test_slips_that_were_kept_do_not_count() -> None:
@@ -150,8 +187,9 @@ async def test_slips_that_were_kept_do_not_count() -> None:
 
 
 async def test_kept_answers_cost_nothing() -> None:
-    answer = ModelAnswer("hi", "m", Tokens(10, 5), cached=True)
-    user = UserFactory(UserModel(ScriptedModel(answer))).create_user(a_scenario(""), 1)
+    user = UserFactory(UserModel(ScriptedModel(ModelAnswer("hi", cached=True)))).create_user(
+        a_scenario(""), 1
+    )
     await talk(user)
 
     assert user.usage is None
