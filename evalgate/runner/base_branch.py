@@ -17,13 +17,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
-from evalgate.config.schema.gate import AnchorConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
-from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, MetricCode, StoreContext
+from evalgate.core.protocols import BaselineStore, MetricCode
 from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Baseline
 from evalgate.system import git
@@ -34,7 +32,6 @@ from evalgate.system.pull_requests import (
     find_base_commit,
     is_known_service,
 )
-from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
     from evalgate.system.committed_files import CommittedFiles
@@ -191,7 +188,7 @@ class RuleFiles:
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
         """
-        if thresholds_file is not None and (self.folder / thresholds_file).is_dir():
+        if thresholds_file is not None and self._is_folder(thresholds_file):
             return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
         if thresholds_file is not None:
             return self.load_version(self.folder / thresholds_file, thresholds_file)
@@ -199,6 +196,12 @@ class RuleFiles:
         if found is not None:
             return self.load_version(found, self.format_relative_path(found))
         return Thresholds(DEFAULT_CONFIG, self.folder)
+
+    def _is_folder(self, path: str) -> bool:
+        """Return True if `path` is a folder, on the base branch if that has a file or folder there."""
+        if self.base_commit and git.has_folder(self.folder, self.base_commit, path):
+            return True
+        return (self.folder / path).is_dir() and not self.has_base_file(Path(path))
 
     def choose_version(self, path: Path) -> Path:
         """Return the path to read for a file with rules: `path` itself, or a copy of the base branch's file.
@@ -408,38 +411,3 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
     found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
     lines = (line for line in islice(found, 2, None) if not line.startswith("@@"))
     yield from (f"[{line[0]} {line[1:].strip()}]" for line in lines)
-
-
-def open_baseline_store(
-    name: str | None, workspace: Workspace, rule_files: RuleFiles
-) -> BaselineStore | None:
-    """Open the baseline `name` of `gate.baseline` or `--baseline`; return None if `name` is None."""
-    if name is None:
-        return None
-    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
-    return plugin_registry.resolve_baseline_store(name, context) or rule_files.open_baseline(
-        name, workspace.owner
-    )
-
-
-def open_anchor_store(
-    config: AnchorConfig | None, workspace: Workspace, rule_files: RuleFiles
-) -> BaselineStore | None:
-    """Open the baseline of `gate.anchor`, which stays fixed for comparison over months.
-
-    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline. A
-    name with `://` is an address as a whole, even if it contains an `@`.
-
-    Raises:
-        InvalidInputError: the baseline cannot be opened.
-    """
-    name = config.baseline if config else ""
-    source, _, when = name.rpartition("@")
-    if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
-        return open_baseline_store(name or None, workspace, rule_files)
-    from evalgate.baselines.revisions import open_past_baseline
-
-    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
-    if rule_files.lacks_base_commit and not source.startswith("branch:"):
-        rule_files.note_unverified(source)
-    return open_past_baseline(source, when, context, rule_files.base_commit or "HEAD")

@@ -442,3 +442,48 @@ def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None
         store = base.open_baseline("base.json", None)
     with pytest.raises(InvalidInputError, match="cannot be changed from here"):
         store.update(lambda before: before or build_baseline(a_record()))
+
+
+def plan_with(thresholds_file: str, repository: Path) -> Plan:
+    chosen = Overrides(eval_sets=("a.json",), agent="python:a.py:answer")
+    return build_plan(chosen, thresholds_file=thresholds_file, folder=repository, environ=PULL_REQUEST)
+
+
+def test_rules_in_a_linked_folder_are_the_base_s(repository: Path) -> None:
+    (repository / "rules").mkdir()
+    (repository / "rules/gate.json").write_text(thresholds(1.0, baseline="../link/base.json"))
+    (repository / "rules/base.json").write_text(baseline("old"))
+    (repository / "link").symlink_to("rules")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A link")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "rules/gate.json").write_text(thresholds(0.1, baseline="../link/base.json"))
+    git(repository, "commit", "-q", "-a", "-m", "Soften them")
+    plan = plan_with("link/gate.json", repository)
+    assert plan.suites[0].metrics[0].criterion.threshold == 1.0
+    assert "This change edits link/gate.json, but the gate goes by the version" in plan.notices[0]
+
+
+def test_a_folder_in_the_place_of_the_thresholds_file_is_not_used(repository: Path) -> None:
+    git(repository, "rm", "-q", "evalgate.json")
+    (repository / "evalgate.json").mkdir()
+    (repository / "evalgate.json/test_config.json").write_text('{"criteria": {"response_match_score": 0}}')
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A folder of criteria")
+    plan = plan_with("evalgate.json", repository)
+    assert rules_of(plan) == (1.0, "old")
+    assert plan.notices[0].startswith("This change removes evalgate.json, but the gate goes by the version")
+
+
+def test_a_file_in_the_place_of_the_folder_of_criteria_is_not_used(repository: Path) -> None:
+    (repository / "criteria").mkdir()
+    (repository / "criteria/test_config.json").write_text('{"criteria": {"response_match_score": 0.9}}')
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A folder of criteria")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(repository, "rm", "-q", "-r", "criteria")
+    (repository / "criteria").write_text('{"criteria": {"response_match_score": 0}}')
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A file")
+    plan = plan_with("criteria", repository)
+    assert plan.suites[0].metrics[0].criterion.threshold == 0.9
