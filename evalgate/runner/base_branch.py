@@ -24,6 +24,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, MetricCode
 from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Baseline
+from evalgate.runner.link_steps import iter_link_steps
 from evalgate.system import git
 from evalgate.system.files import is_readable_name, read_text
 from evalgate.system.pull_requests import (
@@ -45,6 +46,8 @@ _OWN_RULES = (
 )
 _SHOWN_CHANGES = 6
 _SHOWN_OF_COMMIT = 12
+_PATHS_AT_ONCE = 200
+"""Most paths in the arguments of one process: Linux allows 2 MB in all."""
 
 
 @frozen
@@ -288,8 +291,9 @@ class RuleFiles:
         if not self.base_commit or not paths:
             return []
         top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
-        changed = git.run_git(
-            self.folder, "diff", "--name-only", "-z", *options, self.base_commit, "--", *paths
+        changed = "".join(
+            git.run_git(self.folder, "diff", "--name-only", "-z", *options, self.base_commit, "--", *some)
+            for some in (paths[at : at + _PATHS_AT_ONCE] for at in range(0, len(paths), _PATHS_AT_ONCE))
         )
         return [self.format_relative_path(top / name) for name in changed.split("\0") if name]
 
@@ -317,7 +321,10 @@ class RuleFiles:
             return _BaseVersion()
         then = git.read_blob(self.folder, self.base_commit, shown)
         if not then:
-            return _BaseVersion(is_new=bool(git.run_git(self.folder, "ls-files", "--", shown)))
+            steps = iter_link_steps(self.folder, shown)
+            return _BaseVersion(
+                is_new=any(git.run_git(self.folder, "ls-files", "--", each) for each in steps)
+            )
         self._note_edit(shown, then)
         return _BaseVersion(self._copy_content(shown, then))
 

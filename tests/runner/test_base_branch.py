@@ -487,3 +487,68 @@ def test_a_file_in_the_place_of_the_folder_of_criteria_is_not_used(repository: P
     git(repository, "commit", "-q", "-m", "A file")
     plan = plan_with("criteria", repository)
     assert plan.suites[0].metrics[0].criterion.threshold == 0.9
+
+
+@pytest.fixture
+def linked_sets(repository: Path) -> Path:
+    """Eval sets behind links, as the base branch has them; rules that name them, and a set of elsewhere."""
+    (repository.parent / "outside.json").write_text(json.dumps({"eval_set_id": "o", "eval_cases": [CASE]}))
+    (repository / "real").mkdir()
+    for name in ("edited", "same", "gone"):
+        eval_set = {"eval_set_id": name, "eval_cases": [CASE]}
+        (repository / f"real/{name}.test.json").write_text(json.dumps(eval_set))
+    (repository / "more").mkdir()
+    (repository / "more/one.test.json").write_text(json.dumps({"eval_set_id": "one", "eval_cases": [CASE]}))
+    (repository / "sets").symlink_to("real")
+    (repository / "newest").symlink_to("real/same.test.json")
+    rules = json.loads(thresholds(1.0)) | {"eval_sets": ["sets/*.json", "newest", "../outside.json"]}
+    (repository / "evalgate.json").write_text(json.dumps(rules))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Links")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    return repository
+
+
+def test_edits_of_linked_eval_sets_are_told(linked_sets: Path) -> None:
+    edited = linked_sets / "real/edited.test.json"
+    edited.write_text(edited.read_text().replace("Hello", "Bye"))
+    (linked_sets / "real/gone.test.json").unlink()
+    git(linked_sets, "commit", "-q", "-a", "-m", "Ask other things")
+    brought, removed = plan_in(linked_sets).notices
+    assert brought.startswith("The change brought its own: real/edited.test.json. ")
+    assert removed.startswith("The change removes real/gone.test.json, which")
+
+
+def test_a_link_that_leads_to_another_eval_set_is_told(linked_sets: Path) -> None:
+    (linked_sets / "newest").unlink()
+    (linked_sets / "newest").symlink_to("more/one.test.json")
+    git(linked_sets, "commit", "-q", "-a", "-m", "Ask other things")
+    (brought,) = plan_in(linked_sets).notices
+    assert brought.startswith("The change brought its own: newest. ")
+
+
+def test_rules_that_are_new_behind_a_link_are_told(linked_sets: Path) -> None:
+    (linked_sets / "evalgate.json").write_text('{"eval_sets": ["sets"], "agent": {"entry": "a.py:answer"}}')
+    git(linked_sets, "commit", "-q", "-a", "-m", "No criteria of its own")
+    git(linked_sets, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (linked_sets / "real/test_config.json").write_text('{"criteria": {"response_match_score": 0.1}}')
+    git(linked_sets, "add", ".")
+    git(linked_sets, "commit", "-q", "-m", "Softer rules")
+    assert plan_in(linked_sets).notices == (
+        "sets/test_config.json is new in this change: the base branch has none, so the change's own holds.",
+    )
+
+
+def test_edits_are_told_of_more_eval_sets_than_git_takes_at_once(repository: Path) -> None:
+    rules = json.loads(thresholds(1.0)) | {"eval_sets": ["a.json", "sets/*.json"]}
+    (repository / "evalgate.json").write_text(json.dumps(rules))
+    git(repository, "commit", "-q", "-a", "-m", "More sets")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "sets").mkdir()
+    for number in range(250):
+        eval_set = {"eval_set_id": f"{number}", "eval_cases": [CASE]}
+        (repository / f"sets/{number}.json").write_text(json.dumps(eval_set))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Many")
+    (brought,) = plan_in(repository).notices
+    assert " and 244 files more. What eval sets" in brought
