@@ -44,8 +44,8 @@ class FolderFiles:
 
     def is_file(self, path: str) -> bool:
         """Return True if there is such a file. A link that leads out of the workspace does not count."""
-        parent = (self._home / path).resolve()
-        return parent.is_file() and parent.is_relative_to(self._home)
+        place = Path(os.path.realpath(self._home / path))  # `Path.resolve` raises for a link to itself
+        return place.is_file() and place.is_relative_to(self._home)
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """Return the content of files in the folder by path; b"" for a file that cannot be read."""
