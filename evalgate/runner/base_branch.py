@@ -7,6 +7,7 @@ the eval sets that the change edits.
 """
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,8 @@ from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Baseline
 from evalgate.runner.link_steps import iter_link_steps
 from evalgate.system import git
-from evalgate.system.files import is_readable_name, read_text
+from evalgate.system.files import is_readable_name
+from evalgate.system.inner_files import read_inner_file
 from evalgate.system.pull_requests import (
     describe_base_fetch,
     describe_unmerged_change,
@@ -371,10 +373,7 @@ class RuleFiles:
         self.note_unverified(path)
 
     def _note_edit(self, shown: str, content: bytes) -> None:
-        try:
-            now = read_text(self.folder / shown, errors="replace").removesuffix("\n")
-        except OSError:
-            now = ""
+        now = self._read_own_version(shown)
         then = content.decode("utf-8", "replace").removesuffix("\n")
         if now != then:
             lines = " ".join(islice(_diff_lines(then, now), _SHOWN_CHANGES))
@@ -383,6 +382,22 @@ class RuleFiles:
                 f"This change {how} {shown}, but the gate goes by the version of the base branch: "
                 f"{to_one_line(lines, 300)}"
             )
+
+    def _read_own_version(self, shown: str) -> str:
+        """Return the text of a file as the change has it, to show it; "" if it cannot be read.
+
+        A link that leads out of the repository is not followed: it could make the gate show a file that only
+        the gate may read, such as `/proc/self/environ`.
+        """
+        path = self.folder / shown
+        top = git.run_git(self.folder, "rev-parse", "--show-toplevel")
+        if not Path(os.path.realpath(path)).is_relative_to(top):
+            return "a link that leads out of the repository"
+        try:
+            text = read_inner_file(path, Path(top)).decode("utf-8", "replace")
+        except OSError:
+            return ""
+        return io.StringIO(text, newline=None).read().removesuffix("\n")
 
     def add_notice(self, notice: str) -> None:
         """Add a whole sentence to `notices`, unless it is there."""

@@ -195,6 +195,31 @@ def test_an_edit_of_the_rules_is_told(repository: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("../rules.json", '"response_match_score": 0.1}'),
+        ("../../secret", "[+ a link that leads out of the repository]"),
+        ("/proc/self/environ", "[+ a link that leads out of the repository]"),
+    ],
+)
+def test_an_edit_shows_no_file_of_elsewhere(repository: Path, target: str, shown: str) -> None:
+    """The gate may be root, and the notice is public."""
+    (repository.parent.parent / "secret").write_text("secret\n")
+    rules = json.dumps(json.loads(thresholds(1.0)))
+    (repository / "evalgate.json").write_text(rules)
+    git(repository, "commit", "-q", "-a", "-m", "Rules of one line")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository.parent / "rules.json").write_text(rules.replace("1.0", "0.1"))
+    (repository / "evalgate.json").unlink()
+    (repository / "evalgate.json").symlink_to(target)
+    git(repository, "add", ":/")
+    git(repository, "commit", "-q", "-m", "A link")
+    notice = plan_in(repository).notices[0]
+    assert shown in notice
+    assert "secret" not in notice
+
+
 def test_a_baseline_that_the_change_brings_along_is_none(repository: Path) -> None:
     git(repository, "rm", "-q", "base.json")
     git(repository, "commit", "-q", "-m", "Without")
