@@ -21,6 +21,9 @@ from evalgate.cli.redacted_output import print_sentence
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from evalgate.config.loader import ProjectFolder
+    from evalgate.runner.base_branch import Policy
+
     TextType = click.ParamType[str]
 else:
     TextType = click.ParamType  # not generic before click 8.3
@@ -160,19 +163,37 @@ def _fill_folder(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Change into the folder of the nearest thresholds file. Return the parameters with converted paths."""
-    from evalgate.config.loader import find_project
-
     try:
         typed_in = Path.cwd()
     except OSError:  # the folder was removed; the command says so
         return parameters
-    project = find_project(typed_in)
+    project = _find_project(typed_in, parameters.get("policy"))
     if project.folder == typed_in:
         return parameters
     context.call_on_close(functools.partial(_restore_folder, typed_in))
     os.chdir(project.folder)
     print_sentence(f"Working in {project.folder}, which contains {project.found}.", err=True)
     return {**parameters, **dict(_move_paths(context, parameters, typed_in, project.folder))}
+
+
+def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
+    """Find the project; a folder whose thresholds file only the base branch has counts, if its rules apply.
+
+    A change could otherwise remove the file, and be gated by that of a folder above.
+    """
+    from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
+    from evalgate.system.pull_requests import describe_unmerged_change
+
+    project, root = find_project(typed_in), find_repository_root(typed_in)
+    if root is None or policy == "head" or not describe_unmerged_change(os.environ):
+        return project
+    from evalgate.runner.base_branch import RuleFiles
+
+    above = (project.folder if project.found else root).parents
+    for folder in (each for each in (typed_in, *typed_in.parents) if each not in above):
+        if (file := RuleFiles(folder, os.environ, policy).find_default_file()) is not None:
+            return ProjectFolder(folder, file.name)
+    return project
 
 
 def _restore_folder(folder: Path) -> None:

@@ -345,11 +345,14 @@ def _expand_pattern(pattern: str, folder: Path) -> list[EvalFile]:
     path = folder / pattern
     if not pattern.strip() or "\0" in pattern:
         raise _build_pattern_error(pattern, "an empty pattern names no file")
+    files = []
     if exists(path):
         files = _list_folder(path, pattern) if path.is_dir() else [path]
+    if glob.has_magic(pattern):
+        # Also where a file has the pattern as its name: a change that adds one must not hide the others.
+        files += [match for match in _match_glob(pattern, folder) if match not in files]
+    if files:
         return [_build_eval_file(file, folder) for file in files]
-    if glob.has_magic(pattern) and (matches := _match_glob(pattern, folder)):
-        return [_build_eval_file(match, folder) for match in matches]
     if selected := _parse_selection(pattern, folder):
         return [selected]
     is_dead = os.path.islink(path)  # noqa: PTH114  Path.is_symlink raises an error

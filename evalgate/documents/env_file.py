@@ -54,17 +54,16 @@ def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
 
 def _check_lines(text: str, file: str) -> None:
     """Raise InvalidInputError unless each line is an assignment, a bare name, a comment or blank."""
-    wrong = [
-        number
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip() and not line.lstrip().startswith("#") and not _LINE.match(line)
-    ]
-    if wrong:
+    problems = []
+    for number, line in enumerate(text.splitlines(), 1):
         # The line itself is not shown: it may hold a secret.
-        raise InvalidInputError(
-            Problem(file, number, 1, "is no `NAME=value`: a name has letters, digits and underscores")
-            for number in wrong
-        )
+        if "\0" in line:
+            problems.append(Problem(file, number, 1, "has the character U+0000, which no variable can hold"))
+        elif line.strip() and not line.lstrip().startswith("#") and not _LINE.match(line):
+            message = "is no `NAME=value`: a name has letters, digits and underscores"
+            problems.append(Problem(file, number, 1, message))
+    if problems:
+        raise InvalidInputError(problems)
 
 
 def describe_read_error(error: OSError | UnicodeDecodeError) -> str:

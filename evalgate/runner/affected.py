@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from evalgate import __version__
 from evalgate.agents.factory import AgentSpec
-from evalgate.agents.host.opened_files import follow_links
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
@@ -20,6 +19,7 @@ from evalgate.datasets.loading import build_notes_name, find_eval_files
 from evalgate.gating.affected_suites import AffectedSuites, ChangeRules, SuiteScope, find_affected_suites
 from evalgate.gating.environment_files import matches_pattern
 from evalgate.runner.base_branch import RuleFiles
+from evalgate.runner.link_steps import iter_link_steps
 from evalgate.system.changed_files import (
     UnknownChangeError,
     check_commits_differ,
@@ -190,7 +190,7 @@ def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles
     found |= {plan.gate.baseline or "", plan.gate.quarantine or ""}
     found |= {suite.thresholds.file for suite in plan.suites}
     found |= {os.path.relpath(path, plan.workspace.folder) for path in plan.recordings}
-    return frozenset(own for each in found if each for own in _iter_link_steps(plan, each))
+    return frozenset(own for each in found if each for own in iter_link_steps(plan.workspace.folder, each))
 
 
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
@@ -223,14 +223,6 @@ def _iter_texts(value: object) -> Iterator[str]:
             yield f"{value['context']}/{value['dockerfile']}"
     elif isinstance(value, list | tuple):
         yield from (text for each in value for text in _iter_texts(each))
-
-
-def _iter_link_steps(plan: "Plan", path: str) -> Iterator[str]:
-    """Yield the path of a file and of all links on the way to it, relative to the working folder."""
-    folder = plan.workspace.folder.resolve()
-    yield Path(os.path.normpath(path)).as_posix()
-    for each in follow_links(str(folder / path)):
-        yield Path(os.path.relpath(each, folder)).as_posix()
 
 
 def _build_suite_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
@@ -288,8 +280,8 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
     """Yield the paths of an eval set, of the notes about its cases, and of links that lead to either."""
     if path:
         yield path
-        yield from _iter_link_steps(plan, path)
-        yield from _iter_link_steps(plan, str(Path(path).with_name(build_notes_name(Path(path).name))))
+        for each in (path, str(Path(path).with_name(build_notes_name(Path(path).name)))):
+            yield from iter_link_steps(plan.workspace.folder, each)
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ the eval sets that the change edits.
 """
 
 import hashlib
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,24 +18,23 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
-from evalgate.config.schema.gate import AnchorConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
-from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, MetricCode, StoreContext
+from evalgate.core.protocols import BaselineStore, MetricCode
 from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import Baseline
+from evalgate.runner.link_steps import iter_link_steps
 from evalgate.system import git
-from evalgate.system.files import is_readable_name, read_text
+from evalgate.system.files import is_readable_name
+from evalgate.system.inner_files import read_inner_file
 from evalgate.system.pull_requests import (
     describe_base_fetch,
     describe_unmerged_change,
     find_base_commit,
     is_known_service,
 )
-from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
     from evalgate.system.committed_files import CommittedFiles
@@ -48,6 +48,8 @@ _OWN_RULES = (
 )
 _SHOWN_CHANGES = 6
 _SHOWN_OF_COMMIT = 12
+_PATHS_AT_ONCE = 200
+"""Most paths in the arguments of one process: Linux allows 2 MB in all."""
 
 
 @frozen
@@ -191,7 +193,7 @@ class RuleFiles:
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
         """
-        if thresholds_file is not None and (self.folder / thresholds_file).is_dir():
+        if thresholds_file is not None and self._is_folder(thresholds_file):
             return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
         if thresholds_file is not None:
             return self.load_version(self.folder / thresholds_file, thresholds_file)
@@ -199,6 +201,12 @@ class RuleFiles:
         if found is not None:
             return self.load_version(found, self.format_relative_path(found))
         return Thresholds(DEFAULT_CONFIG, self.folder)
+
+    def _is_folder(self, path: str) -> bool:
+        """Return True if `path` is a folder, on the base branch if that has a file or folder there."""
+        if self.base_commit and git.has_folder(self.folder, self.base_commit, path):
+            return True
+        return (self.folder / path).is_dir() and not self.has_base_file(Path(path))
 
     def choose_version(self, path: Path) -> Path:
         """Return the path to read for a file with rules: `path` itself, or a copy of the base branch's file.
@@ -285,8 +293,9 @@ class RuleFiles:
         if not self.base_commit or not paths:
             return []
         top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
-        changed = git.run_git(
-            self.folder, "diff", "--name-only", "-z", *options, self.base_commit, "--", *paths
+        changed = "".join(
+            git.run_git(self.folder, "diff", "--name-only", "-z", *options, self.base_commit, "--", *some)
+            for some in (paths[at : at + _PATHS_AT_ONCE] for at in range(0, len(paths), _PATHS_AT_ONCE))
         )
         return [self.format_relative_path(top / name) for name in changed.split("\0") if name]
 
@@ -314,7 +323,10 @@ class RuleFiles:
             return _BaseVersion()
         then = git.read_blob(self.folder, self.base_commit, shown)
         if not then:
-            return _BaseVersion(is_new=bool(git.run_git(self.folder, "ls-files", "--", shown)))
+            steps = iter_link_steps(self.folder, shown)
+            return _BaseVersion(
+                is_new=any(git.run_git(self.folder, "ls-files", "--", each) for each in steps)
+            )
         self._note_edit(shown, then)
         return _BaseVersion(self._copy_content(shown, then))
 
@@ -361,10 +373,7 @@ class RuleFiles:
         self.note_unverified(path)
 
     def _note_edit(self, shown: str, content: bytes) -> None:
-        try:
-            now = read_text(self.folder / shown, errors="replace").removesuffix("\n")
-        except OSError:
-            now = ""
+        now = self._read_own_version(shown)
         then = content.decode("utf-8", "replace").removesuffix("\n")
         if now != then:
             lines = " ".join(islice(_diff_lines(then, now), _SHOWN_CHANGES))
@@ -373,6 +382,22 @@ class RuleFiles:
                 f"This change {how} {shown}, but the gate goes by the version of the base branch: "
                 f"{to_one_line(lines, 300)}"
             )
+
+    def _read_own_version(self, shown: str) -> str:
+        """Return the text of a file as the change has it, to show it; "" if it cannot be read.
+
+        A link that leads out of the repository is not followed: it could make the gate show a file that only
+        the gate may read, such as `/proc/self/environ`.
+        """
+        path = self.folder / shown
+        top = git.run_git(self.folder, "rev-parse", "--show-toplevel")
+        if not Path(os.path.realpath(path)).is_relative_to(top):
+            return "a link that leads out of the repository"
+        try:
+            text = read_inner_file(path, Path(top)).decode("utf-8", "replace")
+        except OSError:
+            return ""
+        return io.StringIO(text, newline=None).read().removesuffix("\n")
 
     def add_notice(self, notice: str) -> None:
         """Add a whole sentence to `notices`, unless it is there."""
@@ -408,38 +433,3 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
     found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
     lines = (line for line in islice(found, 2, None) if not line.startswith("@@"))
     yield from (f"[{line[0]} {line[1:].strip()}]" for line in lines)
-
-
-def open_baseline_store(
-    name: str | None, workspace: Workspace, rule_files: RuleFiles
-) -> BaselineStore | None:
-    """Open the baseline `name` of `gate.baseline` or `--baseline`; return None if `name` is None."""
-    if name is None:
-        return None
-    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
-    return plugin_registry.resolve_baseline_store(name, context) or rule_files.open_baseline(
-        name, workspace.owner
-    )
-
-
-def open_anchor_store(
-    config: AnchorConfig | None, workspace: Workspace, rule_files: RuleFiles
-) -> BaselineStore | None:
-    """Open the baseline of `gate.anchor`, which stays fixed for comparison over months.
-
-    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline. A
-    name with `://` is an address as a whole, even if it contains an `@`.
-
-    Raises:
-        InvalidInputError: the baseline cannot be opened.
-    """
-    name = config.baseline if config else ""
-    source, _, when = name.rpartition("@")
-    if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
-        return open_baseline_store(name or None, workspace, rule_files)
-    from evalgate.baselines.revisions import open_past_baseline
-
-    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
-    if rule_files.lacks_base_commit and not source.startswith("branch:"):
-        rule_files.note_unverified(source)
-    return open_past_baseline(source, when, context, rule_files.base_commit or "HEAD")

@@ -1,10 +1,14 @@
 """Tell which eval sets a change edits, adds or removes: they are its own, not the base branch's."""
 
 import glob
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 
 from evalgate.datasets.loading import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
 from evalgate.runner.base_branch import RuleFiles, format_paths
+from evalgate.runner.link_steps import iter_link_steps
+from evalgate.system.git import run_git
 
 
 def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns: Sequence[str]) -> None:
@@ -13,8 +17,9 @@ def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns
     `paths` are those of the eval sets that are run, and `patterns` the entries of `eval_sets` that name them.
     Files that git does not track are left out. Nothing is added if git does not know the base commit.
     """
-    named = sorted({f":(literal){path}" for path in paths if path})
-    edited = rule_files.list_changed_files(*named, *map(build_notes_name, named))
+    named = [path for path in paths if path]
+    steps = _list_steps(rule_files, (*named, *map(build_notes_name, named)))
+    edited = rule_files.list_changed_files(*(f":(literal){step}" for step in steps))
     if edited:
         rule_files.add_notice(
             f"The change brought its own: {format_paths(edited)}. What eval sets and their notes expect, "
@@ -29,7 +34,26 @@ def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns
 
 def _list_removed_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> list[str]:
     """Return the files of the base branch that a pattern names, as far as names tell, and that are gone."""
-    paths = [f":({'glob' if glob.has_magic(each) else 'literal'}){each}" for each in patterns if each]
+    plain = _list_steps(rule_files, (each for each in patterns if each and not glob.has_magic(each)))
+    globs = (found for each in patterns if glob.has_magic(each) for found in _iter_globs(rule_files, each))
+    paths = (*(f":(literal){each}" for each in plain), *(f":(glob){each}" for each in globs))
     removed = rule_files.list_changed_files(*paths, options=("--diff-filter=D", "--no-renames"))
     others = (*METRICS_ENDINGS, TEST_CONFIG)
     return [path for path in removed if path.endswith(".json") and not path.endswith(others)]
+
+
+def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
+    """Yield a glob pattern with its first folders as they are named, and as links among them lead on."""
+    parts = PurePosixPath(pattern).parts
+    count = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    for folder in _list_steps(rule_files, ("/".join(parts[:count]) or ".",)):
+        yield str(PurePosixPath(glob.escape(folder), *parts[count:]))
+
+
+def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
+    """Return paths, the links on the way to them, and where they lead; nothing outside of the repository."""
+    folder = os.path.realpath(rule_files.folder)
+    top = Path(run_git(rule_files.folder, "rev-parse", "--show-toplevel"))
+    steps = {step for path in paths for step in iter_link_steps(rule_files.folder, path)}
+    # Git fails for a path out of the repository, and would then tell nothing of the others.
+    return sorted(step for step in steps if Path(os.path.normpath(f"{folder}/{step}")).is_relative_to(top))

@@ -5,12 +5,15 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.sanitize import to_one_line
 from evalgate.system.files import is_virtual_environment, read_file
-from evalgate.system.git import run_git_bytes
+from evalgate.system.git import GitError, execute_git
 
 _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
 _LINK = b"120000"
-_MOST_LINKS = 5
+_MOST_LINKS = 4
+_NOTHING = (b"", "", 0)
 
 
 class CodeFiles(Protocol):
@@ -41,8 +44,8 @@ class FolderFiles:
 
     def is_file(self, path: str) -> bool:
         """Return True if there is such a file. A link that leads out of the workspace does not count."""
-        parent = (self._home / path).resolve()
-        return parent.is_file() and parent.is_relative_to(self._home)
+        place = Path(os.path.realpath(self._home / path))  # `Path.resolve` raises for a link to itself
+        return place.is_file() and place.is_relative_to(self._home)
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """Return the content of files in the folder by path; b"" for a file that cannot be read."""
@@ -69,11 +72,15 @@ class FolderFiles:
 
 
 class CommittedFiles:
-    """The files that a commit has in the folder of a workspace."""
+    """The files that a commit has in the folder of a workspace.
+
+    The constructor and the methods raise InvalidInputError if git cannot read the commit or a file of it.
+    """
 
     def __init__(self, home: Path, commit: str) -> None:
         self._home = home
         self._blobs = dict(_list_blobs(home, commit))
+        self._targets: dict[str, str] = {}
 
     def is_file(self, path: str) -> bool:
         """Return True if the commit has a file at `path`, or a symbolic link to one."""
@@ -86,26 +93,42 @@ class CommittedFiles:
         return {path: contents.get(blob, b"") for path, blob in blobs.items()}
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
-        """Return the files below `folder` in the commit with their sizes, without symbolic links."""
-        above = len(PurePosixPath(folder).parts)
+        """Return the files below `folder` in the commit with their sizes, without symbolic links.
+
+        `folder` itself may be a link to a folder.
+        """
+        place = self._follow_links(folder) if folder else ""
+        above = len(PurePosixPath(place).parts)
         return {
-            path: size
+            str(PurePosixPath(folder, PurePosixPath(path).relative_to(place))): size
             for path, (mode, _, size) in self._blobs.items()
-            if mode != _LINK and _is_below(PurePosixPath(path), folder, above)
+            if mode != _LINK and _is_below(PurePosixPath(path), place, above)
         }
 
     def _resolve_blob(self, path: str) -> str:
-        """Return the hash of the file content (blob) at a path; "" if the commit has no such file.
+        """Return the hash of the file content (blob) at a path; "" if the commit has no such file."""
+        mode, blob, _size = self._blobs.get(self._follow_links(path), _NOTHING)
+        return "" if mode == _LINK else blob
 
-        At most four symbolic links are followed, one after the other. A longer chain gives "".
+    def _follow_links(self, path: str) -> str:
+        """Return the path that the links on the way to `path` lead to, also links to folders.
+
+        At most four links are followed, one after the other.
         """
         for _ in range(_MOST_LINKS):
-            mode, blob, _size = self._blobs.get(path, (b"", "", 0))
-            if mode != _LINK:
-                return blob
-            target = os.fsdecode(_read_blobs(self._home, [blob]).get(blob, b""))
-            path = os.path.normpath(PurePosixPath(path).parent / target)
-        return ""
+            steps = (path, *map(str, PurePosixPath(path).parents))
+            link = next((each for each in steps if self._blobs.get(each, _NOTHING)[0] == _LINK), "")
+            if not link:
+                break
+            rest = PurePosixPath(path).relative_to(link)
+            path = os.path.normpath(PurePosixPath(link).parent / self._read_target(link) / rest)
+        return path
+
+    def _read_target(self, link: str) -> str:
+        if link not in self._targets:
+            blob = self._blobs[link][1]
+            self._targets[link] = os.fsdecode(_read_blobs(self._home, [blob])[blob])
+        return self._targets[link]
 
 
 def _is_below(path: PurePosixPath, folder: str, above: int) -> bool:
@@ -118,23 +141,40 @@ def _is_below(path: PurePosixPath, folder: str, above: int) -> bool:
 
 def _list_blobs(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str, int]]]:
     """Yield the path of each blob of a commit, with its mode, hash and size in bytes."""
-    for line in run_git_bytes(home, "ls-tree", "-r", "-l", "-z", commit).split(b"\0"):
+    for line in _run_git(home, "ls-tree", "-r", "-l", "-z", commit).split(b"\0"):
         about, _, path = line.partition(b"\t")
         words = about.split()
-        if len(words) == 4 and words[1] == b"blob" and words[3].isdigit():
-            yield os.fsdecode(path), (words[0], words[2].decode(), int(words[3]))
+        if len(words) == 4 and words[1] == b"blob":
+            size = words[3].decode()
+            yield os.fsdecode(path), (words[0], words[2].decode(), int(size) if size.isdigit() else 0)
 
 
 def _read_blobs(home: Path, blobs: Collection[str]) -> Mapping[str, bytes]:
-    """Return the contents of blobs, git's stored files, by their hashes. Unknown hashes are left out."""
+    """Return the contents of blobs, git's stored files, by their hashes."""
     if not blobs:
         return {}
     given = "".join(f"{blob}\n" for blob in blobs).encode()
-    output, found = run_git_bytes(home, "cat-file", "--batch", given=given), {}
+    output, found = _run_git(home, "cat-file", "--batch", given=given), {}
     while output:
         head, _, output = output.partition(b"\n")
         words = head.split()
-        if len(words) == 3 and words[2].isdigit():
-            size = int(words[2])
-            found[words[0].decode()], output = output[:size], output[size + 1 :]
+        if len(words) != 3 or not words[2].isdigit():
+            raise _build_error(f"object {head.decode()}")
+        size = int(words[2])
+        found[words[0].decode()], output = output[:size], output[size + 1 :]
     return found
+
+
+def _run_git(home: Path, *words: str, given: bytes = b"") -> bytes:
+    try:
+        return execute_git(home, *words, given=given)
+    except GitError as error:
+        raise _build_error(str(error)) from None
+
+
+def _build_error(reason: str) -> InvalidInputError:
+    return InvalidInputError(
+        "git cannot read the code of custom metrics as the base branch has it: check out without a filter "
+        "such as `filter: blob:none`, which leaves out files of other commits. Git says: "
+        f"{to_one_line(reason, 200)}"
+    )

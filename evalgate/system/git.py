@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.lazy_pattern import compile_lazily
+from evalgate.core.sanitize import to_one_line
 from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.workspace import open_workspace
 
@@ -15,8 +17,8 @@ SHA = compile_lazily(r"[0-9a-f]{40}|[0-9a-f]{64}")
 SHORT_SHA = compile_lazily(r"[0-9a-f]{12,64}")
 """Hash of a commit, also abbreviated."""
 _GIT_SECONDS = 20
-_LINK = "120000"
-_MOST_LINKS = 5
+_SHOWN_OF_COMMIT = 12
+_OBJECT = compile_lazily(rb"[0-9a-f]+ (blob|tree) (\d+)")
 SAFE_SETTINGS = (
     "safe.directory=*",
     "core.hooksPath=/dev/null",
@@ -79,15 +81,62 @@ def count_commits_since(folder: Path, commit: str) -> int | None:
 def read_blob(folder: Path, commit: str, path: str) -> bytes:
     """Return the content of a file at a commit; b"" if there is none. `path` is relative to `folder`.
 
-    A symbolic link at `path` is followed within the repository, as in a checkout of the commit.
+    Symbolic links within the repository are followed, also links to folders on the way, as in a checkout of
+    the commit.
+
+    Raises:
+        InvalidInputError: git cannot read the file or look for it, as in a clone that left out files.
     """
-    for _ in range(_MOST_LINKS):
-        mode = run_git(folder, "ls-tree", commit, "--", path).partition(" ")[0]
-        content = run_git_bytes(folder, "cat-file", "blob", f"{commit}:./{path}") if mode else b""
-        if mode != _LINK:
-            return content
-        path = os.path.normpath(os.path.join(os.path.dirname(path), os.fsdecode(content)))  # noqa: PTH118, PTH120
-    return b""
+    kind, content = _read_object(folder, commit, path, "--batch")
+    return content if kind == "blob" else b""
+
+
+def has_folder(folder: Path, commit: str, path: str) -> bool:
+    """Return True if there is a folder at `path` at a commit. Links are followed as by `read_blob`.
+
+    Raises:
+        InvalidInputError: as `read_blob`.
+    """
+    return _read_object(folder, commit, path, "--batch-check")[0] == "tree"
+
+
+def _read_object(folder: Path, commit: str, path: str, option: str) -> tuple[str, bytes]:
+    """Return the kind and the content of what is at `path` at a commit; ("", b"") if there is nothing.
+
+    `option` is `--batch`, or `--batch-check` to leave out the content. Nothing is outside of the repository.
+    """
+    inner = os.path.normpath(path)
+    try:
+        if _leads_outside(inner) and _leads_outside(os.path.normpath(_read_prefix(folder) + inner)):
+            return "", b""
+        asked = os.fsencode(f"{commit}:./{_check_is_one_line(inner)}\n")
+        found = execute_git(folder, "cat-file", option, "--follow-symlinks", given=asked)
+    except GitError as error:
+        problem = (
+            f"git cannot read the version of the commit {commit[:_SHOWN_OF_COMMIT]}: check out without a "
+            "filter such as `filter: blob:none`, which leaves out files of other commits. Git says: "
+            f"{to_one_line(str(error), 200)}"
+        )
+        raise InvalidInputError([Problem(path, 0, 0, problem)]) from None
+    head, _, content = found.partition(b"\n")
+    facts = _OBJECT.fullmatch(head)
+    # The size, as a line end follows the content.
+    return (facts[1].decode(), content[: int(facts[2])]) if facts else ("", b"")
+
+
+def _leads_outside(path: str) -> bool:
+    return path == os.pardir or path.startswith(os.pardir + os.sep)
+
+
+def _read_prefix(folder: Path) -> str:
+    """Return the path of `folder` within its repository, with `/` at the end; "" at the top."""
+    return os.fsdecode(execute_git(folder, "rev-parse", "--show-prefix")).removesuffix("\n")
+
+
+def _check_is_one_line(path: str) -> str:
+    if "\n" in path:
+        raise GitError("a path with a line break cannot be looked up")
+    return path
 
 
 def find_commit(folder: Path, revision: str) -> str:

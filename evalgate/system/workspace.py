@@ -61,7 +61,7 @@ def open_workspace(folder: Path) -> Workspace:
     Raises:
         OSError: there is no such folder, or it may not be entered.
     """
-    folder = folder.resolve(strict=True)
+    folder = Path(os.path.realpath(folder, strict=True))
     if not folder.is_dir():
         raise NotADirectoryError(str(folder))
     stat = folder.stat()

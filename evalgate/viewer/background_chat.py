@@ -156,7 +156,8 @@ class BackgroundChat:
         path = Path(out)
         if "\0" in out:
             raise InvalidInputError(f"{out!r} is no path")
-        inside = (self._folder / path).resolve().is_relative_to(self._folder.resolve())
+        place, folder = os.path.realpath(self._folder / path), os.path.realpath(self._folder)
+        inside = Path(place).is_relative_to(folder)
         if path.is_absolute() or not inside or path.suffix != ".json":
             raise InvalidInputError(f"{out}: name a .json file in the project")
         workspace = self._setup.workspace

@@ -3,6 +3,7 @@
 A page names an eval set by its path. Only listed files can be read or changed.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlencode
@@ -133,12 +134,15 @@ class EvalSetStore:
         if not path.name.endswith(NEW_ENDING):
             raise InvalidInputError(f"the name must end in {NEW_ENDING}, so that `evalgate run` finds it")
         target = self._folder / path
-        if not target.resolve().is_relative_to(self._folder.resolve()):
+        if not Path(os.path.realpath(target)).is_relative_to(os.path.realpath(self._folder)):
             raise InvalidInputError(f"{name!r} leads out of the project's folder")
+        missing = [folder for folder in target.parents if not folder.exists()]
         created = create_eval_set(target, str(path), format_name, eval_set)
         read = find_eval_files(self._list_patterns(), folder=self._folder, problems=[])
         if all(file.shown_as != created.shown_as for file in read):
             target.unlink()
+            for folder in missing:
+                folder.rmdir()
             patterns = ", ".join(self._list_patterns())
             raise InvalidInputError(f"{name!r} is not among the eval sets that a run reads ({patterns})")
         return created

@@ -1,12 +1,14 @@
 """A command typed in a folder of the repository works in the thresholds file's, and typed paths keep their meaning."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from evalgate.cli.project_folder import _join_path
+from evalgate.cli.project_folder import _find_project, _join_path
 from evalgate.config.loader import find_project
+from evalgate.runner.base_branch import Policy
 from tests.cli.test_cli import AGENT, eval_set
 from tests.commands import evalgate
 
@@ -156,3 +158,25 @@ def test_outside_a_repository_only_the_folder_itself_counts(repository: Path) ->
     (repository / "evalgate.yaml").write_text("")
     assert find_project(repository / "deep").folder == repository / "deep"
     assert find_project(repository).found == "evalgate.yaml"
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [(None, "deep"), ("base", "deep"), ("head", "")], ids=["default", "base", "head"]
+)
+def test_a_change_that_removes_its_thresholds_file_keeps_its_folder(
+    repository: Path, policy: Policy | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the thresholds file of a folder above would gate it."""
+    (repository / ".git").rmdir()
+    for folder in (repository, repository / "deep"):
+        (folder / "evalgate.yaml").write_text(CONFIG)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "rules"]):
+        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com")
+        subprocess.run(["git", *who, *words], cwd=repository, check=True)
+    for words in (["update-ref", "refs/remotes/origin/main", "HEAD"], ["rm", "-q", "deep/evalgate.yaml"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    for folder in ("deep", "deep/er"):
+        project = _find_project(repository / folder, policy)
+        assert (project.folder, project.found) == (repository / expected, "evalgate.yaml")

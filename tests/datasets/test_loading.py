@@ -144,6 +144,12 @@ def test_a_path_that_exists_is_no_selection(tmp_path: Path) -> None:
     assert loaded(tmp_path, "[x].json", "[x].json:a") == ["[x].json: a b c"]
 
 
+def test_a_file_with_the_name_of_a_pattern_hides_no_other(tmp_path: Path) -> None:
+    for name in ("*.json", "one.json", "two.json"):
+        write(tmp_path / name)
+    assert loaded(tmp_path, "*.json") == ["*.json: a b c", "one.json: a b c", "two.json: a b c"]
+
+
 def test_a_link_to_a_file_is_that_file(base: Path) -> None:
     (base / "link.evalset.json").symlink_to(base / "one.evalset.json")
 

@@ -195,6 +195,31 @@ def test_an_edit_of_the_rules_is_told(repository: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("../rules.json", '"response_match_score": 0.1}'),
+        ("../../secret", "[+ a link that leads out of the repository]"),
+        ("/proc/self/environ", "[+ a link that leads out of the repository]"),
+    ],
+)
+def test_an_edit_shows_no_file_of_elsewhere(repository: Path, target: str, shown: str) -> None:
+    """The gate may be root, and the notice is public."""
+    (repository.parent.parent / "secret").write_text("secret\n")
+    rules = json.dumps(json.loads(thresholds(1.0)))
+    (repository / "evalgate.json").write_text(rules)
+    git(repository, "commit", "-q", "-a", "-m", "Rules of one line")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository.parent / "rules.json").write_text(rules.replace("1.0", "0.1"))
+    (repository / "evalgate.json").unlink()
+    (repository / "evalgate.json").symlink_to(target)
+    git(repository, "add", ":/")
+    git(repository, "commit", "-q", "-m", "A link")
+    notice = plan_in(repository).notices[0]
+    assert shown in notice
+    assert "secret" not in notice
+
+
 def test_a_baseline_that_the_change_brings_along_is_none(repository: Path) -> None:
     git(repository, "rm", "-q", "base.json")
     git(repository, "commit", "-q", "-m", "Without")
@@ -442,3 +467,113 @@ def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None
         store = base.open_baseline("base.json", None)
     with pytest.raises(InvalidInputError, match="cannot be changed from here"):
         store.update(lambda before: before or build_baseline(a_record()))
+
+
+def plan_with(thresholds_file: str, repository: Path) -> Plan:
+    chosen = Overrides(eval_sets=("a.json",), agent="python:a.py:answer")
+    return build_plan(chosen, thresholds_file=thresholds_file, folder=repository, environ=PULL_REQUEST)
+
+
+def test_rules_in_a_linked_folder_are_the_base_s(repository: Path) -> None:
+    (repository / "rules").mkdir()
+    (repository / "rules/gate.json").write_text(thresholds(1.0, baseline="../link/base.json"))
+    (repository / "rules/base.json").write_text(baseline("old"))
+    (repository / "link").symlink_to("rules")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A link")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "rules/gate.json").write_text(thresholds(0.1, baseline="../link/base.json"))
+    git(repository, "commit", "-q", "-a", "-m", "Soften them")
+    plan = plan_with("link/gate.json", repository)
+    assert plan.suites[0].metrics[0].criterion.threshold == 1.0
+    assert "This change edits link/gate.json, but the gate goes by the version" in plan.notices[0]
+
+
+def test_a_folder_in_the_place_of_the_thresholds_file_is_not_used(repository: Path) -> None:
+    git(repository, "rm", "-q", "evalgate.json")
+    (repository / "evalgate.json").mkdir()
+    (repository / "evalgate.json/test_config.json").write_text('{"criteria": {"response_match_score": 0}}')
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A folder of criteria")
+    plan = plan_with("evalgate.json", repository)
+    assert rules_of(plan) == (1.0, "old")
+    assert plan.notices[0].startswith("This change removes evalgate.json, but the gate goes by the version")
+
+
+def test_a_file_in_the_place_of_the_folder_of_criteria_is_not_used(repository: Path) -> None:
+    (repository / "criteria").mkdir()
+    (repository / "criteria/test_config.json").write_text('{"criteria": {"response_match_score": 0.9}}')
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A folder of criteria")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(repository, "rm", "-q", "-r", "criteria")
+    (repository / "criteria").write_text('{"criteria": {"response_match_score": 0}}')
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A file")
+    plan = plan_with("criteria", repository)
+    assert plan.suites[0].metrics[0].criterion.threshold == 0.9
+
+
+@pytest.fixture
+def linked_sets(repository: Path) -> Path:
+    """Eval sets behind links, as the base branch has them; rules that name them, and a set of elsewhere."""
+    (repository.parent / "outside.json").write_text(json.dumps({"eval_set_id": "o", "eval_cases": [CASE]}))
+    (repository / "real").mkdir()
+    for name in ("edited", "same", "gone"):
+        eval_set = {"eval_set_id": name, "eval_cases": [CASE]}
+        (repository / f"real/{name}.test.json").write_text(json.dumps(eval_set))
+    (repository / "more").mkdir()
+    (repository / "more/one.test.json").write_text(json.dumps({"eval_set_id": "one", "eval_cases": [CASE]}))
+    (repository / "sets").symlink_to("real")
+    (repository / "newest").symlink_to("real/same.test.json")
+    rules = json.loads(thresholds(1.0)) | {"eval_sets": ["sets/*.json", "newest", "../outside.json"]}
+    (repository / "evalgate.json").write_text(json.dumps(rules))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Links")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    return repository
+
+
+def test_edits_of_linked_eval_sets_are_told(linked_sets: Path) -> None:
+    edited = linked_sets / "real/edited.test.json"
+    edited.write_text(edited.read_text().replace("Hello", "Bye"))
+    (linked_sets / "real/gone.test.json").unlink()
+    git(linked_sets, "commit", "-q", "-a", "-m", "Ask other things")
+    brought, removed = plan_in(linked_sets).notices
+    assert brought.startswith("The change brought its own: real/edited.test.json. ")
+    assert removed.startswith("The change removes real/gone.test.json, which")
+
+
+def test_a_link_that_leads_to_another_eval_set_is_told(linked_sets: Path) -> None:
+    (linked_sets / "newest").unlink()
+    (linked_sets / "newest").symlink_to("more/one.test.json")
+    git(linked_sets, "commit", "-q", "-a", "-m", "Ask other things")
+    (brought,) = plan_in(linked_sets).notices
+    assert brought.startswith("The change brought its own: newest. ")
+
+
+def test_rules_that_are_new_behind_a_link_are_told(linked_sets: Path) -> None:
+    (linked_sets / "evalgate.json").write_text('{"eval_sets": ["sets"], "agent": {"entry": "a.py:answer"}}')
+    git(linked_sets, "commit", "-q", "-a", "-m", "No criteria of its own")
+    git(linked_sets, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (linked_sets / "real/test_config.json").write_text('{"criteria": {"response_match_score": 0.1}}')
+    git(linked_sets, "add", ".")
+    git(linked_sets, "commit", "-q", "-m", "Softer rules")
+    assert plan_in(linked_sets).notices == (
+        "sets/test_config.json is new in this change: the base branch has none, so the change's own holds.",
+    )
+
+
+def test_edits_are_told_of_more_eval_sets_than_git_takes_at_once(repository: Path) -> None:
+    rules = json.loads(thresholds(1.0)) | {"eval_sets": ["a.json", "sets/*.json"]}
+    (repository / "evalgate.json").write_text(json.dumps(rules))
+    git(repository, "commit", "-q", "-a", "-m", "More sets")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (repository / "sets").mkdir()
+    for number in range(250):
+        eval_set = {"eval_set_id": f"{number}", "eval_cases": [CASE]}
+        (repository / f"sets/{number}.json").write_text(json.dumps(eval_set))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Many")
+    (brought,) = plan_in(repository).notices
+    assert " and 244 files more. What eval sets" in brought

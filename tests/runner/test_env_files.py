@@ -88,11 +88,12 @@ def test_a_program_gets_the_variables_that_the_thresholds_file_names(project: Pa
 
 
 def test_every_line_that_is_no_assignment_is_named_without_its_text(tmp_path: Path) -> None:
-    (tmp_path / "bad.env").write_text("GOOD=1\nBAD LINE\n\n# fine\nBARE\n=secret-value\n", "utf-8")
+    (tmp_path / "bad.env").write_text("GOOD=1\nBAD LINE\n\n# fine\nBARE\n=secret-value\nA=b\0C=d\n", "utf-8")
     with pytest.raises(InvalidInputError) as caught:
         read_env_files(["bad.env"], tmp_path)
     assert [(problem.file, problem.line) for problem in caught.value.problems] == [
         ("bad.env", 2),
         ("bad.env", 6),
+        ("bad.env", 7),
     ]
     assert "secret-value" not in str(caught.value)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.git import read_branch, read_commit, run_git
+from evalgate.core.errors import InvalidInputError
+from evalgate.system.git import has_folder, read_blob, read_branch, read_commit, run_git
 
 WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "init.defaultBranch=main")
 
@@ -68,3 +69,63 @@ def test_git_runs_no_program_that_the_repository_names_and_hears_no_secret(
     assert not seen.exists()
     run_git(origin, "canary")
     assert "ghs_canary" not in seen.read_text("utf-8")
+
+
+@pytest.fixture
+def linked(origin: Path) -> Path:
+    """A folder of a repository that has links to files and folders, within it and out of it."""
+    (origin / "real/inner").mkdir(parents=True)
+    (origin / "real/inner/rules").write_text("linked", "utf-8")
+    (origin / "desk").mkdir()
+    for name, target in {
+        "folder": "../real/inner",
+        "chain": "folder",
+        "file": "chain/rules",
+        "loop": "loop",
+        "dead": "nothing",
+        "out": "../../rules",
+        "absolute": f"{origin}/rules",
+    }.items():
+        (origin / "desk" / name).symlink_to(target)
+    do(origin, "add", ".")
+    do(origin, "commit", "-q", "-m", "links")
+    return origin / "desk"
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "is_folder"),
+    [
+        ("../rules", b"old", False),
+        ("folder/rules", b"linked", False),
+        ("chain/rules", b"linked", False),
+        ("file", b"linked", False),
+        ("chain", b"", True),
+        ("../real", b"", True),
+        ("..", b"", True),
+        ("chain/../rules", b"", False),
+        ("loop", b"", False),
+        ("dead", b"", False),
+        ("out", b"", False),
+        ("absolute", b"", False),
+        ("../../origin/rules", b"", False),
+        ("nothing blob 3", b"", False),
+    ],
+)
+def test_a_file_of_a_commit_is_found_through_links(
+    linked: Path, path: str, content: bytes, is_folder: bool
+) -> None:
+    assert (read_blob(linked, "HEAD", path), has_folder(linked, "HEAD", path)) == (content, is_folder)
+
+
+def test_a_file_that_the_clone_lacks_is_not_taken_for_none(origin: Path, tmp_path: Path) -> None:
+    do(origin, "config", "uploadpack.allowFilter", "true")
+    do(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", origin.as_uri(), "clone")
+    commit = do(origin, "rev-parse", "HEAD")
+    origin.rename(tmp_path / "unreachable")
+    with pytest.raises(InvalidInputError) as raised:
+        read_blob(tmp_path / "clone", commit, "rules")
+    assert str(raised.value).startswith(
+        f"rules: git cannot read the version of the commit {commit[:12]}: check out without a filter such as "
+        "`filter: blob:none`, which leaves out files of other commits. Git says: fatal: "
+    )
+    assert read_blob(tmp_path / "clone", commit, "nothing") == b""

@@ -1,5 +1,6 @@
 """The agent's home folder, and what is left of it."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.system.workspace import Workspace
+from evalgate.core.errors import InvalidInputError
+from evalgate.system.workspace import Workspace, resolve_workspace
 
 _CHOOSE_HOME = """
 import sys
@@ -34,3 +36,14 @@ def test_a_temporary_home_is_removed_when_the_process_ends(home: str, tmp_path: 
 
     assert Path(ended.stdout.strip()).parent == tmp_path
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("nothing", "No such file or directory"), ("file", "not a folder"), ("loop", os.strerror(errno.ELOOP))],
+)
+def test_a_folder_that_cannot_be_entered_is_the_users_mistake(name: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InvalidInputError, match=rf"{name}: cannot work there: {reason}$"):
+        resolve_workspace(tmp_path / name)

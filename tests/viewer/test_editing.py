@@ -672,10 +672,20 @@ def test_no_eval_set_is_created_where_no_run_reads_it(name: str, has_sets: bool,
     (tmp_path / "evalgate.yaml").write_text("eval_sets: ['evals/**/*.evalset.json']\n")
     viewer = create_viewer(tmp_path)
     fields = {"csrf": viewer.access.csrf_token, "name": name, "format": "adk"}
+    before = sorted(tmp_path.rglob("*"))
     refused = open_client(viewer).post("/sets/new", data=fields)
     assert refused.status_code == 422
     assert "is not among the eval sets that a run reads (evals/**/*.evalset.json)" in refused.text
-    assert not (tmp_path / name).exists()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_no_eval_set_is_created_behind_a_link_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    viewer = create_viewer(tmp_path)
+    fields = {"csrf": viewer.access.csrf_token, "name": "loop/new.evalset.json", "format": "adk"}
+    refused = open_client(viewer).post("/sets/new", data=fields)
+    assert refused.status_code == 422
+    assert "loop/new.evalset.json" in refused.text
 
 
 def test_only_listed_files_are_opened(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from evalgate.config.schema.checks import FileRule
 from evalgate.metrics.checks.texts import TextCondition
 from evalgate.metrics.checks.transcript import NotJudgeableError, Transcript
-from evalgate.system.files import read_file
+from evalgate.system.inner_files import read_inner_file
 
 _LARGEST = 10 * 1024 * 1024
 _CLOCK_STEP_S = 0.05
@@ -61,7 +61,7 @@ class FilesCondition:
                 old = ", found only one from before this run" if found else ""
                 yield f"file `{name}`: expected to be written{old}"
             for each in new if rule.exists else ():
-                for fault in _find_content_faults(each, condition):
+                for fault in _find_content_faults(each, self._folder, condition):
                     yield f"file `{self._format(each)}` {fault}"
 
     def _is_new(self, path: Path) -> bool:
@@ -93,17 +93,17 @@ def _sign(path: Path) -> tuple[int, int, int] | None:
     """
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:  # it was removed, or replaced by a link to itself
         return None
     return status.st_mtime_ns, status.st_ino, status.st_size
 
 
-def _find_content_faults(path: Path, condition: TextCondition) -> Iterator[str]:
+def _find_content_faults(path: Path, folder: Path, condition: TextCondition) -> Iterator[str]:
     try:
         if (size := path.stat().st_size) > _LARGEST:
             yield f"should have at most {_LARGEST:,} bytes, found {size:,}"
             return
-        text = read_file(path).decode()
+        text = read_inner_file(path, folder).decode()
     except UnicodeDecodeError:
         yield "should be UTF-8 text, found other bytes"
         return

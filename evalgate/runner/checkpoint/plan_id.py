@@ -80,7 +80,7 @@ def _iter_source_files(folder: Path) -> Iterator[Path]:
 def _iter_file_contents(folder: Path, paths: Iterable[Path], excluded: Sequence[Path]) -> Iterator[bytes]:
     left_out = {path.resolve() for path in excluded}
     for path in paths:
-        if path.resolve() not in left_out and path.is_file():
+        if path.is_file() and path.resolve() not in left_out:
             yield os.fsencode(os.path.relpath(path, folder))
             yield _hash_content(path)
 

@@ -135,10 +135,11 @@ def test_another_python_counts_here_and_not_for_a_shard(
     assert compute_plan_id(plan) == everywhere
 
 
-def test_a_folder_that_must_not_be_looked_into_is_passed_over(tmp_path: Path) -> None:
+def test_folders_and_links_that_cannot_be_looked_into_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("")
     before = identity.hash_code_state(tmp_path)
     make_forbidden_folder(tmp_path / "data")
+    (tmp_path / "loop.py").symlink_to("loop.py")
     assert identity.hash_code_state(tmp_path) == before
 
 

@@ -1,0 +1,43 @@
+"""Read files below a folder in which untrusted code may put links at any time."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def read_inner_file(path: Path, folder: Path) -> bytes:
+    """Return the content of a regular file below `folder`. Links are followed unless they lead outside.
+
+    Where the gate is root, an agent could otherwise let it read, and show, what the agent itself may not
+    read.
+
+    Raises:
+        OSError: the file cannot be read, is a device, a pipe or a socket, or is not below `folder`.
+    """
+    root, place = os.path.realpath(folder), os.path.realpath(path)
+    _check_is_inside(place, root)
+    # Opening a pipe would wait for a writer.
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a file")
+        _check_is_inside(_find_opened_path(descriptor) or place, root)
+        return file.read()
+
+
+def _find_opened_path(descriptor: int) -> str:
+    """Return where an opened file is; "" if the system does not tell.
+
+    A folder on the way may have become a link after the check. Linux does not tell a gate that is not root
+    and hides its memory; such a gate may read no more than the agent.
+    """
+    try:
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    except OSError:
+        return ""
+
+
+def _check_is_inside(place: str, root: str) -> None:
+    if not Path(place).is_relative_to(root):
+        raise OSError(errno.ELOOP, "it leads out of the folder")
