@@ -250,8 +250,10 @@ def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, obje
         # A run of a fork lists no pull requests; those of other repositories are not ours.
         if base is not None and base == repository.get("id") and (found := _parse_pull_request(each)):
             ours.append(PullRequest(found.number, found.head_sha or sha))
-    # If one branch has several, the payload does not say which one was tested: `post_comment` posts to each.
-    if len(ours) == 1 or (ours and not sha):
+    # GitHub lists the open pull requests of the branch with the commits that they have now. One that has a
+    # newer commit than the run was not tested. Of several, the payload does not say which one was tested:
+    # `post_comment` posts to each.
+    if ours and (not sha or (len(ours) == 1 and ours[0].head_sha == sha)):
         return ours[0]
     where = (_get_object(run, "head_repository").get("full_name"), run.get("head_branch"))
     return HeadCommit(sha, *(each if isinstance(each, str) else "" for each in where)) if sha else None
