@@ -37,6 +37,7 @@ from evalgate.ci.sticky_comment import CommentThread, post_sticky_comment
 from evalgate.core.types import VerdictStatus
 
 _TOKEN_ENV = "GITHUB_TOKEN"  # noqa: S105  the variable's name
+_TO_COMMENT, _TO_CHECK = "pull-requests: write", "checks: write"
 _RUN = ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT")
 _CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
     "pass": "success",
@@ -160,7 +161,7 @@ def post_comment(
 
     def post_to_pull(pull: int) -> PostResult:
         def open_thread() -> CommentThread:
-            return PullRequestThread(open_connection(account, timeouts), pull, author)
+            return PullRequestThread(open_connection(account, timeouts, _TO_COMMENT), pull, author)
 
         return post_sticky_comment(
             "GitHub", open_thread, gate, section, timeouts, shared=shared, shorter=shorter
@@ -184,7 +185,7 @@ def post_check(
     return run_within_limit(
         timeouts,
         "GitHub",
-        lambda: CheckRun(GitHubClient(account, timeouts), head_sha, check, timeouts).post(),
+        lambda: CheckRun(GitHubClient(account, timeouts, _TO_CHECK), head_sha, check, timeouts).post(),
     )
 
 
@@ -204,7 +205,7 @@ def _find_pulls(
 
     def find_open_pulls() -> PostResult:
         deadline = time.monotonic() + timeouts.total_s
-        github = GitHubClient(account, timeouts)
+        github = GitHubClient(account, timeouts, _TO_COMMENT)
         found.extend(
             retry_transient(lambda: github.list_open_pulls(subject), timeouts, deadline, jitter=random.random)
         )
