@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from evalgate.ci.check_runs import Check, CheckRun, Conclusion
 from evalgate.ci.comment_sections import CommentSection
-from evalgate.ci.github_actions import HeadCommit, PullRequest, Subject, find_subject
+from evalgate.ci.github_actions import HeadCommit, PullRequest, Subject, find_subject, find_tested_run
 from evalgate.ci.github_client import (
     Account,
     GitHubClient,
@@ -29,7 +29,6 @@ from evalgate.ci.posting import (
     PostResult,
     PostTimeouts,
     build_section,
-    read_number,
     run_within_limit,
     to_post_notice,
 )
@@ -89,13 +88,13 @@ def post_pull_request(
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
-    """Return Markdown with the tested commit and a link to the run, or "" if neither is known."""
+    """Return Markdown with the tested commit and a link to the run that tested it; "" if neither is known."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
             pass
         case _:
             sha = ""
-    run, attempt = (read_number(environ, name) for name in _RUN)
+    run, attempt = find_tested_run(environ)
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     parts = [f"commit <code>{sha[:_SHOWN_OF_COMMIT]}</code>"] if sha else []
     if run and _SERVER.fullmatch(server):

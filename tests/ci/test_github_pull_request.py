@@ -167,6 +167,22 @@ def test_a_stored_record_is_posted_as_untrusted(github: FakeGitHub, tmp_path: Pa
     assert "evalgate run" not in body
 
 
+def test_a_stored_record_links_to_the_run_that_made_it(github: FakeGitHub, tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
+    environ = environ_of(
+        github, tmp_path, GITHUB_EVENT_NAME="workflow_run", GITHUB_SERVER_URL="https://github.com"
+    )
+    tested = {"id": 12, "run_attempt": 3, "head_sha": HEAD_SHA}
+    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": tested}))
+    posting = PostOptions(comment=True)
+    post_stored_record("results.json", posting, print, folder=tmp_path, environ=environ, timeouts=QUICK)
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    assert section.run == 17
+    page = f"https://github.com/{REPOSITORY}/actions/runs/12/attempts/3"
+    assert section.text.endswith(f"<sub>commit <code>{HEAD_SHA[:12]}</code> · [run 12]({page})</sub>")
+
+
 @pytest.mark.parametrize(
     ("posting", "heading"),
     [
