@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Literal, TextIO, TypeAlias
 
-from evalgate.ci.posting import Annotation, NoPullRequest
+from evalgate.ci.posting import Annotation, NoPullRequest, read_number
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, shorten_text, strip_invisible, to_one_line
@@ -207,14 +207,32 @@ def find_subject(environ: Mapping[str, str]) -> Subject:
         return NoPullRequest(
             "GITHUB_EVENT_NAME and GITHUB_EVENT_PATH are not set: this is no job of GitHub Actions"
         )
+    payload = _read_payload(environ)
+    if payload is None:
+        return NoPullRequest("the file GITHUB_EVENT_PATH cannot be read as an event")
+    return parse_subject(event, payload)
+
+
+def _read_payload(environ: Mapping[str, str]) -> Mapping[str, object] | None:
+    """Return the payload of the event; None if it cannot be read or is no JSON object."""
     raw = read_event(environ)
     try:
         payload = json.loads(raw) if raw is not None else None
     except (ValueError, RecursionError):
         payload = None
-    if not isinstance(payload, dict):
-        return NoPullRequest("the file GITHUB_EVENT_PATH cannot be read as an event")
-    return parse_subject(event, payload)
+    return payload if isinstance(payload, dict) else None
+
+
+def find_tested_run(environ: Mapping[str, str]) -> tuple[int, int]:
+    """Return id and attempt of the workflow run that ran the gate; 0 for each that is unknown.
+
+    This is the current run, except in a workflow that another one's end started (`workflow_run`). There it is
+    the run that ended, which has the report files.
+    """
+    if environ.get("GITHUB_EVENT_NAME") != "workflow_run":
+        return read_number(environ, "GITHUB_RUN_ID"), read_number(environ, "GITHUB_RUN_ATTEMPT")
+    run = _get_object(_read_payload(environ) or {}, "workflow_run")
+    return _parse_number(run.get("id")), _parse_number(run.get("run_attempt"))
 
 
 def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
@@ -250,19 +268,26 @@ def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, obje
         # A run of a fork lists no pull requests; those of other repositories are not ours.
         if base is not None and base == repository.get("id") and (found := _parse_pull_request(each)):
             ours.append(PullRequest(found.number, found.head_sha or sha))
-    # If one branch has several, the payload does not say which one was tested: `post_comment` posts to each.
-    if len(ours) == 1 or (ours and not sha):
+    # GitHub lists the open pull requests of the branch with the commits that they have now. One that has a
+    # newer commit than the run was not tested. Of several, the payload does not say which one was tested:
+    # `post_comment` posts to each.
+    if ours and (not sha or (len(ours) == 1 and ours[0].head_sha == sha)):
         return ours[0]
     where = (_get_object(run, "head_repository").get("full_name"), run.get("head_branch"))
     return HeadCommit(sha, *(each if isinstance(each, str) else "" for each in where)) if sha else None
 
 
 def _parse_pull_request(item: Mapping[str, object]) -> PullRequest | None:
-    number = item.get("number")
+    number = _parse_number(item.get("number"))
+    return PullRequest(number, _parse_sha(_get_object(item, "head").get("sha"))) if number else None
+
+
+def _parse_number(value: object) -> int:
+    """Return a number above 0, or 0 if the value is none."""
     # JSON's `true` is an int in Python. Beyond 2**53 not every JSON reader has the same number.
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < 2**53:
-        return None
-    return PullRequest(number, _parse_sha(_get_object(item, "head").get("sha")))
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return value if 0 < value < 2**53 else 0
 
 
 def _build_no_pull_request(event: str) -> NoPullRequest:

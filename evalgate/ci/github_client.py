@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalgate.ci.comment_sections import LONGEST_COMMENT
@@ -73,14 +74,18 @@ class GitHubConnection:
 
     repository: "Repository"
     redactor: Redactor
+    permission: str = ""
+    """Permission of the job that the requests need, such as `checks: write`; "" if the caller names it."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn PyGithub's errors in a `with` block into `PostError`, without secrets and without a cause."""
-        return translate_errors(_to_post_error, self.redactor)
+        return translate_errors(partial(_to_post_error, permission=self.permission), self.redactor)
 
 
-def open_connection(account: Account, timeouts: PostTimeouts) -> GitHubConnection:
+def open_connection(account: Account, timeouts: PostTimeouts, permission: str = "") -> GitHubConnection:
     """Build a connection to the account's repository. No request is sent yet.
+
+    `permission` is that of `GitHubConnection`.
 
     Raises:
         PostError: the token is empty, the repository has no valid name, or PyGithub is missing or fails.
@@ -91,7 +96,7 @@ def open_connection(account: Account, timeouts: PostTimeouts) -> GitHubConnectio
     if not _REPOSITORY.fullmatch(account.repository):
         raise PostError("GITHUB_REPOSITORY is not `owner/name`")
     with translate_errors(_to_post_error, redactor):
-        return GitHubConnection(_open_repository(account, timeouts), redactor)
+        return GitHubConnection(_open_repository(account, timeouts), redactor, permission)
 
 
 def _open_repository(account: Account, timeouts: PostTimeouts) -> "Repository":
@@ -115,23 +120,23 @@ def _open_repository(account: Account, timeouts: PostTimeouts) -> "Repository":
     return client.get_repo(account.repository)
 
 
-def _to_post_error(error: Exception) -> PostError:
+def _to_post_error(error: Exception, permission: str = "") -> PostError:
     from github import GithubException, IncompletableObject
     from requests import RequestException
 
     # IncompletableObject has no status: the answer lacked a URL that every such answer has.
     if isinstance(error, GithubException) and not isinstance(error, IncompletableObject):
-        return _classify_github_error(error)
+        return _classify_github_error(error, permission)
     if isinstance(error, RequestException):
         return TransientError(f"GitHub cannot be reached ({type(error).__name__})")
     return TransientError(f"GitHub's answer makes no sense ({type(error).__name__})")
 
 
-def _classify_github_error(error: "GithubException") -> PostError:
+def _classify_github_error(error: "GithubException", permission: str) -> PostError:
     data = error.data if isinstance(error.data, dict) else {}
     answer = f"GitHub answered {error.status}: {data.get('message') or 'no reason given'}"
     if error.status in {403, 429}:
-        return _classify_forbidden(error, answer)
+        return _classify_forbidden(error, answer, permission)
     if error.status in {404, 410}:
         return NotFoundError(f"{answer} (is it there, and may the token see it?)")
     if error.status == 422:
@@ -145,7 +150,7 @@ def _classify_github_error(error: "GithubException") -> PostError:
     return TransientError(answer) if error.status == 408 or error.status >= 500 else PostError(answer)
 
 
-def _classify_forbidden(error: "GithubException", answer: str) -> PostError:
+def _classify_forbidden(error: "GithubException", answer: str, permission: str) -> PostError:
     # GitHub reports its rate limits as 403 as well as 429; only the headers and the text tell them apart.
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     if "retry-after" in headers:
@@ -156,8 +161,11 @@ def _classify_forbidden(error: "GithubException", answer: str) -> PostError:
         )
     if error.status == 429 or "rate limit" in answer.lower() or "abuse" in answer.lower():
         return TransientError(answer, 60.0)  # GitHub's documentation asks for a minute if no header says more
+    # If no permission would help, GitHub uses other words, as for a comment on a locked conversation.
+    is_permission = permission and "not accessible" in answer
+    remedy = f": the job needs `permissions: {permission}`" if is_permission else ""
     return PostError(
-        f"{answer} (the token may not do this; in a pull request from a fork it may only read)",
+        f"{answer} (the token may not do this{remedy}; in a pull request from a fork it may only read)",
         kind="skipped",
     )
 
@@ -194,8 +202,8 @@ def retry_transient(
 class GitHubClient:
     """Requests to one repository. The constructor and the methods raise no error except `PostError`."""
 
-    def __init__(self, account: Account, timeouts: PostTimeouts) -> None:
-        connection = open_connection(account, timeouts)
+    def __init__(self, account: Account, timeouts: PostTimeouts, permission: str) -> None:
+        connection = open_connection(account, timeouts, permission)
         self._repository, self._translate_errors = connection.repository, connection.translate_errors
 
     def list_open_pulls(self, head: HeadCommit) -> list[int]:

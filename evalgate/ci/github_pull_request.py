@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from evalgate.ci.check_runs import Check, CheckRun, Conclusion
 from evalgate.ci.comment_sections import CommentSection
-from evalgate.ci.github_actions import HeadCommit, PullRequest, Subject, find_subject
+from evalgate.ci.github_actions import HeadCommit, PullRequest, Subject, find_subject, find_tested_run
 from evalgate.ci.github_client import (
     Account,
     GitHubClient,
@@ -29,7 +29,6 @@ from evalgate.ci.posting import (
     PostResult,
     PostTimeouts,
     build_section,
-    read_number,
     run_within_limit,
     to_post_notice,
 )
@@ -37,6 +36,7 @@ from evalgate.ci.sticky_comment import CommentThread, post_sticky_comment
 from evalgate.core.types import VerdictStatus
 
 _TOKEN_ENV = "GITHUB_TOKEN"  # noqa: S105  the variable's name
+_TO_COMMENT, _TO_CHECK = "pull-requests: write", "checks: write"
 _RUN = ("GITHUB_RUN_ID", "GITHUB_RUN_ATTEMPT")
 _CONCLUSIONS: dict[VerdictStatus, Conclusion] = {
     "pass": "success",
@@ -88,13 +88,13 @@ def post_pull_request(
 
 
 def _describe_origin(subject: Subject, account: Account, environ: Mapping[str, str]) -> str:
-    """Return Markdown with the tested commit and a link to the run, or "" if neither is known."""
+    """Return Markdown with the tested commit and a link to the run that tested it; "" if neither is known."""
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha):
             pass
         case _:
             sha = ""
-    run, attempt = (read_number(environ, name) for name in _RUN)
+    run, attempt = find_tested_run(environ)
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     parts = [f"commit <code>{sha[:_SHOWN_OF_COMMIT]}</code>"] if sha else []
     if run and _SERVER.fullmatch(server):
@@ -160,7 +160,7 @@ def post_comment(
 
     def post_to_pull(pull: int) -> PostResult:
         def open_thread() -> CommentThread:
-            return PullRequestThread(open_connection(account, timeouts), pull, author)
+            return PullRequestThread(open_connection(account, timeouts, _TO_COMMENT), pull, author)
 
         return post_sticky_comment(
             "GitHub", open_thread, gate, section, timeouts, shared=shared, shorter=shorter
@@ -184,7 +184,7 @@ def post_check(
     return run_within_limit(
         timeouts,
         "GitHub",
-        lambda: CheckRun(GitHubClient(account, timeouts), head_sha, check, timeouts).post(),
+        lambda: CheckRun(GitHubClient(account, timeouts, _TO_CHECK), head_sha, check, timeouts).post(),
     )
 
 
@@ -204,7 +204,7 @@ def _find_pulls(
 
     def find_open_pulls() -> PostResult:
         deadline = time.monotonic() + timeouts.total_s
-        github = GitHubClient(account, timeouts)
+        github = GitHubClient(account, timeouts, _TO_COMMENT)
         found.extend(
             retry_transient(lambda: github.list_open_pulls(subject), timeouts, deadline, jitter=random.random)
         )

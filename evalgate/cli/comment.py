@@ -19,11 +19,14 @@ from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.runner.publish import post_record
+from evalgate.runner.publish import build_error_record, post_record
 from evalgate.system.workspace import resolve_workspace
 
 LARGEST_RECORD = 64 * 1024 * 1024
 """Bytes; a larger record is not read."""
+
+_NO_RECORD = "the run kept no record that can be posted. Its log says more."
+"""Reason of the post in place of a record that cannot be used, whose own text is not trusted."""
 
 
 def post_stored_record(
@@ -37,6 +40,8 @@ def post_stored_record(
 ) -> None:
     """Read and check a stored record, and post it as `options` ask. Pass each notice to `on_notice`.
 
+    If the record cannot be used, post that there is no verdict: an earlier comment may call the gate open.
+
     Raises:
         InvalidInputError: a relative path leads out of `folder`. Or the file cannot be read, is a link, is
             too large, is no record, or contradicts itself.
@@ -46,13 +51,18 @@ def post_stored_record(
         workspace
     ):
         raise InvalidInputError(f"{results}: is outside of the working folder, so it is not posted")
-    record = _read_record(workspace / results, results)
     redactor = LiveRedactor(Redactor.from_environment(environ))
-    record = redactor.redact_tree(record)
 
-    comment = CommentReport(is_trusted=False)
-    redact = redactor.redact_text
-    post_record(record, options, comment, redact, on_notice, environ=environ, timeouts=timeouts)
+    def post(record: Record, comment: CommentReport) -> None:
+        redact = redactor.redact_text
+        post_record(record, options, comment, redact, on_notice, environ=environ, timeouts=timeouts)
+
+    try:
+        record = _read_record(workspace / results, results)
+    except InvalidInputError:
+        post(build_error_record(InvalidInputError(_NO_RECORD)), CommentReport())
+        raise
+    post(redactor.redact_tree(record), CommentReport(is_trusted=False))
 
 
 def _open_without_following(path: str, flags: int) -> int:

@@ -154,11 +154,11 @@ def post_error(
     The post replaces that of an earlier run, which shows the verdict on another commit.
     """
     show = partial(show_post, environ=environ, stdout=stdout, stderr=stderr)
-    post_record(_build_error_record(error), options, CommentReport(), redact, show, environ=environ)
+    post_record(build_error_record(error), options, CommentReport(), redact, show, environ=environ)
 
 
-def _build_error_record(error: Exception) -> Record:
-    """Build a record with the error as the reason why there is no verdict."""
+def build_error_record(error: Exception) -> Record:
+    """Build a record without cases, with the error as the reason why there is no verdict."""
     reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
     code = ExitCode.BUG
     if isinstance(error, EvalgateError):

@@ -129,7 +129,10 @@ def test_a_token_without_permission_is_skipped(github: FakeGitHub) -> None:
     github.world.grants["reader"] = Grant(writes=frozenset({"issues"}))
     outcome = post_check(account_on(github, "reader"), HEAD_SHA, _check(1), timeouts=QUICK)
     assert outcome.kind == "skipped"
-    assert outcome.reason.startswith("GitHub answered 403: Resource not accessible by integration")
+    assert outcome.reason == (
+        "GitHub answered 403: Resource not accessible by integration (the token may not do this: the job "
+        "needs `permissions: checks: write`; in a pull request from a fork it may only read)"
+    )
 
 
 def test_a_lasting_fault_is_given_up(github: FakeGitHub) -> None:

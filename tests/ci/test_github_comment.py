@@ -73,7 +73,9 @@ FORBIDDEN = "the token may not do this; in a pull request from a fork it may onl
         (
             Fault("POST", status=403, message="Resource not accessible by integration"),
             PostResult(
-                "skipped", f"GitHub answered 403: Resource not accessible by integration ({FORBIDDEN})"
+                "skipped",
+                "GitHub answered 403: Resource not accessible by integration (the token may not do this: the "
+                "job needs `permissions: pull-requests: write`; in a pull request from a fork it may only read)",
             ),
         ),
         (

@@ -20,8 +20,8 @@ def run_of(**fields: object) -> dict[str, Any]:
     return {"repository": REPOSITORY, "workflow_run": {"head_sha": SHA, **fields}}
 
 
-def pull_in(repository: object, number: object = 7) -> dict[str, Any]:
-    return {"number": number, "head": {"sha": SHA}, "base": {"repo": {"id": repository}}}
+def pull_in(repository: object, number: object = 7, sha: str = SHA) -> dict[str, Any]:
+    return {"number": number, "head": {"sha": sha}, "base": {"repo": {"id": repository}}}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,16 @@ def pull_in(repository: object, number: object = 7) -> dict[str, Any]:
         ("workflow_run", run_of(pull_requests=[pull_in(99, 3)]), HeadCommit(SHA)),
         ("workflow_run", run_of(pull_requests=[pull_in(99, 3), pull_in(11)]), PullRequest(7, SHA)),
         ("workflow_run", run_of(pull_requests=["x", 1, None, {}]), HeadCommit(SHA)),
+        # a commit was pushed while the run tested the one before it
+        (
+            "workflow_run",
+            run_of(
+                pull_requests=[pull_in(11, sha="a7" * 20)],
+                head_repository={"full_name": "acme/demo"},
+                head_branch="change",
+            ),
+            HeadCommit(SHA, "acme/demo", "change"),
+        ),
         # two from one branch: the payload names both and does not say which one the run tested
         ("workflow_run", run_of(pull_requests=[pull_in(11), pull_in(11, 8)]), HeadCommit(SHA)),
         (

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -167,6 +168,22 @@ def test_a_stored_record_is_posted_as_untrusted(github: FakeGitHub, tmp_path: Pa
     assert "evalgate run" not in body
 
 
+def test_a_stored_record_links_to_the_run_that_made_it(github: FakeGitHub, tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
+    environ = environ_of(
+        github, tmp_path, GITHUB_EVENT_NAME="workflow_run", GITHUB_SERVER_URL="https://github.com"
+    )
+    tested = {"id": 12, "run_attempt": 3, "head_sha": HEAD_SHA}
+    (tmp_path / "event.json").write_text(json.dumps({"workflow_run": tested}))
+    posting = PostOptions(comment=True)
+    post_stored_record("results.json", posting, print, folder=tmp_path, environ=environ, timeouts=QUICK)
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    assert section.run == 17
+    page = f"https://github.com/{REPOSITORY}/actions/runs/12/attempts/3"
+    assert section.text.endswith(f"<sub>commit <code>{HEAD_SHA[:12]}</code> · [run 12]({page})</sub>")
+
+
 @pytest.mark.parametrize(
     ("posting", "heading"),
     [
@@ -190,17 +207,28 @@ def test_a_heading_names_the_gate_and_the_section(
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        (None, "cannot be read: No such file"),
         ("[]", "no schema_version"),
         ('{"schema_version": 1}', "Field required"),
         (dump_record(replace(regression(), verdict=green().verdict)), "although a metric failed"),
     ],
 )
-def test_an_invalid_record_is_not_posted(github: FakeGitHub, tmp_path: Path, text: str, problem: str) -> None:
-    (tmp_path / "results.json").write_text(text, "utf-8")
-    environ = environ_of(github, tmp_path)
+def test_a_record_that_cannot_be_used_replaces_an_earlier_verdict(
+    github: FakeGitHub, tmp_path: Path, text: str | None, problem: str
+) -> None:
+    posting, environ = PostOptions(comment=True), environ_of(github, tmp_path)
+    (tmp_path / "results.json").write_text(dump_record(green()), "utf-8")
+    post_stored_record("results.json", posting, print, folder=tmp_path, environ=environ, timeouts=QUICK)
+    if text is None:
+        (tmp_path / "results.json").unlink()
+    else:
+        (tmp_path / "results.json").write_text(text, "utf-8")
     with pytest.raises(InvalidInputError, match=problem):
-        post_stored_record("results.json", PostOptions(comment=True), print, folder=tmp_path, environ=environ)
-    assert github.count("POST") == 0
+        post_stored_record("results.json", posting, print, folder=tmp_path, environ=environ, timeouts=QUICK)
+    (body,) = github.world.comment_bodies()
+    (section,) = read_sections(body).values()
+    assert section.text.startswith("### ⚠️ No verdict: the run kept no record that can be posted")
+    assert not re.search(problem, body)
 
 
 def plant_link(folder: Path) -> None:

@@ -155,6 +155,14 @@ def test_buildkite_annotates_nothing_of_an_earlier_build(tmp_path: Path) -> None
     assert annotation(on) is None
 
 
+def test_jenkins_keeps_nothing_of_an_earlier_build(tmp_path: Path) -> None:
+    folder = desk(tmp_path / "desk", broken=True)
+    (folder / "evalgate-report").mkdir()
+    (folder / "evalgate-report/junit.xml").write_text("<testsuites/>", "utf-8")
+    job = SERVICES["jenkins"](machine(folder, tmp_path / "bin"))
+    assert (job.code, job.shown) == (2, {"tests": [], "artifacts": []})
+
+
 @pytest.mark.parametrize(("spoilt", "code"), [(False, 0), (True, 1)], ids=["good", "spoilt"])
 def test_an_annotation_that_fails_changes_no_verdict(tmp_path: Path, *, spoilt: bool, code: int) -> None:
     job = run("buildkite", desk(tmp_path / "desk", spoilt=spoilt), tmp_path / "bin", AGENT_CODE="1")
