@@ -124,7 +124,7 @@ def apply_quarantine(
 
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a notice for each quarantined case that passes and passed its newest `RECOVERED_RUNS` stored runs.
+    """Yield a notice for each quarantined case that passes, as its newest `RECOVERED_RUNS` stored runs did.
 
     A case is left out if it or one of its gating metrics changed since those runs, because they then say
     nothing about it.

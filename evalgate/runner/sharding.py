@@ -300,7 +300,7 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
 
 
 def _describe_cases(record: Record, plan: Plan) -> str:
-    """Return why the cases of a shard, or their runs, are not those of the plan: an option, or the eval sets."""
+    """Return what makes the cases of a shard differ from the plan's: an option, or the eval sets."""
     if record.runs != plan.runs:
         return f"runs of each case ({record.runs} in the shard, {plan.runs} here)"
     there, here = (_quote_options(each.selection) for each in (record, plan))
