@@ -124,7 +124,7 @@ def apply_quarantine(
 
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a notice for each quarantined case that passed its newest `RECOVERED_RUNS` stored runs.
+    """Yield a notice for each quarantined case that passes, as its newest `RECOVERED_RUNS` stored runs did.
 
     A case is left out if it or one of its gating metrics changed since those runs, because they then say
     nothing about it.
@@ -133,7 +133,8 @@ def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[
     quote = build_case_quote(case.key for case in cases)
     for case in cases:
         old = before.get(case.key)
-        if case.quarantine is not None and old is not None and _has_recovered(case, old):
+        passes = case.status == "passed"
+        if passes and case.quarantine is not None and old is not None and _has_recovered(case, old):
             yield (
                 f"{quote(case.key)} is quarantined and passed its last {RECOVERED_RUNS} runs in the "
                 f"baseline: {case.quarantine.owner} can take it out."

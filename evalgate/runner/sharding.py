@@ -2,6 +2,7 @@
 
 import glob
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from evalgate.core.types import (
     AgentInfo,
     Baseline,
     CaseResult,
+    CaseSelection,
     PlanId,
     Record,
     RunMetric,
@@ -288,7 +290,8 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
             yield Problem(
                 path, 0, 0, f"was made by evalgate {version}, and this is {__version__}: merge with it"
             )
-        elif found := _describe_difference(shard.plan, own):
+        elif shard.plan != own:
+            found = _describe_difference(shard.plan, own, _describe_cases(record, plan))
             yield Problem(path, 0, 0, f"is a shard of another run: {found} differ from what is here")
         elif [cases[index] for index in shard.cases if index < len(cases)] != [
             case.key for case in record.cases
@@ -296,9 +299,21 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
             yield Problem(path, 0, 0, "does not hold the cases of its shard: it was edited")
 
 
-def _describe_difference(then: PlanId, now: PlanId) -> str:
+def _describe_cases(record: Record, plan: Plan) -> str:
+    """Return what makes the cases of a shard differ from the plan's: an option, or the eval sets."""
+    if record.runs != plan.runs:
+        return f"runs of each case ({record.runs} in the shard, {plan.runs} here)"
+    there, here = (_quote_options(each.selection) for each in (record, plan))
+    return "eval sets" if there == here else f"selected cases ({there} in the shard, {here} here)"
+
+
+def _quote_options(selection: CaseSelection | None) -> str:
+    return "all" if selection is None else f"`{shlex.join(selection.options)}`"
+
+
+def _describe_difference(then: PlanId, now: PlanId, cases: str) -> str:
     pairs = (
-        ("eval sets", then.eval_sets, now.eval_sets),
+        (cases, then.eval_sets, now.eval_sets),
         ("thresholds", then.thresholds, now.thresholds),
         ("agent or its code", then.agent, now.agent),
     )

@@ -201,6 +201,10 @@ def test_a_quarantine_that_is_over_is_said_aloud(scores: list[float], over: bool
     assert list(find_recovered([case("oslo", 1.0)], history(*scores))) == []
 
 
+def test_a_quarantined_case_that_fails_now_has_not_recovered() -> None:
+    assert list(find_recovered([case("oslo", 0.0, rests=True)], history(*[1.0] * 10))) == []
+
+
 def test_a_quarantined_case_or_metric_that_changed_has_not_recovered() -> None:
     rests = case("oslo", 1.0, rests=True)
     other_metrics = tuple(replace(metric, fingerprint="new") for metric in rests.metrics)

@@ -3,8 +3,10 @@
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from evalgate.statistics.change_points import find_change_points
+from evalgate.statistics.change_points import _find_stretch, _has_stretch, find_change_points
 
 
 def draw(seed: int, *levels: float, noise: float = 0.02) -> list[float]:
@@ -45,3 +47,21 @@ def test_a_series_without_a_change_has_one_as_often_as_alpha_says() -> None:
     series = [draw(seed, *[0.8] * 12) for seed in range(200)]
     alarms = sum(bool(find_change_points(each, orders=99)) for each in series)
     assert 1 <= alarms <= 20  # 5 % of 200 are 10, with a standard deviation of 3.1
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]), min_size=4, max_size=30))
+def test_orders_are_tested_against_the_statistic_that_finds_the_change(values: list[float]) -> None:
+    largest, first, last = _find_stretch(values)
+    if first < last:
+        assert _has_stretch(values, largest - 1e-12)
+        assert not _has_stretch(values, largest + 1e-9)
+
+
+def test_a_long_series_costs_a_pass_of_each_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+    monkeypatch.setattr(
+        "evalgate.statistics.change_points._find_stretch",
+        lambda values: searched.append(len(values)) or _find_stretch(values),
+    )
+    assert [each.at for each in find_change_points(draw(5, *[0.9] * 60, *[0.7] * 40))] == [60]
+    assert searched == [100, 60, 40]  # once for each piece: not for each of its 999 orders

@@ -212,6 +212,15 @@ def test_a_shard_that_is_missing_doubled_or_foreign_gives_no_verdict(project: Pa
     older.write_text(older.read_text().replace(f'"{__version__}"', '"0.0.1"', 1))
     built = evalgate(*MERGE, "older", "s2", cwd=project)
     assert "older/results.json: was made by evalgate 0.0.1, and this is" in built.err
+    for options, told in (
+        (("--runs", "3"), "runs of each case (2 in the shard, 3 here) differ from what is here"),
+        (
+            ("-k", "demo and not 1"),
+            "selected cases (all in the shard, `-k 'demo and not 1'` here) differ from what is here",
+        ),
+    ):
+        other = evalgate(*MERGE, *options, "s1", "s2", cwd=project)
+        assert (other.code, f"s1/results.json: is a shard of another run: {told}\n" in other.err) == (2, True)
     (project / "test_config.json").write_text('{"criteria": {"response_match_score": 0.1}}')
     foreign = evalgate(*MERGE, "s1/results.json", "s2/results.json", cwd=project)
     assert "s1/results.json: is a shard of another run: thresholds differ from what is here" in foreign.err
