@@ -3,7 +3,7 @@
 A drop that the control runs show as well is drift, and not an effect of the change.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from evalgate.core.formatting import build_case_quote, pluralize
@@ -35,7 +35,7 @@ from evalgate.gating.verdict_messages import (
 )
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
-from evalgate.statistics.gate_decision import SEVERITY
+from evalgate.statistics.gate_decision import SEVERITY, MetricDecision
 
 _VERDICTS: Mapping[ControlAnswer | None, MetricVerdict] = {
     "broke": "fail",
@@ -250,22 +250,34 @@ def apply_control(
         if found is None or judged is None or (table not in averages and judged.verdict != "fail"):
             metrics.append(summary)
             continue
-        verdicts = [check.verdict for check in found.checks if check.kind == "data"]
         own = averages.get(table)
-        averaged = [check.verdict for check in found.checks if check.kind == "average"]
-        verdicts += averaged if own is None else [_VERDICTS[own]]
-        if any(check.kind == "cases" and check.verdict == "fail" for check in found.checks):
-            broken = [
-                case.key
-                for case in compared_runs.cases
-                if case.gates and _is_broken_by(case, key.name, key.fingerprint)
-            ]
-            verdicts += [_VERDICTS[answers.get(each)] for each in broken] or ["fail"]
+        broken = (
+            answers.get(case.key)
+            for case in compared_runs.cases
+            if case.gates and _is_broken_by(case, key.name, key.fingerprint)
+        )
+        verdicts = _list_verdicts(found, own, broken)
         explained = cleared if own is None or _VERDICTS[own] == "fail" else (*cleared, REGRESSION)
         left = replace(found, cases={name: each for name, each in found.cases.items() if name not in settled})
         replaced = dict.fromkeys(describe_suspects(found, context), describe_suspects(left, context))
         metrics.append(_replace_verdict(_edit_sentences(summary, explained, replaced), verdicts))
     return replace(compared_runs, metrics=tuple(metrics))
+
+
+def _list_verdicts(
+    found: MetricDecision, own: ControlAnswer | None, broken: Iterable[ControlAnswer | None]
+) -> list[MetricVerdict]:
+    """Return the verdicts of a metric's checks after the control runs.
+
+    `own` is the answer for the metric's average, and `broken` are those for the cases that the metric calls
+    broken. None stands for no answer.
+    """
+    verdicts = [check.verdict for check in found.checks if check.kind == "data"]
+    averaged = [check.verdict for check in found.checks if check.kind == "average"]
+    verdicts += averaged if own is None else [_VERDICTS[own]]
+    if any(check.kind == "cases" and check.verdict == "fail" for check in found.checks):
+        verdicts += [_VERDICTS[each] for each in broken] or ["fail"]
+    return verdicts
 
 
 def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:

@@ -1,6 +1,5 @@
 """Decide the verdict from the evidence of a run and the section `gate`. No clock and no file is read."""
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +29,7 @@ from evalgate.core.types import (
     VerdictStatus,
 )
 from evalgate.gating.comparison import compute_drop_limit, has_dropped
+from evalgate.metrics.aggregation import compute_lost_share
 
 _UNDECIDED: Mapping[str, ExitCode] = {
     "warn": ExitCode.OPEN,
@@ -183,25 +183,17 @@ def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[s
         )
         return
     without_score = [case for case in evidence.cases if all(metric.score is None for metric in case.metrics)]
-    lost = math.fsum(map(_compute_lost_share, without_score))
+    lost = sum(map(compute_lost_share, without_score))
     if lost / totals.cases > gate.max_error_rate:
         is_whole = lost == len(without_score)
         share = f"{len(without_score)}" if is_whole else f"{lost / totals.cases:.0%} of the runs"
         yield (
-            f"Too many errors: {share} of {_format_case_count(evidence)} ended "
-            f"without a score, more than "
+            f"Too many errors: {share} of {_format_case_count(evidence)} ended without a score, more than "
             f"the allowed {gate.max_error_rate:.0%}{_quote_first_fault(without_score)}"
         )
     evaluated = totals.cases - totals.not_evaluated
     if evaluated < gate.min_cases:
         yield f"Only {pluralize(evaluated, 'case')} evaluated; min_cases asks for {gate.min_cases}."
-
-
-def _compute_lost_share(case: CaseResult) -> float:
-    """Return the share of a case's runs without a score; 1 if it has no run. Follow-up runs do not count."""
-    runs = [run for run in case.runs if not run.confirms]
-    lost = sum(all(metric.score is None for metric in run.metrics) for run in runs)
-    return lost / len(runs) if runs else 1.0
 
 
 def _quote_first_fault(cases: Sequence[CaseResult]) -> str:

@@ -261,6 +261,13 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     )
 
 
+def compute_lost_share(case: CaseResult) -> float:
+    """Return the share of a case's runs without a score; 1 if it has no run. Follow-up runs do not count."""
+    runs = [run for run in case.runs if not run.confirms]
+    lost = sum(all(metric.score is None for metric in run.metrics) for run in runs)
+    return lost / len(runs) if runs else 1.0
+
+
 def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
     """Return a sentence about gating cases with both passed and failed runs; "" if there are none."""
     repeated = [case for case in cases if len(case.runs) > 1 and case.gates]
