@@ -7,9 +7,15 @@ backslash or a quotation mark in a value would change the command.
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import click
 
 from evalgate.core.did_you_mean import NEARLY_EQUAL, find_similar
 from evalgate.core.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from evalgate.ci.posting import PostOptions
 
 POSITIONAL = "eval-sets"
 """Input with one positional argument per line."""
@@ -93,6 +99,41 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
     options += [f"--token-env={_PREFIX}{TOKEN.upper()}"] if inputs.get(TOKEN) else []
     repeated += [f"--{name}={line}" for name in LINES for line in _split_lines(inputs.get(name, ""))]
     return [*options, *repeated, "--", *_split_lines(inputs.get(POSITIONAL, ""))]
+
+
+def parse_inputs(run: click.Command, parent: click.Context, environ: Mapping[str, str]) -> click.Context:
+    """Return the context in which the command `run` gets the inputs of the action as its options.
+
+    Raises:
+        InvalidInputError, click.UsageError: an input is misspelt, or its value is none that the option takes.
+        PrintedError: instead, if the inputs ask for posts. The error was printed, and posted if possible.
+    """
+    from evalgate.cli.redacted_output import build_redactor
+    from evalgate.cli.run import post_on_failure
+    from evalgate.redaction.redactor import SHORTEST_MASK
+
+    # `run` refuses masks that are too short.
+    masks = [mask for mask in read_masks(environ) if len(mask) >= SHORTEST_MASK]
+    with post_on_failure(_read_post_options(environ), build_redactor(masks)):
+        return run.make_context("run", build_arguments(environ), parent=parent)
+
+
+def _read_post_options(environ: Mapping[str, str]) -> "PostOptions | None":
+    """Return the posts that the inputs ask for, although other inputs may be wrong; None: there are none."""
+    from evalgate.ci.posting import ACTIONS_BOT, ONLY_GATE, PostOptions
+
+    inputs = dict(_read_inputs(environ))
+    comment, check = (inputs.get(name) == "true" for name in ("comment", "check"))
+    if not comment and not check:
+        return None
+    return PostOptions(
+        comment,
+        check,
+        inputs.get("name") or ONLY_GATE,
+        inputs.get("section", ""),
+        f"{_PREFIX}{TOKEN.upper()}" if inputs.get(TOKEN) else "",
+        inputs.get("comment-author") or ACTIONS_BOT,
+    )
 
 
 def read_masks(environ: Mapping[str, str]) -> list[str]:

@@ -439,11 +439,11 @@ def aa(
 def action(context: click.Context) -> int:
     """Run as a GitHub action: the inputs come from the environment."""
     from evalgate.ci.github_actions import register_masks
-    from evalgate.cli.action_inputs import build_arguments, read_masks
+    from evalgate.cli.action_inputs import parse_inputs, read_masks
     from evalgate.cli.run import run
 
     # Only here: the runner of an action reads the stream. Other commands may write to a file, which would
     # then hold the secret.
     register_masks(read_masks(os.environ), environ=os.environ, stream=sys.stdout)
-    with run.make_context("run", build_arguments(os.environ), parent=context) as run_context:
+    with parse_inputs(run, context, os.environ) as run_context:
         return int(run.invoke(run_context))

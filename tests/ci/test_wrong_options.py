@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from evalgate.__main__ import main
+from evalgate.ci.comment_sections import format_marker
 from evalgate.core.errors import InvalidInputError
+from tests.ci.conftest import TOKEN
 from tests.ci.test_github_pull_request import environ_of
 from tests.github.server import FakeGitHub
 
@@ -64,6 +66,34 @@ def test_an_error_is_printed_before_it_is_posted(
     assert main(["run", "--comment"]) == (2 if isinstance(error, InvalidInputError) else 70)
     assert [text.count("it is wrong\n") for text in printed] == [1]
     assert "it is wrong" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("TRESHOLDS", "evalgate.yaml", "the action has no input `tresholds`"),
+        ("HTML", "yes", "the action's input `html` must be"),
+        ("RUNS", "hidden-from-all", "Invalid value for '--runs': '***'"),
+        ("MASK", "abc", "mask 1 is shorter than 4 characters"),
+    ],
+)
+def test_a_wrong_input_of_the_action_is_posted(
+    pull_request: FakeGitHub, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    inputs = {"COMMENT": "true", "CHECK": "true", "NAME": "desk", "TOKEN": TOKEN, "MASK": "hidden-from-all"}
+    for each, text in {**inputs, name: value}.items():
+        monkeypatch.setenv(f"INPUT_{each}", text)
+    monkeypatch.delenv("GITHUB_TOKEN")
+
+    assert main(["action"]) == 2
+
+    (body,) = pull_request.world.comment_bodies()
+    assert body.startswith(format_marker("desk"))
+    assert "No verdict" in body
+    (check,) = pull_request.world.check_runs.values()
+    assert (check["name"], check["conclusion"]) == ("desk", "failure")
+    assert said in check["output"]["title"]
+    assert "hidden-from-all" not in body + str(check)
 
 
 def test_masks_are_hidden_in_the_errors_of_other_options(
