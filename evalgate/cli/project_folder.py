@@ -177,7 +177,7 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
 
 def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
-    """Find the project; a folder whose thresholds file only the base branch has counts, if its rules apply.
+    """Find the project, with the thresholds files of the base branch if its rules apply.
 
     A change could otherwise remove the file, and be gated by that of a folder above.
     """
