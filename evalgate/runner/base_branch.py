@@ -7,34 +7,32 @@ the eval sets that the change edits.
 """
 
 import hashlib
-import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
+from evalgate.config.schema.gate import AnchorConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
+from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, MetricCode
-from evalgate.core.sanitize import to_one_line
+from evalgate.core.protocols import BaselineStore, MetricCode, StoreContext
 from evalgate.core.types import Baseline
-from evalgate.runner.link_steps import iter_link_steps
 from evalgate.system import git
 from evalgate.system.files import is_readable_name
-from evalgate.system.inner_files import read_inner_file
 from evalgate.system.pull_requests import (
     describe_base_fetch,
     describe_unmerged_change,
     find_base_commit,
     is_known_service,
 )
+from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
     from evalgate.system.committed_files import CommittedFiles
@@ -46,7 +44,7 @@ _OWN_RULES = (
     "The change is gated by its own thresholds, baseline, prompts and code of metrics, not by those of the "
     "branch that it goes to: `--policy head`."
 )
-_SHOWN_CHANGES = 6
+_SHOWN_PATHS = 6
 _SHOWN_OF_COMMIT = 12
 _PATHS_AT_ONCE = 200
 """Most paths in the arguments of one process: Linux allows 2 MB in all."""
@@ -323,11 +321,16 @@ class RuleFiles:
             return _BaseVersion()
         then = git.read_blob(self.folder, self.base_commit, shown)
         if not then:
+            from evalgate.runner.link_steps import iter_link_steps
+
             steps = iter_link_steps(self.folder, shown)
             return _BaseVersion(
                 is_new=any(git.run_git(self.folder, "ls-files", "--", each) for each in steps)
             )
-        self._note_edit(shown, then)
+        from evalgate.runner.edit_notices import describe_edit
+
+        if edit := describe_edit(self.folder, shown, then):
+            self.add_notice(edit)
         return _BaseVersion(self._copy_content(shown, then))
 
     def _copy_content(self, shown: str, content: bytes) -> Path:
@@ -372,33 +375,6 @@ class RuleFiles:
             raise InvalidInputError(f"--policy base: {why}. {describe_base_fetch(self.environ)}")
         self.note_unverified(path)
 
-    def _note_edit(self, shown: str, content: bytes) -> None:
-        now = self._read_own_version(shown)
-        then = content.decode("utf-8", "replace").removesuffix("\n")
-        if now != then:
-            lines = " ".join(islice(_diff_lines(then, now), _SHOWN_CHANGES))
-            how = "edits" if now else "removes"
-            self.add_notice(
-                f"This change {how} {shown}, but the gate goes by the version of the base branch: "
-                f"{to_one_line(lines, 300)}"
-            )
-
-    def _read_own_version(self, shown: str) -> str:
-        """Return the text of a file as the change has it, to show it; "" if it cannot be read.
-
-        A link that leads out of the repository is not followed: it could make the gate show a file that only
-        the gate may read, such as `/proc/self/environ`.
-        """
-        path = self.folder / shown
-        top = git.run_git(self.folder, "rev-parse", "--show-toplevel")
-        if not Path(os.path.realpath(path)).is_relative_to(top):
-            return "a link that leads out of the repository"
-        try:
-            text = read_inner_file(path, Path(top)).decode("utf-8", "replace")
-        except OSError:
-            return ""
-        return io.StringIO(text, newline=None).read().removesuffix("\n")
-
     def add_notice(self, notice: str) -> None:
         """Add a whole sentence to `notices`, unless it is there."""
         self._notices += [notice] if notice not in self._notices else []
@@ -422,14 +398,40 @@ class ReadOnlyBaseline:
 
 def format_paths(paths: Sequence[str]) -> str:
     """Return the first six paths, separated by commas, and the number of the others."""
-    more = len(paths) - _SHOWN_CHANGES
-    return ", ".join(paths[:_SHOWN_CHANGES]) + (f" and {pluralize(more, 'file')} more" if more > 0 else "")
+    more = len(paths) - _SHOWN_PATHS
+    return ", ".join(paths[:_SHOWN_PATHS]) + (f" and {pluralize(more, 'file')} more" if more > 0 else "")
 
 
-def _diff_lines(then: str, now: str) -> Iterator[str]:
-    """Yield the changed lines as `[- old]` and `[+ new]`."""
-    import difflib
+def open_baseline_store(
+    name: str | None, workspace: Workspace, rule_files: RuleFiles
+) -> BaselineStore | None:
+    """Open the baseline `name` of `gate.baseline` or `--baseline`; return None if `name` is None."""
+    if name is None:
+        return None
+    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
+    return plugin_registry.resolve_baseline_store(name, context) or rule_files.open_baseline(
+        name, workspace.owner
+    )
 
-    found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
-    lines = (line for line in islice(found, 2, None) if not line.startswith("@@"))
-    yield from (f"[{line[0]} {line[1:].strip()}]" for line in lines)
+
+def open_anchor_store(
+    config: AnchorConfig | None, workspace: Workspace, rule_files: RuleFiles
+) -> BaselineStore | None:
+    """Open the baseline of `gate.anchor`, which stays fixed for comparison over months.
+
+    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline. A
+    name with `://` is an address as a whole, even if it contains an `@`.
+
+    Raises:
+        InvalidInputError: the baseline cannot be opened.
+    """
+    name = config.baseline if config else ""
+    source, _, when = name.rpartition("@")
+    if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
+        return open_baseline_store(name or None, workspace, rule_files)
+    from evalgate.baselines.revisions import open_past_baseline
+
+    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
+    if rule_files.lacks_base_commit and not source.startswith("branch:"):
+        rule_files.note_unverified(source)
+    return open_past_baseline(source, when, context, rule_files.base_commit or "HEAD")

@@ -30,8 +30,7 @@ from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.base_branch import RuleFiles
-from evalgate.runner.baseline_stores import open_anchor_store, open_baseline_store
+from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
 from evalgate.runner.plan_problems import (
     add_agent_and_criteria_problems,
     check_judges,

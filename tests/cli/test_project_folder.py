@@ -177,6 +177,6 @@ def test_a_change_that_removes_its_thresholds_file_keeps_its_folder(
         subprocess.run(["git", *words], cwd=repository, check=True)
     monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
     monkeypatch.setenv("GITHUB_BASE_REF", "main")
-    for name in ("deep", "deep/er"):
-        project = _find_project(repository / name, policy)
+    for start in ("deep", "deep/er"):
+        project = _find_project(repository / start, policy)
         assert (project.folder, project.found) == (repository / expected, "evalgate.yaml")
