@@ -58,10 +58,12 @@ def test_orders_are_tested_against_the_statistic_that_finds_the_change(values: l
 
 
 def test_a_long_series_costs_a_pass_of_each_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    searched = []
-    monkeypatch.setattr(
-        "evalgate.statistics.change_points._find_stretch",
-        lambda values: searched.append(len(values)) or _find_stretch(values),
-    )
+    searched: list[int] = []
+
+    def find(values: list[float]) -> tuple[float, int, int]:
+        searched.append(len(values))
+        return _find_stretch(values)
+
+    monkeypatch.setattr("evalgate.statistics.change_points._find_stretch", find)
     assert [each.at for each in find_change_points(draw(5, *[0.9] * 60, *[0.7] * 40))] == [60]
     assert searched == [100, 60, 40]  # once for each piece: not for each of its 999 orders
