@@ -87,7 +87,9 @@ def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
     return f"no price for {models}: add it to `prices`"
 
 
-def _measure_model_calls(run: CaseRun, _: MetricContext) -> float | str:
+def _measure_model_calls(run: CaseRun, context: MetricContext) -> float | str:
+    if context.is_recording:  # its trace has the turns alone: 0 calls would be made up
+        return "a recording has no model calls"
     if not run.trace:
         return "without a trace model calls are not counted: set `trace: true` in `agent`"
     return sum(span.kind == "model" for span in run.trace)

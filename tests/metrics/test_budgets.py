@@ -103,8 +103,9 @@ def test_a_run_with_mocked_tools_has_no_latency() -> None:
             assert isinstance(asyncio.run(metric.score(case, RUN)), MetricScore) is is_known
 
 
-def test_a_recorded_run_has_no_latency_and_calls_of_tools_may_be_none() -> None:
+def test_a_recorded_run_has_no_latency_and_no_model_calls_and_calls_of_tools_may_be_none() -> None:
     recorded = replace(CONTEXT, is_recording=True)
+    assert measure("model_calls", RUN, recorded) == NotApplicable("a recording has no model calls")
     assert measure("latency_s", RUN, recorded) == NotApplicable("a recorded run has no latency")
     assert measure("tool_calls", replace(RUN, replies=(Reply("a"),))) == MetricScore(0.0)
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from evalgate.agents.tracing.trace_formats import Span
+from evalgate.agents.tracing.trace_formats import Span, iter_unique
 from evalgate.core.frozen import frozen
 from evalgate.core.types import (
     Event,
@@ -51,7 +51,7 @@ class SpanTranscript:
 
 def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
     """Return the transcript of one turn from all of its spans, which may be in any order."""
-    ordered = sorted(_iter_unique(spans), key=lambda span: (span.start, span.end))
+    ordered = sorted(iter_unique(spans), key=lambda span: (span.start, span.end))
     # A model's request for a call and the call's execution are two spans: only one kind may be counted.
     tools = [span for span in ordered if _is_tool(span)]
     models = [span for span in ordered if _is_model(span)]
@@ -78,16 +78,6 @@ def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
 def is_genai(span: Span) -> bool:
     """Return True if the span is of a tool or a model, or names any GenAI operation, such as an agent's."""
     return _is_tool(span) or _is_model(span) or bool(_get_operation(span))
-
-
-def _iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield each span once: OTLP exporters repeat a batch that seemed lost."""
-    seen: set[str] = set()
-    for span in spans:
-        if span.span_id not in seen:
-            yield span
-        if span.span_id:
-            seen.add(span.span_id)
 
 
 def _get_operation(span: Span) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from evalgate.agents.tracing.attribute_names import is_list_index, split_attribute_names
 from evalgate.agents.tracing.run_trace import RunTrace
-from evalgate.agents.tracing.trace_formats import Span
+from evalgate.agents.tracing.trace_formats import Span, iter_unique
 from evalgate.core.types import SpanKind, TraceSpan, Usage
 
 _KINDS: Mapping[str, SpanKind] = {
@@ -74,12 +74,12 @@ _LARGEST_NUMBER = 2**53
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
-    """Return a step for each span, with times in seconds after `began`.
+    """Return a step for each span, with times in seconds after `began`; a repeated span is one step.
 
     `began` is in nanoseconds since the epoch. Spans of anything but a model, a tool or an agent become steps
     of kind `other`.
     """
-    return [_convert_span(span, began) for span in spans]
+    return [_convert_span(span, began) for span in iter_unique(spans)]
 
 
 def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:

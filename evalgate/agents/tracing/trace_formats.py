@@ -1,7 +1,7 @@
 """Spans, and readers of the OTLP and Jaeger formats, from requests and from trace files."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,16 @@ class Span:
         """Return the attribute that `get_attribute` finds; "" if the attribute is not a string."""
         value = self.get_attribute(*names)
         return value if isinstance(value, str) else ""
+
+
+def iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield each span once: OTLP exporters repeat a batch that seemed lost."""
+    seen: set[str] = set()
+    for span in spans:
+        if span.span_id not in seen:
+            yield span
+        if span.span_id:
+            seen.add(span.span_id)
 
 
 class InvalidOtlpError(ValueError):

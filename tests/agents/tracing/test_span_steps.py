@@ -196,6 +196,11 @@ def test_agents_errors_and_other_spans_are_told_apart() -> None:
     )
 
 
+def test_a_batch_that_was_exported_twice_has_each_step_once() -> None:
+    spans = [Span("t", id_, "", "x", 0, 1, {}) for id_ in ("a", "b", "a", "b", "", "")]
+    assert [step.id for step in convert_spans(spans, 0)] == ["a", "b", "", ""]
+
+
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.text())
 KEYS = st.sampled_from(
     (
