@@ -1,4 +1,4 @@
-"""Tell how a change edits a file with rules, whose version of the base branch applies."""
+"""Tell how a change edits a file with rules that applies in the version of the base branch."""
 
 import difflib
 import io
