@@ -18,8 +18,7 @@ from evalgate.core.types import AgentInfo, CaseKey, Record, Totals, TrackedFiles
 from evalgate.datasets.loading import build_notes_name, find_eval_files
 from evalgate.gating.affected_suites import AffectedSuites, ChangeRules, SuiteScope, find_affected_suites
 from evalgate.gating.environment_files import matches_pattern
-from evalgate.runner.base_branch import RuleFiles
-from evalgate.runner.link_steps import iter_link_steps
+from evalgate.runner.base_branch import RuleFiles, iter_link_steps
 from evalgate.system.changed_files import (
     UnknownChangeError,
     check_commits_differ,

@@ -8,7 +8,7 @@ the eval sets that the change edits.
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -321,8 +321,6 @@ class RuleFiles:
             return _BaseVersion()
         then = git.read_blob(self.folder, self.base_commit, shown)
         if not then:
-            from evalgate.runner.link_steps import iter_link_steps
-
             steps = iter_link_steps(self.folder, shown)
             return _BaseVersion(
                 is_new=any(git.run_git(self.folder, "ls-files", "--", each) for each in steps)
@@ -394,6 +392,19 @@ class ReadOnlyBaseline:
         """Raise InvalidInputError, as the base branch cannot be changed here."""
         del change
         raise InvalidInputError("the baseline of another branch cannot be changed from here")
+
+
+def iter_link_steps(folder: Path, path: str) -> Iterator[str]:
+    """Yield a path, all links on the way to it, and the path of the file itself, relative to `folder`.
+
+    The file need not exist. A change of any of these links leads to another file.
+    """
+    from evalgate.agents.host.opened_files import follow_links
+
+    folder = Path(os.path.realpath(folder))
+    yield Path(os.path.normpath(path)).as_posix()
+    for each in follow_links(str(folder / path)):
+        yield Path(os.path.relpath(each, folder)).as_posix()
 
 
 def format_paths(paths: Sequence[str]) -> str:

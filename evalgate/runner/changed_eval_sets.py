@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from evalgate.datasets.loading import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
-from evalgate.runner.base_branch import RuleFiles, format_paths
-from evalgate.runner.link_steps import iter_link_steps
+from evalgate.runner.base_branch import RuleFiles, format_paths, iter_link_steps
 from evalgate.system.git import run_git
 
 
