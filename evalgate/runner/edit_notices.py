@@ -1,4 +1,4 @@
-"""Tell how a change edits a file with rules, whose version of the base branch applies."""
+"""Describe how a change edits a file with rules. The version of the base branch applies nevertheless."""
 
 import difflib
 import io
