@@ -177,9 +177,10 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
 
 def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
-    """Find the project, with the thresholds files of the base branch if its rules apply.
+    """Return the project folder of `typed_in`.
 
-    A change could otherwise remove the file, and be gated by that of a folder above.
+    If the rules of the base branch apply, a folder also counts if only the base branch has its thresholds
+    file. Without this, a change could remove the file, and the one of a folder above would apply.
     """
     from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
     from evalgate.system.pull_requests import describe_unmerged_change

@@ -1,4 +1,4 @@
-"""Tell how a change edits a file with rules that applies in the version of the base branch."""
+"""Describe how a change edits a file with rules. The version of the base branch applies nevertheless."""
 
 import difflib
 import io
