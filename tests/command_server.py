@@ -4,6 +4,7 @@ Standard input is a socket. For each command a client sends one byte and four fi
 the command as JSON (arguments, folder, environment), and the files for its standard output and error.
 """
 
+import atexit
 import gc
 import importlib
 import json
@@ -78,6 +79,7 @@ def run_command(files: list[int]) -> None:
     except SystemExit as end:
         sys.stdout.flush()
         sys.stderr.flush()
+        atexit._run_exitfuncs()
         os._exit(int(end.code or 0))  # without the interpreter's own end, which takes all modules apart
 
 

@@ -212,6 +212,7 @@ def test_a_disk_that_is_full_at_any_write_never_opens_the_gate(
     if "results.json" in names:
         json.loads((reports / "results.json").read_text())
     assert "Traceback" not in said
+    assert not ("Continue this run with" in said and "cannot be resumed" in said)
     assert not any(name.endswith(".tmp") for name in names)
     if code != 0:
         assert (code, "File too large" in said) == (2, True), said

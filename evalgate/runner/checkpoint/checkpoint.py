@@ -76,8 +76,11 @@ class Checkpoint:
     @property
     def notices(self) -> tuple[str, ...]:
         """Return a notice if the journal could not be opened or written; () without a fault."""
-        fault = self._fault or (self._journal.fault if self._journal is not None else "")
-        return (f"No journal was kept, so this run cannot be resumed: {fault}.",) if fault else ()
+        if self._fault:
+            return (f"No journal was kept, so this run cannot be resumed: {self._fault}.",)
+        if self._journal is not None and self._journal.fault:
+            return (f"The journal lacks runs, so `--resume` makes them again: {self._journal.fault}.",)
+        return ()
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Redact the runs and append them to the journal; do nothing without a journal."""
