@@ -1,7 +1,7 @@
 """Select cases of a plan by the options `--affected`, `--tag`, `-k`, `--failed` and `--sample`."""
 
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.config.cli_overrides import SelectionOptions
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import pluralize
+from evalgate.core.formatting import build_case_quote, join_first, pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseKey, CaseSelection
 from evalgate.datasets.results_io import read_record
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from evalgate.config.schema.thresholds import Thresholds
     from evalgate.runner.base_branch import RuleFiles
     from evalgate.runner.plan import Plan
+
+_SHOWN = 5  # names of cases in a notice
 
 
 @frozen
@@ -61,12 +63,14 @@ def select_plan_cases(
             return plan
         wanted = select_affected_cases(plan, affected)
         found = [each for each in every if each.key in wanted]
-    found = select_candidates(found, options, plan.workspace.folder)
+    failed = None if options.failed is None else _read_failed_cases(options.failed, plan.workspace.folder)
+    found = select_candidates(found, options, failed)
     selection = CaseSelection(options.words, len(found), len(every), options.sample is not None)
     part = plan.select_cases({each.key for each in found})
     gate = part.gate.model_copy(update={"min_cases": min(part.gate.min_cases, len(found))})
     notice = f"{len(found):,} of {pluralize(len(every), 'case')} selected by `{shlex.join(options.words)}`."
-    return replace(part, is_part=True, gate=gate, selection=selection, notices=(*part.notices, notice))
+    notices = (*part.notices, notice, *_describe_missing(failed or (), every))
+    return replace(part, is_part=True, gate=gate, selection=selection, notices=notices)
 
 
 def _list_candidates(plan: "Plan") -> list[Candidate]:
@@ -78,11 +82,12 @@ def _list_candidates(plan: "Plan") -> list[Candidate]:
 
 
 def select_candidates(
-    every: Sequence[Candidate], options: SelectionOptions, folder: Path
+    every: Sequence[Candidate], options: SelectionOptions, failed: Collection[CaseKey] | None
 ) -> Sequence[Candidate]:
     """Return the cases that every given option selects, in the order of `every`.
 
-    `--sample` draws from the cases that the other options select. `--affected` is not applied here.
+    `failed` are the cases that `--failed` selects; None without the option. `--sample` draws from the cases
+    that the other options select. `--affected` is not applied here.
 
     Raises:
         InvalidInputError: an option is wrong, or no case is left.
@@ -92,8 +97,8 @@ def select_candidates(
         found = _select_tagged(found, options.tags)
     if options.keyword is not None:
         found = _select_matching(found, options.keyword)
-    if options.failed is not None:
-        found = _select_failed(found, options.failed, folder)
+    if failed is not None:
+        found = _select_failed(found, failed)
     if options.sample is not None:
         found = draw_sample(found, options.sample, options.seed)
     if not found:
@@ -140,33 +145,53 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
     return [case for case in cases if matches(case.contains_name)]
 
 
-def _select_failed(cases: Sequence[Candidate], results: str, folder: Path) -> Sequence[Candidate]:
-    """Return the cases that did not pass in a `results.json`. Cases that are not in the file are left out.
+def _read_failed_cases(results: str, folder: Path) -> frozenset[CaseKey]:
+    """Return the cases that did not pass in a `results.json`.
 
     If the file is missing, the record of the previous run is read, which is kept under another name.
 
     Raises:
-        InvalidInputError: the file cannot be read, all of its cases passed, or none of its other cases is in
-            `cases`.
+        InvalidInputError: the file cannot be read, or all of its cases passed.
     """
     previous = f"{results}{PREVIOUS_SUFFIX}"
     if not (folder / results).exists() and (folder / previous).exists():
         results = previous  # a run was killed before it wrote its own
     record = read_record(folder / results, results)
-    failed = {case.key for case in record.cases if case.status != "passed"}
+    failed = frozenset(case.key for case in record.cases if case.status != "passed")
     if not failed:
         cases_then = pluralize(len(record.cases), "case")
         raise InvalidInputError(
             f"--failed: {cases_then} passed in {results} and none failed, so nothing is run. Run without "
             "--failed for a verdict on every case."
         )
+    return failed
+
+
+def _select_failed(cases: Sequence[Candidate], failed: Collection[CaseKey]) -> Sequence[Candidate]:
+    """Return the cases that are in `failed`.
+
+    Raises:
+        InvalidInputError: there are none.
+    """
     found = [case for case in cases if case.key in failed]
     if not found:
         raise InvalidInputError(
-            f"--failed: {pluralize(len(failed), 'case')} failed in {results}, but none of them is among the "
-            "cases that are selected now."
+            f"--failed: {pluralize(len(failed), 'case')} failed in the last run, but none of them is among "
+            "the cases that are selected now."
         )
     return found
+
+
+def _describe_missing(failed: Collection[CaseKey], every: Sequence[Candidate]) -> Iterator[str]:
+    """Yield a notice if cases that failed before are in no eval set of this run, such as renamed ones."""
+    gone = sorted(frozenset(failed) - {case.key for case in every})
+    if gone:
+        names = join_first(list(map(build_case_quote(gone), gone)), _SHOWN)
+        cases, are = pluralize(len(gone), "case"), "is" if len(gone) == 1 else "are"
+        yield (
+            f"{cases} of the last run that failed {are} in no eval set of this one, so nothing tells whether "
+            f"{'it passes' if len(gone) == 1 else 'they pass'} now: {names}."
+        )
 
 
 # --- samples ------------------------------------------------------------------------------------------------

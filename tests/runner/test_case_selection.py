@@ -119,6 +119,19 @@ def test_failed_cases_are_run_until_they_pass(project: Path, capsys: pytest.Capt
     assert "1 case passed in evalgate-report/results.json and none failed" in capsys.readouterr().err
 
 
+def test_failed_cases_that_are_gone_are_named(project: Path) -> None:
+    recorded = project / "recorded.evalset.json"
+    recorded.write_text(json.dumps(build_set(wrong=("greets", "history"))))
+    run(project, code=1)
+    for name in ("shop.evalset.json", "recorded.evalset.json", "evalgate.yaml"):
+        (project / name).write_text((project / name).read_text().replace("greets", "welcomes"))
+
+    notices = run(project, "--failed", code=1)["notices"]
+    assert [each for each in notices if "of the last run" in each] == [
+        "1 case of the last run that failed is in no eval set of this one, so nothing tells whether it passes now: greets."
+    ]
+
+
 def test_a_sample_has_no_verdict(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "recorded.evalset.json").write_text(json.dumps(build_set(wrong=tuple(TAGS))))
 
