@@ -263,15 +263,11 @@ def _check_schema_version(text: bytes, shown_as: str) -> None:
         message = "is not a results.json of evalgate: it has no schema_version"
         raise NoRecordError([Problem(shown_as, 0, 0, message)])
     if version > SCHEMA_VERSION:
-        raise _build_invalid_input(
-            shown_as,
+        message = (
             f"was written by a newer evalgate (schema {version}; this one reads up to {SCHEMA_VERSION}): "
-            "upgrade evalgate",
+            "upgrade evalgate"
         )
-
-
-def _build_invalid_input(shown_as: str, *messages: str) -> InvalidInputError:
-    return InvalidInputError(Problem(shown_as, 0, 0, message) for message in messages)
+        raise InvalidInputError([Problem(shown_as, 0, 0, message)])
 
 
 def _convert_errors(errors: "list[ErrorDetails]", text: bytes, shown_as: str) -> list[Problem]:

@@ -1,17 +1,23 @@
-"""Describe how a change edits a file with rules. The version of the base branch applies nevertheless."""
+"""Describe what a change edits: rules that apply as the base branch has them, and eval sets of its own."""
 
 import difflib
+import glob
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from evalgate.core.sanitize import to_one_line
+from evalgate.datasets.loading import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
+from evalgate.runner.base_branch import RuleFiles, format_paths, iter_link_steps
 from evalgate.system.git import run_git
 from evalgate.system.inner_files import read_inner_file
 
 _SHOWN_CHANGES = 6
+
+
+# --- files with rules ---------------------------------------------------------------------------------------
 
 
 def describe_edit(folder: Path, shown: str, content: bytes) -> str:
@@ -52,3 +58,54 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
     found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
     lines = (line for line in islice(found, 2, None) if not line.startswith("@@"))
     yield from (f"[{line[0]} {line[1:].strip()}]" for line in lines)
+
+
+# --- eval sets ----------------------------------------------------------------------------------------------
+
+
+def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns: Sequence[str]) -> None:
+    """Add notices about eval sets, and notes next to them, that differ from those of the base branch.
+
+    `paths` are those of the eval sets that are run, and `patterns` the entries of `eval_sets` that name them.
+    Files that git does not track are left out. Nothing is added if git does not know the base commit.
+    """
+    named = [path for path in paths if path]
+    steps = _list_steps(rule_files, (*named, *map(build_notes_name, named)))
+    edited = rule_files.list_changed_files(*(f":(literal){step}" for step in steps))
+    if edited:
+        rule_files.add_notice(
+            f"The change brought its own: {format_paths(edited)}. What eval sets and their notes expect, "
+            "with the tool mocks and final states in them, is as the change has it, not as the base branch."
+        )
+    if removed := _list_removed_sets(rule_files, patterns):
+        rule_files.add_notice(
+            f"The change removes {format_paths(removed)}, which the base branch has: the cases in there were "
+            "not run."
+        )
+
+
+def _list_removed_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> list[str]:
+    """Return the files of the base branch that a pattern names, as far as names tell, and that are gone."""
+    plain = _list_steps(rule_files, (each for each in patterns if each and not glob.has_magic(each)))
+    globs = (found for each in patterns if glob.has_magic(each) for found in _iter_globs(rule_files, each))
+    paths = (*(f":(literal){each}" for each in plain), *(f":(glob){each}" for each in globs))
+    removed = rule_files.list_changed_files(*paths, options=("--diff-filter=D", "--no-renames"))
+    others = (*METRICS_ENDINGS, TEST_CONFIG)
+    return [path for path in removed if path.endswith(".json") and not path.endswith(others)]
+
+
+def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
+    """Yield a glob pattern with its first folders as they are named, and as links among them lead on."""
+    parts = PurePosixPath(pattern).parts
+    count = next(at for at, part in enumerate(parts) if glob.has_magic(part))
+    for folder in _list_steps(rule_files, ("/".join(parts[:count]) or ".",)):
+        yield str(PurePosixPath(glob.escape(folder), *parts[count:]))
+
+
+def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
+    """Return paths, the links on the way to them, and where they lead; nothing outside of the repository."""
+    folder = os.path.realpath(rule_files.folder)
+    top = Path(run_git(rule_files.folder, "rev-parse", "--show-toplevel"))
+    steps = {step for path in paths for step in iter_link_steps(rule_files.folder, path)}
+    # Git fails for a path out of the repository, and would then tell nothing of the others.
+    return sorted(step for step in steps if Path(os.path.normpath(f"{folder}/{step}")).is_relative_to(top))

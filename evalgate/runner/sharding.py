@@ -20,7 +20,6 @@ from evalgate.core.types import (
     AgentInfo,
     Baseline,
     CaseResult,
-    CaseSelection,
     PlanId,
     Record,
     RunMetric,
@@ -303,12 +302,11 @@ def _describe_cases(record: Record, plan: Plan) -> str:
     """Return what makes the cases of a shard differ from the plan's: an option, or the eval sets."""
     if record.runs != plan.runs:
         return f"runs of each case ({record.runs} in the shard, {plan.runs} here)"
-    there, here = (_quote_options(each.selection) for each in (record, plan))
+    there, here = (
+        "all" if each.selection is None else f"`{shlex.join(each.selection.options)}`"
+        for each in (record, plan)
+    )
     return "eval sets" if there == here else f"selected cases ({there} in the shard, {here} here)"
-
-
-def _quote_options(selection: CaseSelection | None) -> str:
-    return "all" if selection is None else f"`{shlex.join(selection.options)}`"
 
 
 def _describe_difference(then: PlanId, now: PlanId, cases: str) -> str:

@@ -305,7 +305,7 @@ def _load_eval_sets(
     except InvalidInputError as error:
         raise InvalidInputError(_suggest_suite(each, config) for each in error.problems) from None
     if rule_files.base_commit:
-        from evalgate.runner.changed_eval_sets import note_changed_eval_sets
+        from evalgate.runner.edit_notices import note_changed_eval_sets
 
         note_changed_eval_sets(rule_files, [each.path for each in loaded], config.eval_sets)
     if both := {each.eval_set_id for each in loaded} & {each.eval_set_id for each in objects.eval_sets}:
