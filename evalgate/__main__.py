@@ -9,8 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from evalgate.core.errors import OUT_OF_MEMORY, is_out_of_memory
-from evalgate.core.exit_codes import ExitCode
+from evalgate.core.exit_codes import OUT_OF_MEMORY, ExitCode, is_out_of_memory
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalgate.core.errors import OUT_OF_MEMORY, EvalgateError, InvalidInputError, is_out_of_memory
-from evalgate.core.exit_codes import ExitCode
+from evalgate.core.errors import EvalgateError, InvalidInputError
+from evalgate.core.exit_codes import OUT_OF_MEMORY, ExitCode, is_out_of_memory
 from evalgate.system.workspace import has_working_folder
 
 if TYPE_CHECKING:

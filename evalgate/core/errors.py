@@ -8,7 +8,6 @@
 Every other exception is a bug in evalgate (70) and must never look like a verdict.
 """
 
-import errno
 from collections.abc import Iterable
 
 from evalgate.core.exit_codes import ExitCode
@@ -89,18 +88,3 @@ class RunInterruptedError(EvalgateError):
     """The user stopped the run."""
 
     exit_code = ExitCode.INTERRUPTED
-
-
-OUT_OF_MEMORY = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
-"""Message for `os.write`: to decode, redact and print a text, Python would need memory that is not there."""
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if the error says that there is no memory left for data, a module or a new thread."""
-    if isinstance(error, OSError):
-        return error.errno == errno.ENOMEM
-    unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
-    return isinstance(error, MemoryError) or (
-        isinstance(error, (ImportError, RuntimeError))
-        and any(phrase in str(error).lower() for phrase in unmapped)
-    )

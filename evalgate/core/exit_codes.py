@@ -1,5 +1,6 @@
-"""Exit codes of every command."""
+"""Exit codes of every command, and the errors for lack of memory, which are told without further modules."""
 
+import errno
 from enum import IntEnum
 
 
@@ -20,3 +21,18 @@ class ExitCode(IntEnum):
     """An error of evalgate itself, which must never look like a verdict; EX_SOFTWARE of sysexits.h."""
     INTERRUPTED = 130
     """Ctrl-C, SIGTERM or SIGHUP: 128 + SIGINT, as shells report it."""
+
+
+OUT_OF_MEMORY = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
+"""Message for `os.write`: to decode, redact and print a text, Python would need memory that is not there."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return True if the error says that there is no memory left for data, a module or a new thread."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, (ImportError, RuntimeError))
+        and any(phrase in str(error).lower() for phrase in unmapped)
+    )

@@ -43,13 +43,12 @@ agent = create_agent(Scripted(), [find_order, refund])
 class Named(Scripted):
     """Calls the tool that the user names."""
 
-    def _generate(self, messages: list[BaseMessage], *values: Any, **named: Any) -> ChatResult:
+    def answer(self, messages: list[BaseMessage]) -> AIMessage:
         if messages[-1].type == "tool":
-            return super()._generate(messages, *values, **named)
+            return super().answer(messages)
         name = str(messages[-1].content)
         args = {"orderId": "5"} if name == "by_alias" else {"order_id": "5"}
-        answer = AIMessage("", tool_calls=[{"name": name, "args": args, "id": name}])
-        return ChatResult(generations=[ChatGeneration(message=answer)])
+        return AIMessage("", tool_calls=[{"name": name, "args": args, "id": name}])
 
 
 class Order(BaseModel):
