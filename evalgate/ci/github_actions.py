@@ -214,7 +214,7 @@ def find_subject(environ: Mapping[str, str]) -> Subject:
 
 
 def _read_payload(environ: Mapping[str, str]) -> Mapping[str, object] | None:
-    """Return the payload of the event; None if it cannot be read or is no JSON object."""
+    """Return the payload of the event; None if it cannot be read or is not a JSON object."""
     raw = read_event(environ)
     try:
         payload = json.loads(raw) if raw is not None else None
@@ -283,7 +283,7 @@ def _parse_pull_request(item: Mapping[str, object]) -> PullRequest | None:
 
 
 def _parse_number(value: object) -> int:
-    """Return a number above 0, or 0 if the value is none."""
+    """Return `value` if it is an integer from 1 to 2**53 - 1, else 0."""
     # JSON's `true` is an int in Python. Beyond 2**53 not every JSON reader has the same number.
     if not isinstance(value, int) or isinstance(value, bool):
         return 0

@@ -105,7 +105,7 @@ def parse_inputs(run: click.Command, parent: click.Context, environ: Mapping[str
     """Return the context in which the command `run` gets the inputs of the action as its options.
 
     Raises:
-        InvalidInputError, click.UsageError: an input is misspelt, or its value is none that the option takes.
+        InvalidInputError, click.UsageError: an input is misspelt, or its value is not valid.
         PrintedError: instead, if the inputs ask for posts. The error was printed, and posted if possible.
     """
     from evalgate.cli.redacted_output import build_redactor

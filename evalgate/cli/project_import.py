@@ -229,7 +229,7 @@ def _keep_eval_sets(
 
 
 def _find_unread_criteria(workspace: Workspace, folder: Path, homes: set[Path]) -> Iterator[str]:
-    """Yield a sentence for each file of criteria that is no `test_config.json` in one of `homes`.
+    """Yield a sentence for each file of criteria that is not a `test_config.json` in one of `homes`.
 
     `homes` are the folders of the eval sets. `adk eval` gets other files by `--config_file_path`.
     """

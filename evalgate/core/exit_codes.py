@@ -1,4 +1,4 @@
-"""Exit codes of every command, and the errors for lack of memory, which are told without further modules."""
+"""Exit codes of every command, and a check for lack of memory that loads no further module."""
 
 import errno
 from enum import IntEnum

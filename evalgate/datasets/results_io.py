@@ -124,7 +124,7 @@ def read_record_bytes(path: Path, shown_as: str) -> bytes:
 
 
 class NoRecordError(InvalidInputError):
-    """Error for JSON that is no `results.json`."""
+    """Error for JSON that is not a `results.json`."""
 
 
 def load_record(data: str | bytes, shown_as: str) -> Record:

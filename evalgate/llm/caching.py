@@ -227,7 +227,7 @@ class ResponseCache:
             if not self._writes:
                 return self._connect_and_check() if self._file_path.is_file() else None
             self._file_path.parent.mkdir(parents=True, exist_ok=True)
-            with lock_folder(self._file_path.parent, _LOCK_TIMEOUT_S):
+            with lock_folder(self._file_path.parent, _LOCK_TIMEOUT_S, required=False):
                 return self._open_or_recreate()
         except (sqlite3.Error, OSError) as error:
             self._add_notice(f"is not used: {getattr(error, 'strerror', None) or error}")

@@ -189,7 +189,7 @@ def _describe_missing(failed: Collection[CaseKey], every: Sequence[Candidate]) -
         names = join_first(list(map(build_case_quote(gone), gone)), _SHOWN)
         cases, are = pluralize(len(gone), "case"), "is" if len(gone) == 1 else "are"
         yield (
-            f"{cases} of the last run that failed {are} in no eval set of this one, so nothing tells whether "
+            f"{cases} that failed in the last run {are} in no eval set of this one, so nothing tells whether "
             f"{'it passes' if len(gone) == 1 else 'they pass'} now: {names}."
         )
 

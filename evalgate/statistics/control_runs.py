@@ -111,7 +111,7 @@ class AverageSuspect:
 
 @frozen
 class CaseControl:
-    """Answer of the control runs to the question if the change broke one case, with its figures."""
+    """Answer of the control runs to the question whether the change broke one case, with its figures."""
 
     answer: ControlAnswer
     head_runs: int

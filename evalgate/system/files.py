@@ -219,26 +219,32 @@ def remove_temporaries(path: Path) -> None:
 
 
 @contextmanager
-def lock_folder(folder: Path, timeout_s: float = math.inf) -> Iterator[None]:
-    """Hold an exclusive lock of an existing folder during the block, if its file system has locks.
+def lock_folder(folder: Path, timeout_s: float = math.inf, *, required: bool = True) -> Iterator[None]:
+    """Hold an exclusive lock of an existing folder during the block.
 
-    First wait until no other thread or process of this machine holds the lock.
+    First wait until no other thread or process of this machine holds the lock. On a file system without
+    locks, the block runs without one unless the lock is `required`.
 
     Raises:
         TimeoutError: another process still holds the lock after `timeout_s` seconds.
+        OSError: the lock is required, and the file system has no locks.
     """
     # The folder itself: a lock file would be left among the user's own files, and an atomic write replaces
     # the file, so that a lock on the old one would exclude no one.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _wait_for_lock(descriptor, time.monotonic() + timeout_s)
+        try:
+            _wait_for_lock(descriptor, time.monotonic() + timeout_s)
+        except OSError as error:
+            if required or isinstance(error, TimeoutError):
+                raise
         yield
     finally:
         os.close(descriptor)
 
 
 def _wait_for_lock(descriptor: int, end: float) -> None:
-    """Lock an open folder; do nothing on a file system without locks. `end` is in monotonic seconds."""
+    """Lock an open folder. `end` is the time in monotonic seconds at which to give up with a TimeoutError."""
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -246,8 +252,6 @@ def _wait_for_lock(descriptor: int, end: float) -> None:
             if time.monotonic() > end:
                 raise TimeoutError(errno.ETIMEDOUT, "another process keeps its folder locked") from None
             time.sleep(0.02)
-        except OSError:
-            return
         else:
             return
 

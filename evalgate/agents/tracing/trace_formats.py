@@ -79,7 +79,7 @@ def read_otlp_json(request: object) -> list[Span]:
     """Return the spans of an export request in JSON; [] for an object without `resourceSpans`.
 
     Raises:
-        InvalidOtlpError: the data is not an object, or its `resourceSpans` is no list.
+        InvalidOtlpError: the data is not an object, or its `resourceSpans` is not a list.
     """
     if not isinstance(request, dict) or not isinstance(request.get("resourceSpans", []), list):
         raise InvalidOtlpError("it is no object with a list `resourceSpans`")

@@ -347,8 +347,6 @@ class EvalgateSession:
         return Conclusion(name, record)
 
     def _write_reports(self, name: str, record: Record) -> None:
-        if not self.project.report_folder:
-            return
         if name:
             self.project.write_reports(record, to_folder_name(name))
         else:
