@@ -83,7 +83,8 @@ class CommentThread(Protocol):
 class _SyncResult:
     """Outcome of one attempt to bring the comment up to date.
 
-    If neither field is set, the job has written or tried to write. It must read the comment again.
+    If both fields are None, the job has written the comment or tried to. It reads the comment again, because
+    another job may have written at the same time.
     """
 
     unchanged: Comment | None = None

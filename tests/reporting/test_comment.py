@@ -24,7 +24,7 @@ from evalgate.core.types import (
     TurnResult,
     Verdict,
 )
-from evalgate.reporting.comment.reporter import LIMIT, CommentReport, escape_prose
+from evalgate.reporting.comment.reporter import MOST_BYTES, CommentReport, escape_prose
 from evalgate.reporting.html.reporter import HtmlReport
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_record, a_reply, a_run_result, a_summary
 from tests.core.test_sanitize import MARKDOWN, tokens_of
@@ -107,7 +107,7 @@ def test_every_metric_row_has_as_many_cells_as_the_header(situation: object) -> 
 
 def test_a_huge_run_fits_and_says_what_is_left_out() -> None:
     text = comment_of(huge())
-    assert len(text.encode()) <= LIMIT
+    assert len(text.encode()) <= MOST_BYTES
     assert "#### Failing cases (50,000)" in text
     assert text.count("<details open>") == 3
     assert re.search(r"… and 49,9[0-9]{2} more failing cases: see `results.json`\.", text)
@@ -127,7 +127,7 @@ def test_long_text_of_any_kind_fits(text: str) -> None:
         notices=(text,) * 100,
         cases=record.cases * 20,
     )
-    assert len(comment_of(many).encode()) <= LIMIT
+    assert len(comment_of(many).encode()) <= MOST_BYTES
 
 
 def test_details_are_cut_before_cases() -> None:
@@ -148,7 +148,7 @@ def test_details_are_cut_before_cases() -> None:
         for at, name in enumerate(names)
     ]
     text = comment_of(a_record(*cases, verdict=Verdict("fail", 1)))
-    assert len(text.encode()) <= LIMIT
+    assert len(text.encode()) <= MOST_BYTES
     assert all(f"case_{at}" in text for at in range(12))
 
 

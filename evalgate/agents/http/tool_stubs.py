@@ -57,10 +57,10 @@ class ExpectedResults:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the tool's expected result for the same arguments or, without one, its next expected result.
+        """Return the expected result of an equal call; else the tool's first result that was not returned yet.
 
-        Without an expected result, return an error for the agent to read, so that the conversation continues
-        and no result is invented. The call is scored.
+        If no result of the tool is left, return an error that the agent can read, instead of an invented
+        result. The conversation goes on, and the metrics compare this call as every other one.
         """
         named = [each for each in self._left if each[1].name == call.name]
         equal = [each for each in named if each[0] is not None and each[0].args == call.args]

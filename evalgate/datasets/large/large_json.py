@@ -290,7 +290,7 @@ class LongList(Sequence[Any]):
 
 
 def _decode_values(data: bytes) -> list[Any]:
-    """Decode a JSON list that was checked before; equal short texts share memory."""
+    """Decode a JSON list that was checked before."""
     try:
         values: list[Any] = from_json(data)
     except ValueError:  # nested deeper than `from_json` accepts

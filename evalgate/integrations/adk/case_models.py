@@ -43,7 +43,10 @@ class GenaiModel(AdkModel):
 
     @classmethod
     def has_scored_keys(cls, value: Mapping[str, Any]) -> bool:
-        """Return True if `value` has every key that a score depends on."""
+        """Return True if `value` has the keys that scores are computed from: here, those of all fields.
+
+        Then an unknown key next to them cannot be one of them, misspelt.
+        """
         return value.keys() >= cls.model_fields.keys()
 
     @classmethod
@@ -118,7 +121,7 @@ _ASIDES = {"thought", "thought_signature", "video_metadata", "media_resolution",
 
 
 class AdkContentBase(GenaiModel):
-    """A message or action, with its author's role."""
+    """A `Content` of google-genai: a list of parts, and the role of their author, which no score reads."""
 
     @override
     @classmethod
@@ -132,7 +135,7 @@ class AdkContentBase(GenaiModel):
 
 
 class AdkContent(AdkContentBase):
-    """A message or action of an agent."""
+    """A `Content` of an agent. Its parts are texts, tool calls and results of tools."""
 
     parts: list[AdkPart] | None = None
 
@@ -144,7 +147,7 @@ def _validate_text(part: dict[str, Any]) -> dict[str, Any]:
 
 
 class AdkUserContent(AdkContentBase):
-    """A message of the user."""
+    """A `Content` of the user: one message."""
 
     # Parts stay as they are: those without text become the message's attachments.
     parts: list[Annotated[dict[str, Any], AfterValidator(_validate_text), KeyModel(AdkPart)]] | None = None

@@ -49,8 +49,9 @@ _NOT_IN_KEY = re.compile(r"[^A-Za-z0-9._/]+")
 _LONGEST_PROSE = 500
 _QUOTED = re.compile(r"(?<![`\\])`([^`]+)`(?!`)")
 
-LIMIT = 60_000
-"""The most bytes of UTF-8. GitHub accepts 65,536 characters; the rest is for what posting adds."""
+MOST_BYTES = 60_000
+"""The most bytes of UTF-8 of the report. GitHub accepts comments of 65,536 characters
+(`ci.comment_sections.LONGEST_COMMENT`); the rest is for what posting adds."""
 
 _SHORTEST = 2_000
 _PAGE = "report.html"
@@ -70,7 +71,7 @@ class CommentReport:
 
     key: str = "default"
     """A name that distinguishes the comments of several gates on one pull request."""
-    limit: int = LIMIT
+    limit: int = MOST_BYTES
     """The most bytes of the comment; a limit below 2,000 counts as 2,000."""
     is_trusted: bool = True
     """True if the record comes from a run that only trusted people can change. If False, the comment warns
