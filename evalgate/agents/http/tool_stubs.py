@@ -57,7 +57,7 @@ class ExpectedResults:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the expected result of an equal call; else the tool's first result that was not returned yet.
+        """Return the expected result of an equal call, else the first result of the tool that is left.
 
         If no result of the tool is left, return an error that the agent can read, instead of an invented
         result. The conversation goes on, and the metrics compare this call as every other one.
