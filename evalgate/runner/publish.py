@@ -405,7 +405,9 @@ def rerender_reports(
     workspace = resolve_workspace(folder)
     source, target = workspace.folder / results, workspace.folder / out
     reporters = plugin_registry.get_reporters({"html", *requested})
-    record = LiveRedactor(Redactor.from_environment(environ)).redact_tree(read_record(source, results))
+    record, redactor = read_record(source, results), LiveRedactor(Redactor.from_environment(environ))
+    redactor.keep_texts(record.notices)
+    record = redactor.redact_tree(record)
     if wrong := list(find_inconsistencies(record)):
         raise InvalidInputError(
             f"{results}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again."
