@@ -78,6 +78,7 @@ def merge(
             )
             redactor.learn_masks(list_masks(overrides, destinations))
             plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
+            redactor.keep_texts(plan.notices)
             streams = (sys.stdout, sys.stderr)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested)
             publisher.destinations = destinations

@@ -270,7 +270,7 @@ class RuleFiles:
                 "which the change may have chosen."
             )
         elif not then.files:
-            if any(git.run_git(self.folder, "ls-files", "--", path) for path in own.imported):
+            if any(git.is_tracked(self.folder, path) for path in own.imported):
                 self.add_notice(
                     f"The metric {where} is new in this change: the base branch has none, so the change's "
                     "own code decides."
@@ -286,7 +286,8 @@ class RuleFiles:
         """Return the tracked files at the pathspecs that the change edits, adds or removes.
 
         Return [] without pathspecs, or if the base branch's rules do not apply, or git does not know its
-        commit. `options` are options of `git diff`.
+        commit. `options` are options of `git diff`. Without any, all files of a submodule count as edited if
+        the change has another commit of it.
         """
         if not self.base_commit or not paths:
             return []
@@ -295,7 +296,8 @@ class RuleFiles:
             git.run_git(self.folder, "diff", "--name-only", "-z", *options, self.base_commit, "--", *some)
             for some in (paths[at : at + _PATHS_AT_ONCE] for at in range(0, len(paths), _PATHS_AT_ONCE))
         )
-        return [self.format_relative_path(top / name) for name in changed.split("\0") if name]
+        moved = () if options else git.list_files_of_moved_submodules(self.folder, self.base_commit, paths)
+        return [self.format_relative_path(top / name) for name in (*changed.split("\0"), *moved) if name]
 
     def note_local_plugins(self) -> None:
         """Add a notice for each plugin package that is installed from a folder which the change edits."""
@@ -322,9 +324,7 @@ class RuleFiles:
         then = git.read_blob(self.folder, self.base_commit, shown)
         if not then:
             steps = iter_link_steps(self.folder, shown)
-            return _BaseVersion(
-                is_new=any(git.run_git(self.folder, "ls-files", "--", each) for each in steps)
-            )
+            return _BaseVersion(is_new=any(git.is_tracked(self.folder, each) for each in steps))
         from evalgate.runner.edit_notices import describe_edit
 
         if edit := describe_edit(self.folder, shown, then):

@@ -52,7 +52,6 @@ def post_record(
     record: Record,
     options: "PostOptions",
     comment: CommentReport,
-    redact: Callable[[str], str],
     on_notice: "Callable[[PostNotice], None]",
     *,
     environ: Mapping[str, str],
@@ -61,37 +60,33 @@ def post_record(
 ) -> None:
     """Post to the pull or merge request as `options` say, and call `on_notice` with the result of each post.
 
-    `record`, `comment`, `redact` and `folder` are those of `build_post_content`.
+    `record`, `comment` and `folder` are those of `build_post_content`.
     """
     from evalgate.ci.github_pull_request import post_pull_request
     from evalgate.ci.gitlab import is_gitlab_ci, post_merge_request
 
-    content = build_post_content(record, options, comment, redact, folder)
+    content = build_post_content(record, options, comment, folder)
     post = post_merge_request if is_gitlab_ci(environ) else post_pull_request
     post(content, options, on_notice, environ=environ, timeouts=timeouts)
 
 
 def build_post_content(
-    record: Record,
-    options: "PostOptions",
-    comment: CommentReport,
-    redact: Callable[[str], str],
-    folder: str = "",
+    record: Record, options: "PostOptions", comment: CommentReport, folder: str = ""
 ) -> "PostContent":
-    """Return the content of the posts about a record.
+    """Return the content of the posts about a redacted record.
 
-    `comment` renders the comment, and `redact` removes secrets from its text. Paths in the record start from
-    `folder`, which is relative to the repository's root.
+    `comment` renders the comment. Paths in the record start from `folder`, which is relative to the
+    repository's root.
     """
     from evalgate.ci.posting import PostContent
     from evalgate.runner.annotations import build_check_annotations
 
     def render_comment(limit: int) -> str:
         shorter = replace(comment, limit=limit - len(options.heading))
-        return f"{options.heading}{redact(shorter.render(record))}"
+        return f"{options.heading}{shorter.render(record)}"
 
     verdict, reasons = record.verdict, record.verdict.reasons
-    title = redact(reasons[0]) if reasons else pluralize(record.totals.cases, "case")
+    title = reasons[0] if reasons else pluralize(record.totals.cases, "case")
     return PostContent(
         "inconclusive" if verdict.would_close else verdict.status,
         f"{REPORT_ONLY.capitalize()}: {title}" if verdict.would_close else title,
@@ -143,18 +138,19 @@ def set_outputs_without_verdict(exit_code: int, *, environ: Mapping[str, str], s
 def post_error(
     error: Exception,
     options: "PostOptions",
-    redact: Callable[[str], str],
+    redactor: LiveRedactor,
     *,
     environ: Mapping[str, str],
     stdout: TextIO,
     stderr: TextIO,
 ) -> None:
-    """Post the error to the pull request: the command ended without a record.
+    """Post the error, redacted, to the pull request: the command ended without a record.
 
     The post replaces that of an earlier run, which shows the verdict on another commit.
     """
     show = partial(show_post, environ=environ, stdout=stdout, stderr=stderr)
-    post_record(build_error_record(error), options, CommentReport(), redact, show, environ=environ)
+    record = redactor.redact_tree(build_error_record(error))
+    post_record(record, options, CommentReport(), show, environ=environ)
 
 
 def build_error_record(error: Exception) -> Record:
@@ -275,9 +271,11 @@ class Publisher:
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()
-        redact, folder = self.redactor.redact_text, self._from_root
-        self.stdout.write(redact(_render_terminal(record, self.stdout, self.environ, details=self.details)))
+        # Not redacted again: an agent that announces a part of the gate's own text as a secret, such as the
+        # start of a code block, would remove this part, and what follows would no longer be in a code block.
+        self.stdout.write(_render_terminal(record, self.stdout, self.environ, details=self.details))
         self.stdout.flush()
+        folder = self._from_root
         # The same text as in comment.md, which may be missing: a full disk keeps no post back.
         files = frozenset(path.name for path in written)
         comment = CommentReport().with_context(ReportContext(folder, files))
@@ -285,14 +283,14 @@ class Publisher:
             from evalgate.ci.github_actions import add_summary, set_outputs, write_annotations
             from evalgate.runner.annotations import build_annotations, list_annotated_findings
 
-            add_summary(redact(comment.render(record)), environ=self.environ, stream=self.stdout)
+            add_summary(comment.render(record), environ=self.environ, stream=self.stdout)
             outputs = self._build_outputs(record, written)
             set_outputs(outputs, environ=self.environ, stream=self.stdout)
             findings = list_annotated_findings(record)
             write_annotations(build_annotations(findings, folder), len(findings), self.stdout)
         if self.post_options is not None:
             show = partial(show_post, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
-            post_record(record, self.post_options, comment, redact, show, environ=self.environ, folder=folder)
+            post_record(record, self.post_options, comment, show, environ=self.environ, folder=folder)
         if self.destinations is not None:
             self._send_record(record, self.destinations)
         return record.verdict.exit_code
@@ -325,7 +323,7 @@ class Publisher:
             _print_error(error, self.stderr)
             if record.verdict.exit_code:
                 return record, error.written
-            record = _withdraw_verdict(record, error)
+            record = self.redactor.redact_tree(_withdraw_verdict(record, error))
         try:
             return record, self._write_files(record, reporters)
         except ReportWriteError as error:
@@ -407,7 +405,9 @@ def rerender_reports(
     workspace = resolve_workspace(folder)
     source, target = workspace.folder / results, workspace.folder / out
     reporters = plugin_registry.get_reporters({"html", *requested})
-    record = LiveRedactor(Redactor.from_environment(environ)).redact_tree(read_record(source, results))
+    record, redactor = read_record(source, results), LiveRedactor(Redactor.from_environment(environ))
+    redactor.keep_texts(record.notices)
+    record = redactor.redact_tree(record)
     if wrong := list(find_inconsistencies(record)):
         raise InvalidInputError(
             f"{results}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again."
