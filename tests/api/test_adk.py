@@ -223,6 +223,22 @@ class TestEvaluateEvalSet:
         assert "final_session_state for None Failed. Expected 1.0, but got 0.0 (state" in str(caught.value)
         assert "order_confirmed" in str(caught.value)
 
+    async def test_a_case_without_a_state_next_to_one_with_it(self) -> None:
+        eval_set = build_set(say(*RIGHT))
+        [case] = eval_set.eval_cases
+        eval_set.eval_cases.append(
+            case.model_copy(update={"eval_id": "orders", "final_session_state": {"order_confirmed": True}})
+        )
+        with pytest.raises(AssertionError) as caught:
+            await evaluate(eval_set, print_detailed_results=False)
+        _, *failures = str(caught.value).splitlines()
+        assert len(failures) == 1
+        assert "got 0.0 (state" in failures[0]
+
+        only_state = adk.EvalConfig(criteria={"final_session_state": 1.0})
+        with pytest.raises(AssertionError, match="add_two_numbers for None was not evaluated."):
+            await evaluate(build_set(say(*RIGHT)), only_state)
+
     @pytest.mark.parametrize("word", ["async def", "def"])
     @pytest.mark.parametrize("pair", ["agent", "(agent, None)"])
     async def test_an_async_factory(self, folder: Path, pair: str, word: str) -> None:
