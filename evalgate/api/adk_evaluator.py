@@ -301,7 +301,9 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
             if run.failure is not None:
                 yield f"{case.eval_id} for {agent_name} {run.outcome}: {run.failure.message}"
         # Google's metrics must have a score. evalgate's own needs none if the case expects no state.
-        metrics = [each for each in case.metrics if (each.name, each.status) != (FINAL_STATE, "not_evaluated")]
+        metrics = [
+            each for each in case.metrics if (each.name, each.status) != (FINAL_STATE, "not_evaluated")
+        ]
         if not metrics:
             yield f"{case.eval_id} for {agent_name} was not evaluated."
         for metric in metrics:
