@@ -236,7 +236,7 @@ class TestEvaluateEvalSet:
         assert "got 0.0 (state" in failures[0]
 
         only_state = adk.EvalConfig(criteria={"final_session_state": 1.0})
-        with pytest.raises(AssertionError, match="add_two_numbers for None was not evaluated."):
+        with pytest.raises(AssertionError, match="add_two_numbers for None was not evaluated"):
             await evaluate(build_set(say(*RIGHT)), only_state)
 
     @pytest.mark.parametrize("word", ["async def", "def"])
