@@ -74,6 +74,7 @@ from evalgate.core.types.dataset import (
     ToolRecording,
 )
 from evalgate.core.types.record import (
+    EVAL_SET_TRACES,
     REPORT_ONLY,
     SCHEMA_VERSION,
     AgentInfo,
@@ -117,6 +118,7 @@ from evalgate.core.types.result import (
 __all__ = [
     "AGENT_FAULT_OUTCOMES",
     "ENTRY_NOT_FOUND",
+    "EVAL_SET_TRACES",
     "MEASURED_STATUSES",
     "NON_AGENT_OUTCOMES",
     "NO_JSON",
