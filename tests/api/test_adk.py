@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,19 @@ async def evaluate(eval_set: Any, config: Any = CONFIG, **options: Any) -> Recor
     return await adk.AgentEvaluator.evaluate_eval_set(
         "my_package.agent", eval_set, eval_config=config, **options
     )
+
+
+@pytest.mark.parametrize("own", [adk.EvalStatus, adk.InferenceStatus])
+def test_a_status_equals_googles(own: Any) -> None:
+    create_enum: Any = Enum
+    members = {each.name: each.value for each in own}
+    googles, other = create_enum(own.__name__, members), create_enum("Other", members)
+    for mine, theirs in zip(own, googles, strict=True):
+        assert mine == theirs
+        assert theirs == mine
+        assert {mine: 1}[theirs] == 1
+    for different in (googles(2), other(1), 1):
+        assert own(1) != different
 
 
 class TestEvaluateEvalSet:
