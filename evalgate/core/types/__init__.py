@@ -72,6 +72,7 @@ from evalgate.core.types.dataset import (
     SessionInput,
     ToolMock,
     ToolRecording,
+    iter_argument_paths,
 )
 from evalgate.core.types.record import (
     EVAL_SET_TRACES,
@@ -213,4 +214,5 @@ __all__ = [
     "UserMessage",
     "Verdict",
     "VerdictStatus",
+    "iter_argument_paths",
 ]
