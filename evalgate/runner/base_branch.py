@@ -186,13 +186,15 @@ class RuleFiles:
         """Read the thresholds file that the user names. None: read the one in the folder.
 
         If the folder has no such file, return the defaults. If `thresholds_file` is a folder, its files hold
-        the criteria of each eval set, as in tRPC-Agent-Go's base folder of metrics.
+        the criteria of each eval set, as in tRPC-Agent-Go's base folder of metrics. They replace the criteria
+        of the file in the working folder, whose other sections apply.
 
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
         """
         if thresholds_file is not None and self._is_folder(thresholds_file):
-            return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
+            own = self.load_chosen_thresholds(None)
+            return replace(own, criteria=own.checks_and_budgets, criteria_folder=thresholds_file)
         if thresholds_file is not None:
             return self.load_version(self.folder / thresholds_file, thresholds_file)
         found = self.find_default_file()

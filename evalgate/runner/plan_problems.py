@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from evalgate.agents.factory import find_agent_problems
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import InvalidThresholdsError
+from evalgate.config.schema.agent import SessionConfig
 from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import plugin_registry
@@ -140,10 +141,11 @@ def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFil
                 )
 
 
-def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
+def iter_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iterator[str]:
     """Yield the notices about the thresholds files and eval sets of all suites.
 
-    The notices tell about ignored contents, metrics without expectations, and old formats.
+    The notices tell about ignored contents, metrics without expectations, and old formats. `session` is the
+    section of this name.
     """
     from evalgate.datasets.lints.thresholds import find_empty_trajectories
 
@@ -153,20 +155,25 @@ def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
     for suite in suites:
         yield from suite.eval_set.notices
         yield from find_empty_trajectories(suite.eval_set, _index_metrics(suite))
-    yield from _describe_old_files([suite.eval_set for suite in suites])
+    yield from _describe_old_files([suite.eval_set for suite in suites], session)
 
 
-def _describe_old_files(eval_sets: Sequence[EvalSet]) -> Iterator[str]:
+def _describe_old_files(eval_sets: Sequence[EvalSet], session: SessionConfig | None) -> Iterator[str]:
     """Yield one notice if files have a format that Google ADK read before eval sets."""
-    old = [each.path for each in eval_sets if each.format_name == "adk-legacy" and each.path]
+    old = [each for each in eval_sets if each.format_name == "adk-legacy" and each.path]
     if not old:
         return
-    stem = old[0].removesuffix(".json").removesuffix(".test").removesuffix(".evalset")
-    names = shlex.join([old[0], "--to", "adk", "--out", f"{stem}.evalset.json"])
-    force = " --force" if old[0] == f"{stem}.evalset.json" else ""
+    from evalgate.integrations.adk.legacy_evalset import is_turn_list
+
+    path = old[0].path
+    stem = path.removesuffix(".json").removesuffix(".test").removesuffix(".evalset")
+    file = session.file if session is not None and is_turn_list(old[0]) else None
+    option = [] if file is None else ["--initial-session", file]
+    names = shlex.join([path, "--to", "adk", "--out", f"{stem}.evalset.json", *option])
+    force = " --force" if path == f"{stem}.evalset.json" else ""
     others = f" and {pluralize(len(old) - 1, 'other file')}" if old[1:] else ""
     yield (
-        f"{old[0]}{others}: a list as Google ADK read them before eval sets, and will stop reading. "
+        f"{path}{others}: a list as Google ADK read them before eval sets, and will stop reading. "
         f"`evalgate convert {names}{force}` writes an eval set."
     )
 
@@ -180,7 +187,7 @@ def iter_plan_notices(
 ) -> Iterator[str]:
     """Yield the notices of a run: about criteria, judges, eval sets, recorded tools and `track_files`."""
     yield from filter(None, [*map(describe_default_criteria, suites), judge_resolver.models.default_notice])
-    yield from iter_notices(suites)
+    yield from iter_notices(suites, config.session)
     yield from _describe_recordings(config, suites)
     if config.agent is not None and config.agent.track_files:
         is_here = config.executor.kind == "local"
@@ -212,7 +219,7 @@ def iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path)
     """
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
-    yield from iter_notices(suites)
+    yield from iter_notices(suites, thresholds.config.session)
     for suite in {id(suite.thresholds): suite for suite in suites}.values():
         yield from lint_thresholds(suite.thresholds)
         yield from lint_extra_calls(suite.thresholds, _index_metrics(suite))
