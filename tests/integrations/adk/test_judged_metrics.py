@@ -369,6 +369,27 @@ async def test_rubrics_of_the_guide_on_a_turn_count(is_literal: bool) -> None:
     assert result.score == 0.75
 
 
+@pytest.mark.parametrize("release", ["adk<=2.5", "adk>=2.6"])
+async def test_a_rubric_of_several_lines_is_asked_about_in_one(release: str) -> None:
+    def copies_word_by_word(request: ModelRequest) -> str:
+        listed = request.messages[0].text.partition("=== Properties ")[2].partition("\n-----")[0]
+        verdicts = [f"Property: {text}\nRationale: r\nVerdict: no" for text in listed.split("\n* ")[1:]]
+        return "\n".join(verdicts)
+
+    text = "The response names:\n- the price\n- the currency\n"
+    result = await scored(
+        "rubric_based_final_response_quality_v1",
+        ScriptedModel(script=copies_word_by_word),
+        *ONE,
+        judge_model_options={"num_samples": 1},
+        rubrics=[{"rubric_id": "price", "rubric_content": {"text_property": text}}],
+        answers=release,
+    )
+
+    assert isinstance(result, MetricScore)
+    assert (result.score, result.reason) == (0.0, f"{text} – no: r")
+
+
 async def test_a_missing_turn_counts_like_the_average_rubric() -> None:
     rubrics = [{"criterion": "a", "points": 3}, {"criterion": "b", "points": 1}]
     options: dict[str, Any] = {"rubrics": rubrics, "judge_model_options": {"num_samples": 1}}
