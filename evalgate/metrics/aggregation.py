@@ -227,7 +227,7 @@ def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | N
     judged = [run for case in cases for run in case.runs if run.judge is not None]
     if not judged:
         return None
-    from evalgate.llm.judge_health import compute_self_agreement, read_sample_scores
+    from evalgate.llm.sample_agreement import compute_self_agreement, read_sample_scores
 
     metrics: Iterator[RunMetric | TurnMetric] = chain.from_iterable(
         (*run.metrics, *chain.from_iterable(turn.metrics for turn in run.turns)) for run in judged

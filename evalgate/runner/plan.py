@@ -53,9 +53,9 @@ from evalgate.system.workspace import Workspace, list_socket_notices, resolve_wo
 
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
+    from evalgate.runner.calibration_cases import CalibrationSet
     from evalgate.runner.control.base_commit import ControlSource
     from evalgate.runner.judge_assessment import LabelCheck
-    from evalgate.runner.judge_calibration import CalibrationSet
 
 
 @frozen
@@ -363,7 +363,7 @@ def _read_judge_calibration(
 ) -> "CalibrationSet | None":
     if config.judge is None or config.judge.anchors is None:
         return None
-    from evalgate.runner.judge_calibration import read_calibration_set
+    from evalgate.runner.calibration_cases import read_calibration_set
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = thresholds.folder / config.judge.anchors

@@ -35,7 +35,7 @@ from evalgate.llm.client import ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
 from evalgate.llm.judge_resolver import DefaultJudge, Judge, get_judge_resolver
 from evalgate.llm.prompt_templates import Prompt, list_prompt_variables, load_prompt, read_user_prompt
-from evalgate.llm.sample_votes import Samples, take_samples
+from evalgate.llm.sampling import Samples, take_samples
 from evalgate.metrics.turnwise import Exchange
 
 T = TypeVar("T")

@@ -40,7 +40,7 @@ from evalgate.integrations.adk.judging.judged_metric import (
     build_failed_turn,
 )
 from evalgate.integrations.adk.judging.prompts import collect_rubrics
-from evalgate.llm.sample_votes import Sample, Samples
+from evalgate.llm.sampling import Sample, Samples
 from evalgate.metrics.turnwise import Exchange
 
 T = TypeVar("T")

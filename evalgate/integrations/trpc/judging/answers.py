@@ -15,7 +15,7 @@ from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import JsonObject
 from evalgate.integrations.trpc.go_json import fold_key, reject_constant, trim_go_space
 from evalgate.llm.client import AnswerSchema, TokenChoice
-from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.sampling import UnparsableAnswerError
 
 
 @frozen

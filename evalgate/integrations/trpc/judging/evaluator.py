@@ -47,7 +47,7 @@ from evalgate.integrations.trpc.value_criteria import BOUND, GoModel
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
 from evalgate.llm.prompt_templates import Prompt, list_prompt_variables, load_prompt, read_user_prompt
-from evalgate.llm.sample_votes import Samples, UnparsableAnswerError, take_samples
+from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 _DEFAULT_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
