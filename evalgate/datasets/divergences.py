@@ -119,10 +119,10 @@ def find_failing_run(case: CaseResult) -> RunResult | None:
 
 
 def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
-    """Return the divergence of the run that `find_failing_run` finds in a failed case.
+    """Return the divergence that stands for a failed case: that of the run which `find_failing_run` chooses.
 
-    If this run did not fail, return a divergence that names the first failed metric of the case. Without a
-    failed metric, name the first errored one.
+    If no run failed by itself, as when only the mean misses a threshold, name the first failed metric of the
+    case, else the first errored one.
     """
     run = find_failing_run(case)
     found = find_run_divergence(case, run, criteria) if run is not None else None

@@ -181,7 +181,10 @@ def is_line_table(name: str) -> bool:
 def describe_out_of_range_scores(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Iterator[str]:
-    """Yield a sentence for each metric that has no table. It names the score that is out of range."""
+    """Yield a sentence for each metric that the statistics leave out because a score is outside its range.
+
+    It names the case and the score.
+    """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
     quote = build_case_quote(case.key for case in cases)

@@ -1,9 +1,5 @@
 """Score runs and cases with every metric.
 
-pass^k and pass@k are estimated without bias from n ≥ k runs of which c passed. pass^k is C(c, k) / C(n, k)
-(Yao et al. 2024, arXiv:2406.12045). pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021,
-arXiv:2107.03374).
-
 A crashed run has no score, which is not the same as 0. If a metric raises an exception, its result is a
 `MetricFailure`.
 """
