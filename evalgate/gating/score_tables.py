@@ -31,8 +31,8 @@ ScoreTables: TypeAlias = Mapping[str, GatingMetric]
 class StatisticalPolicy:
     """Settings of the statistical comparison."""
 
-    parameters: Parameters = field(default_factory=Parameters)
-    max_drop: float | None = 0.05
+    parameters: Parameters
+    max_drop: float | None
     """Smallest drop of an average that is too much, 0 to 1; None: no metric is compared with a baseline."""
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
