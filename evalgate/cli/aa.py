@@ -35,7 +35,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.gating.comparison import compare_runs
-from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.runner.reevaluation import (

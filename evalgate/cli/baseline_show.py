@@ -20,7 +20,8 @@ from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, Criterion, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
-from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
+from evalgate.gating.score_tables import list_baseline_scores
+from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.runner.current_thresholds import load_current_thresholds
 from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 from evalgate.runner.run_strategy import choose_default_runs

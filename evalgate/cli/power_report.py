@@ -14,7 +14,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline
 from evalgate.datasets.loading import load_eval_sets
-from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.runner.cost_estimate import (
     estimate_cost,

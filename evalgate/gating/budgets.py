@@ -45,7 +45,7 @@ from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric, Score, UnpairedReason
 
 if TYPE_CHECKING:
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.gating.verdict_messages import MessageContext
 
 _COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})

@@ -11,7 +11,7 @@ from evalgate.core.types import Baseline, CaseResult, Comparison, Criterion, Met
 from evalgate.metrics.aggregation import summarize_metrics
 
 if TYPE_CHECKING:
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.statistics.gate_decision import Decision
 
 

@@ -19,7 +19,7 @@ from evalgate.core.types import (
     FollowUp,
     RunResult,
 )
-from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.case_regression import (
     BreakageCriteria,
     StoredOutcomes,

@@ -37,7 +37,6 @@ from evalgate.gating.budgets import compare_budgets
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
     ScoreTables,
-    StatisticalPolicy,
     build_pool_name,
     build_row_name,
     build_score_tables,
@@ -46,6 +45,7 @@ from evalgate.gating.score_tables import (
     describe_out_of_range_scores,
     is_line_table,
 )
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict_messages import (
     MessageContext,
     describe_corrections,

@@ -9,13 +9,8 @@ from evalgate.config import option_defaults
 from evalgate.core.formatting import compute_mean, compute_weighted_mean, join_quoted, pluralize
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, Record, RunResult
-from evalgate.gating.score_tables import (
-    StatisticalPolicy,
-    build_row_name,
-    build_score_tables,
-    build_statistical_policy,
-    is_line_table,
-)
+from evalgate.gating.score_tables import build_row_name, build_score_tables, is_line_table
+from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.variant_matrix import (
     UsageFigure,
     VariantCase,

@@ -37,7 +37,7 @@ from evalgate.system.git import count_commits_since
 from evalgate.system.pull_requests import describe_unmerged_change
 
 if TYPE_CHECKING:
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
 
 
 @frozen

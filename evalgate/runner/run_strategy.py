@@ -11,7 +11,7 @@ from evalgate.runner.plan import Plan
 from evalgate.system.pull_requests import describe_unmerged_change
 
 if TYPE_CHECKING:  # a run without a baseline loads no statistics
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.statistics.auto_runs import Step
     from evalgate.statistics.gate_decision import Decision
 
@@ -214,7 +214,7 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
     if baseline is None and not statistical and plan.runs != "auto":
         return None
-    from evalgate.gating.score_tables import build_statistical_policy
+    from evalgate.gating.statistical_policy import build_statistical_policy
 
     repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
     # An unmerged change is only closed by the anchor if it fell significantly by itself (`gating/anchor.py`).

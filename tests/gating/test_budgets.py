@@ -16,7 +16,7 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core.types import MetricSummary, RatioEstimate, ThresholdEstimate
 from evalgate.gating.budget_messages import describe_growth, describe_percentile
 from evalgate.gating.budgets import collect_budget_figures
-from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.reporting.baseline_lines import explain_delta
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.findings import describe_missing_baseline

@@ -25,8 +25,8 @@ from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.control import apply_control, build_control_comparison
 from evalgate.gating.control_suspects import ControlSuspects, FreshRuns, find_suspects
 from evalgate.gating.failure_reruns import classify_failures
-from evalgate.gating.score_tables import StatisticalPolicy
 from evalgate.gating.significance import decide_metrics
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.control_runs import AverageControl, ControlDecision, decide_control_runs
 from evalgate.statistics.parameters import Parameters
 from tests.builders import a_case_result, a_run_result
