@@ -34,7 +34,7 @@ from evalgate.core.types import (
     RunResult,
     Verdict,
 )
-from evalgate.gating.comparison import compare_runs
+from evalgate.gating.comparison import compare_runs, find_allowed_drop
 from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
@@ -296,24 +296,16 @@ def _estimate_smallest_drop(
     statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
     shares = _collect_shares(stored, rules)
     metrics = dict.fromkeys(name for runs in shares.values() for run in runs for name in run)
+    allowed = {
+        name: find_allowed_drop(criterion, criterion.range, statistics.max_drop)
+        for name, criterion in rules.criteria.items()
+    }
     limits = {
-        name: MetricRule(_get_allowance(name, rules, statistics.max_drop), statistics.require)
-        for name in metrics
+        name: MetricRule(allowed.get(name, statistics.max_drop), statistics.require) for name in metrics
     }
     return measure_gate_sensitivity(
         shares, limits, statistics.parameters, repeats=repeats, seed=seed
     ).smallest_drop
-
-
-def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float | None:
-    """Return the drop that is allowed for a metric, as a share of its range. None: no drop closes the gate.
-
-    `of_all` is the allowed drop of metrics without `max_regression`.
-    """
-    criterion = rules.criteria.get(metric)
-    if criterion is None or criterion.max_regression is None:
-        return of_all
-    return criterion.max_regression / criterion.range.width
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:

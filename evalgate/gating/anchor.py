@@ -115,7 +115,7 @@ def build_anchor_tables(
     own = gate.anchor.max_regression if gate.anchor else None
     limit = gate.max_regression if own is None else own
     criteria = statistics.criteria if own is None else {}
-    statistics = replace(statistics, max_drop=limit if limit < 1 else None, criteria=criteria)
+    statistics = replace(statistics, max_drop=limit, criteria=criteria)
     return {
         name: GatingMetric(table.cases, MetricRule(table.rule.max_drop))
         for name, table in build_score_tables(cases, anchor_baseline, statistics).items()

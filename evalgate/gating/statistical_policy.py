@@ -8,6 +8,7 @@ from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseMetric, Criterion
+from evalgate.gating.comparison import find_allowed_drop
 from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
 
@@ -22,7 +23,8 @@ class StatisticalPolicy:
 
     parameters: Parameters
     max_drop: float | None
-    """Smallest drop of an average that is too much, 0 to 1; None: no metric is compared with a baseline."""
+    """Smallest drop of an average that is too much, as `of_all` of `find_allowed_drop`. None: no metric is
+    compared with a baseline."""
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """Metric name to its own rules."""
@@ -45,13 +47,9 @@ class StatisticalPolicy:
 
     def build_rule(self, metric: CaseMetric) -> MetricRule:
         """Build the rule that judges a metric, with limits as shares of its range."""
-        criterion = self.criteria.get(metric.name)
-        if criterion is None:
-            return MetricRule(self.max_drop, self.require)
-        score_range = metric.range
-        own = None if criterion.max_regression is None else criterion.max_regression / score_range.width
-        max_drop = own if own is not None and self.max_drop is not None else self.max_drop
-        if criterion.rule == "literal":
+        criterion, score_range = self.criteria.get(metric.name), metric.range
+        max_drop = find_allowed_drop(criterion, score_range, self.max_drop)
+        if criterion is None or criterion.rule == "literal":
             return MetricRule(max_drop, self.require)
         wanted, own = criterion.reliability, metric.min_mean
         min_score = None if own is None else score_range.to_share(own)
@@ -105,5 +103,5 @@ def build_statistical_policy(
         if criterion.range.lower_is_better and criterion.options
     }
     case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
-    max_drop = gate.max_regression if gate.baseline is not None and gate.max_regression < 1 else None
+    max_drop = None if gate.baseline is None else gate.max_regression
     return StatisticalPolicy(parameters, max_drop, gate.require, by_name, budgets, case_runs)

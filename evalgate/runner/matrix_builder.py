@@ -127,7 +127,8 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
         for metric, table in own.items():
             pairs = pair_cases(table.cases, keep=_ALL_RUNS).pairs
             if pairs:
-                limit = option_defaults.MAX_REGRESSION if table.rule.max_drop is None else table.rule.max_drop
+                # None: the metric's own `max_regression` allows every drop.
+                limit = 1.0 if table.rule.max_drop is None else table.rule.max_drop
                 compared[variant.name, metric] = ComparedScores(pairs, limit)
     found: dict[str, dict[str, VariantScore]] = {}
     for (name, metric), score in compare_variants(compared).items():
