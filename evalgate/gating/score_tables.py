@@ -1,15 +1,16 @@
 """Build the score tables of the statistics: one table per metric, one row of raw scores per case."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from evalgate.core.formatting import build_case_quote
+from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     Baseline,
     BaselineCase,
+    CaseKey,
     CaseMetric,
     CaseResult,
 )
@@ -21,6 +22,15 @@ from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Score, pair_cases
 
 ScoreTables: TypeAlias = Mapping[str, GatingMetric]
+
+
+@frozen
+class OutOfRangeRow:
+    """Scores of a case of which at least one is outside the metric's range."""
+
+    case: CaseResult
+    metric: CaseMetric
+    scores: CaseScores
 
 
 def build_table_name(key: MetricKey) -> str:
@@ -55,31 +65,54 @@ def build_score_tables(
     - A case to which the metric does not apply has no row.
     - A gating budget with `max_increase` has a table of its figures.
     """
+    tables, _ = split_score_tables(cases, baseline, statistics)
+    return tables
+
+
+def split_score_tables(
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
+) -> tuple[ScoreTables, tuple[OutOfRangeRow, ...]]:
+    """Build the tables of `build_score_tables`, and list why other metrics have none.
+
+    The list has the first row with a score outside its range, of each line of a metric.
+    """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
     pools: dict[str, dict[MetricKey, GatingMetric]] = {}
+    outside: dict[MetricKey, OutOfRangeRow] = {}
     has_budgets = False
     for key, members in group_by_metric(cases).items():
         if not key.gates or members.metrics[0].range.lower_is_better:
             has_budgets = has_budgets or key.gates
             continue
-        rows = {
-            build_row_name(case): _build_row(case, metric, before.get(case.key), keep)
+        rows = [
+            (case, metric, _build_row(case, metric, before.get(case.key), keep))
             for case, metric in members
             if _is_applicable(case, metric)
-        }
+        ]
+        if beyond := next((row for row in rows if not _is_unit(row[2])), None):
+            outside[key] = OutOfRangeRow(*beyond)
         if rows:
-            table = GatingMetric(rows, statistics.build_rule(members[0][1]))
+            table = GatingMetric(
+                {build_row_name(case): scores for case, _, scores in rows},
+                statistics.build_rule(members.metrics[0]),
+            )
             pools.setdefault(build_pool_name(key.name, key.fingerprint), {})[key] = table
     found: dict[str, GatingMetric] = {}
     for name, lines in pools.items():
-        if all(_is_unit(row) for line in lines.values() for row in line.cases.values()):
+        if outside.keys().isdisjoint(lines):
             found.update(_pool_tables(name, lines, cases))
-    budgets = collect_budget_figures(cases, baseline, statistics) if has_budgets else {}
-    for name, figures in budgets.items():
+    if has_budgets:
+        found.update(_build_budget_tables(cases, baseline, statistics))
+    return found, tuple(outside.values())
+
+
+def _build_budget_tables(
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
+) -> Iterator[tuple[str, GatingMetric]]:
+    for name, figures in collect_budget_figures(cases, baseline, statistics).items():
         if figures.metric in statistics.criteria and figures.limits.max_increase is not None:
-            found[name] = figures.build_table(statistics)
-    return found
+            yield name, figures.build_table(statistics)
 
 
 def _pool_tables(
@@ -129,35 +162,27 @@ def is_line_table(name: str) -> bool:
 
 
 def describe_out_of_range_scores(
-    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
+    rows: Iterable[OutOfRangeRow], quote: Callable[[CaseKey], str]
 ) -> Iterator[str]:
     """Yield a sentence for each metric that the statistics leave out because a score is outside its range.
 
     It names the case and the score.
+
+    Args:
+        rows: rows as `split_score_tables` lists them.
+        quote: function that turns the key of a case into its name in sentences.
     """
-    before = baseline.index_cases() if baseline else {}
-    keep = statistics.parameters.baseline_keep
-    quote = build_case_quote(case.key for case in cases)
-    for key, members in group_by_metric(cases).items():
-        is_score = key.gates and not members.metrics[0].range.lower_is_better
-        for case, metric in members if is_score else ():
-            row = _build_row(case, metric, before.get(case.key), keep)
-            if _is_applicable(case, metric) and not _is_unit(row):
-                yield _describe_out_of_range(quote(case.key), metric, row)
-                break
-
-
-def _describe_out_of_range(name: str, metric: CaseMetric, row: CaseScores) -> str:
-    score_range = metric.range
-    side = "" if not all(map(_is_share, row.candidate or ())) else " in the baseline"
-    scores = row.candidate if not side else row.baseline
-    score = next(
-        score_range.to_score(each) for each in scores or () if each is not None and not _is_share(each)
-    )
-    return (
-        f"{metric.name} is compared by its plain mean, without statistics: {name} scored "
-        f"{score:g}{side}, and scores lie between {score_range}. A custom metric says its own `range`."
-    )
+    for row in rows:
+        metric, scores = row.metric, row.scores
+        side = "" if not all(map(_is_share, scores.candidate or ())) else " in the baseline"
+        shares = scores.candidate if not side else scores.baseline
+        score = next(
+            metric.range.to_score(each) for each in shares or () if each is not None and not _is_share(each)
+        )
+        yield (
+            f"{metric.name} is compared by its plain mean, without statistics: {quote(row.case.key)} scored "
+            f"{score:g}{side}, and scores lie between {metric.range}. A custom metric says its own `range`."
+        )
 
 
 def _is_applicable(case: CaseResult, metric: CaseMetric) -> bool:
