@@ -15,8 +15,9 @@ from evalgate.cli.aa import format_planned_runs
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import compute_mean, format_figure, format_score, join_first, pluralize
+from evalgate.core.formatting import format_figure, format_score, join_first, pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_mean
 from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, Criterion, FailingSince

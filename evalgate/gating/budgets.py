@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evalgate.config.schema.budgets import BudgetLimits
-from evalgate.core.formatting import compute_mean, compute_weighted_mean
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_mean, compute_weighted_mean
 from evalgate.core.types import (
     Baseline,
     BaselineCase,

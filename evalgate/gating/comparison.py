@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.formatting import EPSILON
 from evalgate.core.frozen import frozen
+from evalgate.core.means import EPSILON
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import Baseline, CaseResult, Comparison, Criterion, MetricSummary, SamplingCost
 from evalgate.metrics.aggregation import summarize_metrics

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalgate.core.formatting import compute_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_mean
 
 
 @frozen

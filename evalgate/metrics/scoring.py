@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
 
-from evalgate.core.formatting import compute_mean, round_mean_to_limit
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_mean, round_mean_to_limit
 from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,

@@ -6,7 +6,8 @@ from typing import TypeAlias
 from evalgate import __version__
 from evalgate.baselines.history import build_baseline
 from evalgate.config import option_defaults
-from evalgate.core.formatting import compute_mean, compute_weighted_mean, join_quoted, pluralize
+from evalgate.core.formatting import join_quoted, pluralize
+from evalgate.core.means import compute_mean, compute_weighted_mean
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, Record, RunResult
 from evalgate.gating.score_tables import build_row_name, build_score_tables, is_line_table
