@@ -60,7 +60,7 @@ def compare_runs(
         return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)
     # Only here: a run without a baseline would load the statistics for nothing.
     from evalgate.gating.case_changes import add_deltas, build_comparison
-    from evalgate.gating.failure_reruns import classify_failures
+    from evalgate.gating.follow_up_runs import classify_failures
     from evalgate.gating.significance import apply_decision
 
     # Before all else: the changes of a case, and its part in the verdict, depend on what its follow-up found.
