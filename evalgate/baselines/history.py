@@ -23,7 +23,8 @@ from evalgate.core.types import (
     RunResult,
     TrackedFiles,
 )
-from evalgate.datasets.divergences import Criteria, find_run_divergence, has_failed
+from evalgate.failures.divergence import Criteria
+from evalgate.failures.run_divergences import find_run_divergence, has_failed
 
 DEFAULT_KEEP = 20
 """Gate runs that a baseline keeps of each eval set by default."""

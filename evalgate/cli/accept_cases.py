@@ -26,7 +26,6 @@ from evalgate.datasets.acceptance import (
     is_rule,
 )
 from evalgate.datasets.case_notes_edits import change_notes, set_note
-from evalgate.datasets.divergences import compares_responses
 from evalgate.datasets.edit_undo import FileChange, UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
 from evalgate.datasets.loading import build_notes_name
@@ -34,6 +33,7 @@ from evalgate.datasets.raw_edits import is_same_data
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.validation_errors import list_case_names
+from evalgate.failures.call_divergences import compares_responses
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.repro_command import iter_option_pairs
 from evalgate.runner.plan import load_suites

@@ -23,7 +23,8 @@ from evalgate.core.types import (
     Record,
     RecordedCriterion,
 )
-from evalgate.datasets.divergences import NO_AGENT_KINDS, Divergence, find_divergence
+from evalgate.failures.divergence import NO_AGENT_KINDS, Divergence
+from evalgate.failures.run_divergences import find_divergence
 from evalgate.redaction.redactor import REPLACEMENT
 
 

@@ -9,13 +9,8 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
-from evalgate.core.formatting import (
-    EPSILON,
-    compute_weighted_mean,
-    join_first,
-    pluralize,
-    round_mean_to_limit,
-)
+from evalgate.core.formatting import join_first, pluralize
+from evalgate.core.means import EPSILON, compute_weighted_mean, round_mean_to_limit
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (

@@ -12,11 +12,9 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from evalgate.core.formatting import (
-    compute_sequential_mean,
-    pluralize,
-)
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     Criterion,

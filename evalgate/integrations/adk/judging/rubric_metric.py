@@ -12,12 +12,8 @@ from pydantic import (
 )
 from typing_extensions import override
 
-from evalgate.core.formatting import (
-    compute_exact_mean,
-    compute_mean,
-    compute_weighted_mean,
-    pluralize,
-)
+from evalgate.core.formatting import pluralize
+from evalgate.core.means import compute_exact_mean, compute_mean, compute_weighted_mean
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     Criterion,

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from evalgate.core.formatting import compute_exact_mean, compute_sequential_mean
+from evalgate.core.means import compute_exact_mean, compute_sequential_mean
 from evalgate.core.score_ranges import SCORE_RANGES, UNIT_RANGE, Range
 from evalgate.core.types import (
     CaseRun,

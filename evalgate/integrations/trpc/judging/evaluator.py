@@ -10,8 +10,9 @@ from typing_extensions import override
 
 from evalgate.config.schema.judge import JudgeConfig, require_variable_reference
 from evalgate.config.schema.providers import CUSTOM, PROVIDERS
-from evalgate.core.formatting import compute_sequential_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.protocols import MetricContext, ProvidesJudges
 from evalgate.core.types import (
     CaseRun,
