@@ -13,6 +13,7 @@ import click
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.failures.call_divergences import compares_responses
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
@@ -33,7 +34,6 @@ from evalgate.datasets.raw_edits import is_same_data
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.validation_errors import list_case_names
-from evalgate.failures.call_divergences import compares_responses
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.repro_command import iter_option_pairs
 from evalgate.runner.plan import load_suites

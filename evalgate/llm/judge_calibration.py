@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.means import compute_mean
 
 
 @frozen

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evalgate.core.formatting import compute_mean
+from evalgate.core.means import compute_mean
 
 
 def compute_agreement(votes: Sequence[object]) -> float | None:

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from evalgate.core.failures.divergence import Criteria, Divergence, FailureKind, clean_name
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseResult, RunMetric, RunResult, ToolCall, TurnResult
-from evalgate.failures.divergence import Criteria, Divergence, FailureKind, clean_name
 
 _DEEPEST = 20
 

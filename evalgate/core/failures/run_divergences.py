@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from evalgate.core.failures.call_divergences import compares_responses, find_call_divergence
+from evalgate.core.failures.divergence import Criteria, Divergence, clean_name
 from evalgate.core.score_ranges import BUDGETS
 from evalgate.core.types import AGENT_FAULT_OUTCOMES, CaseMetric, CaseResult, RunMetric, RunResult
-from evalgate.failures.call_divergences import compares_responses, find_call_divergence
-from evalgate.failures.divergence import Criteria, Divergence, clean_name
 
 _CHECK = "check/"
 _EXCEPTION = re.compile(r"\braised ([A-Za-z_][\w.]*)|\b((?:\w+\.)*[A-Z]\w*(?:Error|Exception))\b")
