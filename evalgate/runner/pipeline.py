@@ -148,11 +148,11 @@ class PreparedRun:
         notices = (*control_notices, *own, *record.notices, *self.checkpoint.notices)
         record = replace(record, notices=notices)
         if self.plan.control_source is not None and self.baseline is None and record.verdict.status == "fail":
-            record = _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE)
+            record = add_notice(record, NO_CONTROL_WITHOUT_BASELINE)
         if not self.plan.agent.settings.track_files:
             return record
         if self.checkpoint.finished:  # runs of an earlier process opened files that are not known here
-            return _add_notice(record, _NO_FILES)
+            return add_notice(record, NO_TRACKED_FILES)
         from evalgate.runner.affected import collect_tracked_files
 
         return replace(record, files=collect_tracked_files(self.plan, self.agent, record))
@@ -173,7 +173,7 @@ def prepare_run(
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
-    baseline, anchor_baseline = _read_baseline(plan), _read_anchor_baseline(plan)
+    baseline, anchor_baseline = read_baseline(plan), _read_anchor_baseline(plan)
     if run_options.shard is None:  # a shard cannot know what the others find
         plan = apply_default_runs(plan, baseline)
     statistics = choose_statistics(plan, baseline)
@@ -245,7 +245,7 @@ def run_gate(
         return prepared_run.build_record()
 
 
-def _read_baseline(plan: Plan) -> Baseline | None:
+def read_baseline(plan: Plan) -> Baseline | None:
     """Return the baseline, or None if there is none yet.
 
     A case that broke on the default branch keeps only its runs since the break, so that later changes are
@@ -325,53 +325,18 @@ def _estimate_run(
     yield from describe_estimate(found, meter.budget, meter.spent, others, growth)
 
 
-_NO_FILES = (
+NO_TRACKED_FILES = (
     "A run that was resumed, or made in shards, has no list of the files that the agent opened "
     "(`agent.track_files`): if it is saved in the baseline, every change that is not ignored concerns its "
     "suites."
 )
-_NO_CONTROL_WITHOUT_BASELINE = (
+NO_CONTROL_WITHOUT_BASELINE = (
     "No control runs were made: they explain a fall below the baseline, and there is no baseline yet."
 )
-_NO_CONTROL_OF_SHARDS = (
-    "Shards make no control runs, so the comparison with the baseline decides. To make them, run the cases "
-    "that failed without --shard."
-)
 
 
-def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: ProgressListener) -> Record:
-    """Merge the records of all shards of a run and decide the verdict.
-
-    `records` holds the file name and the record of each shard, at least one.
-
-    Raises:
-        InvalidInputError: a shard is given twice, belongs to another run or contradicts itself; or the
-            baseline or the anchor cannot be used.
-        NoVerdictError: a shard is missing or did not come to its end.
-    """
-    from evalgate.runner.record_builder import RunTiming
-    from evalgate.runner.sharding import collect_finished_runs, restore_written_cases
-
-    baseline = _read_baseline(plan)
-    judge_usage = sum((record.judge for _, record in records if record.judge), ModelUsage())
-    statistics = choose_statistics(plan, baseline)
-    finished = collect_finished_runs(plan, records, may_follow_up=statistics is not None)
-    timing = RunTiming(
-        min(record.created_at for _, record in records),
-        max(record.duration_s for _, record in records),
-    )
-    run_scope = RunScope(finished, used=RunUsage(judge_usage))
-    record = restore_written_cases(
-        _build_record_of_scope(plan, run_scope, baseline, progress, timing), records
-    )
-    if plan.agent.settings.track_files:
-        record = _add_notice(record, _NO_FILES)
-    if plan.control_source is None or record.verdict.status != "fail":
-        return record
-    return _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE if baseline is None else _NO_CONTROL_OF_SHARDS)
-
-
-def _add_notice(record: Record, notice: str) -> Record:
+def add_notice(record: Record, notice: str) -> Record:
+    """Return the record with a notice before all others."""
     return replace(record, notices=(notice, *record.notices))
 
 
@@ -392,16 +357,17 @@ def build_record_from_runs(
     judge_usage = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
     timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
     run_scope = RunScope(runs, used=RunUsage(judge_usage))
-    return _build_record_of_scope(plan, run_scope, _read_baseline(plan), SilentProgress(), timing)
+    return build_record_of_scope(plan, run_scope, read_baseline(plan), SilentProgress(), timing)
 
 
-def _build_record_of_scope(
+def build_record_of_scope(
     plan: Plan,
     run_scope: RunScope,
     baseline: Baseline | None,
     progress: ProgressListener,
     timing: "RunTiming",
 ) -> Record:
+    """Build the record of runs that exist already, without making further runs."""
     from evalgate.runner.record_builder import build_record
 
     evaluation = Evaluation(plan, progress, run_scope)
