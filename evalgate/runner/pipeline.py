@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,14 +21,10 @@ from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks, RunScope
+from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_strategy import (
-    RunStrategy,
-    apply_default_runs,
-    choose_run_strategy,
-    choose_statistics,
-)
+from evalgate.runner.run_results import RunResults, RunScope
+from evalgate.runner.run_strategy import apply_default_runs, choose_run_strategy, choose_statistics
 from evalgate.system.signals import cancel_on_signals
 
 if TYPE_CHECKING:
@@ -78,7 +73,7 @@ class PreparedRun:
     plan: Plan
     agent: Agent
     evaluation: Evaluation
-    strategy: RunStrategy
+    run_results: RunResults
     statistics: "StatisticalPolicy | None"
     baseline: Baseline | None
     shard: Shard | None
@@ -98,10 +93,8 @@ class PreparedRun:
         Raises:
             InvalidInputError: there is no such agent.
         """
-        await self.evaluation.start_and_make_runs(
-            self.agent, self.strategy, self.hooks, self._make_control_runs
-        )
-        if not self.evaluation.interrupted and self.evaluation.is_complete(self.strategy):
+        await self.evaluation.start_and_make_runs(self.hooks, self._make_control_runs)
+        if not self.run_results.interrupted and self.evaluation.is_complete:
             self.checkpoint.mark_over()
 
     async def _make_control_runs(self) -> None:
@@ -111,7 +104,7 @@ class PreparedRun:
 
         self.control_result = await compare_with_control(
             self.plan,
-            self.evaluation,
+            self.run_results,
             self.agent,
             self.statistics,
             self.baseline,
@@ -132,12 +125,12 @@ class PreparedRun:
         if self.shard is not None:
             from evalgate.runner.sharding import build_shard_record
 
-            return build_shard_record(self.plan, self.evaluation, self.shard, timing)
+            return build_shard_record(self.plan, self.run_results, self.shard, timing)
         result = self.control_result
         control, control_notices = (result.comparison, result.notices) if result else (None, ())
         record = build_record(
             self.plan,
-            self.evaluation,
+            self.run_results,
             self.statistics,
             self.baseline,
             timing,
@@ -177,7 +170,6 @@ def prepare_run(
     if run_options.shard is None:  # a shard cannot know what the others find
         plan = apply_default_runs(plan, baseline)
     statistics = choose_statistics(plan, baseline)
-    strategy = choose_run_strategy(plan, statistics, baseline)
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
     if redactor is not None and plan.agent.settings.env_file:
         redactor.learn_environment(plan.environ)
@@ -186,15 +178,16 @@ def prepare_run(
         (run_options.until_published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
         run_scope = RunScope(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
-        evaluation = Evaluation(plan, progress, run_scope)
+        run_results = RunResults(plan, progress, run_scope)
         agent = build_plan_agent(plan)
-        for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
+        evaluation = Evaluation(run_results, agent, choose_run_strategy(plan, statistics, baseline))
+        for sentence in _estimate_run(plan, evaluation.count_planned_runs, baseline):
             hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
         yield PreparedRun(
             plan=plan,
             agent=agent,
             evaluation=evaluation,
-            strategy=strategy,
+            run_results=run_results,
             statistics=statistics,
             baseline=baseline,
             anchor_baseline=anchor_baseline,
@@ -370,6 +363,6 @@ def build_record_of_scope(
     """Build the record of runs that exist already, without making further runs."""
     from evalgate.runner.record_builder import build_record
 
-    evaluation = Evaluation(plan, progress, run_scope)
+    run_results = RunResults(plan, progress, run_scope)
     statistics = choose_statistics(plan, baseline)
-    return build_record(plan, evaluation, statistics, baseline, timing, _read_anchor_baseline(plan))
+    return build_record(plan, run_results, statistics, baseline, timing, _read_anchor_baseline(plan))

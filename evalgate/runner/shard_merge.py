@@ -18,7 +18,6 @@ from evalgate.llm.usage import RunUsage
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
-from evalgate.runner.evaluation import RunScope
 from evalgate.runner.pipeline import (
     NO_CONTROL_WITHOUT_BASELINE,
     NO_TRACKED_FILES,
@@ -29,6 +28,7 @@ from evalgate.runner.pipeline import (
 )
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
+from evalgate.runner.run_results import RunScope
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.sharding import list_case_keys
 from evalgate.runner.suites import CaseIndex

@@ -10,9 +10,9 @@ from evalgate.core.types import AgentInfo, Baseline, CaseKey, CaseResult, Record
 from evalgate.llm.budget_guard import describe_budget_shortfall
 from evalgate.metrics.aggregation import compute_totals, summarize_metrics
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
-from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
+from evalgate.runner.run_results import RunResults
 
 
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
@@ -69,9 +69,9 @@ def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -
     return Shard(index, count, share, len(cases), compute_plan_id(plan))
 
 
-def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: RunTiming) -> Record:
+def build_shard_record(plan: Plan, run_results: RunResults, shard: Shard, made: RunTiming) -> Record:
     """Build the record of a shard, with its results but without a verdict on the agent."""
-    results = evaluation.collect_results()
+    results = run_results.collect_results()
     cases = tuple(results[index] for index in shard.cases)
     return Record(
         evalgate_version=__version__,
@@ -79,37 +79,37 @@ def build_shard_record(plan: Plan, evaluation: Evaluation, shard: Shard, made: R
         duration_s=made.duration_s,
         agent=AgentInfo(plan.agent.settings.kind, plan.agent.name),
         runs=plan.first_runs,
-        verdict=_build_shard_verdict(plan, evaluation, shard, cases),
+        verdict=_build_shard_verdict(plan, run_results, shard, cases),
         metrics=summarize_metrics(cases),
         cases=cases,
         totals=compute_totals(cases),
         notices=plan.judge_resolver.models.notices,
         shard=shard,
-        judge=evaluation.judge_usage,
+        judge=run_results.judge_usage,
         selection=plan.selection,
     )
 
 
 def _build_shard_verdict(
-    plan: Plan, evaluation: Evaluation, shard: Shard, cases: Sequence[CaseResult]
+    plan: Plan, run_results: RunResults, shard: Shard, cases: Sequence[CaseResult]
 ) -> Verdict:
     name = f"Shard {shard.index} of {shard.count}"
-    if evaluation.interrupted:
+    if run_results.interrupted:
         return Verdict("error", ExitCode.INTERRUPTED, (f"{name} was interrupted. Resume it with --resume.",))
-    if evaluation.unreachable:
+    if run_results.unreachable:
         return Verdict(
             "error",
             ExitCode.NO_VERDICT,
-            (f"{name}: the agent could not be reached: {evaluation.unreachable}",),
+            (f"{name}: the agent could not be reached: {run_results.unreachable}",),
         )
     if plan.label_check is not None and (phrases := plan.label_check.unreliable):
         return Verdict("error", ExitCode.NO_VERDICT, tuple(f"{name}: {each}." for each in phrases))
-    health = evaluation.judge_health
+    health = run_results.judge_health
     if health is not None and not health.is_reliable:
         missed = ", ".join(health.missed)
         return Verdict("error", ExitCode.NO_VERDICT, (f"{name}: {health.sentence}. Missed: {missed}.",))
     undone = tuple(
-        describe_budget_shortfall(cases, more_wanted=False, why=evaluation.spending.exhausted_budget)
+        describe_budget_shortfall(cases, more_wanted=False, why=run_results.spending.exhausted_budget)
     )
     if undone:
         return Verdict("error", ExitCode.NO_VERDICT, tuple(f"{name}: {sentence}" for sentence in undone))

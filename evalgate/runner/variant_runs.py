@@ -15,10 +15,11 @@ from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record,
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.evaluation import Evaluation, RunScope
+from evalgate.runner.evaluation import find_trace_factory
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import NO_OPTIONS, RunOptions, build_plan_agent
 from evalgate.runner.record_builder import RunTiming, build_record
+from evalgate.runner.run_results import RunResults, RunScope
 from evalgate.runner.run_strategy import FixedRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex
@@ -78,7 +79,8 @@ class _Stage:
     progress: ProgressListener
     scopes: Sequence[RunScope]
     """Journal of each variant, and the runs that it holds already."""
-    evaluations: list[Evaluation] = field(init=False)
+    run_results: list[RunResults] = field(init=False)
+    """Results of each variant."""
     interrupted: bool = False
     unreachable: str = ""
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -87,8 +89,8 @@ class _Stage:
     """Message of a failure to the name of the variant that was to make the first run which it prevented."""
 
     def __post_init__(self) -> None:
-        self.evaluations = [
-            Evaluation(each.plan, self.progress, scope)
+        self.run_results = [
+            RunResults(each.plan, self.progress, scope)
             for each, scope in zip(self.variants, self.scopes, strict=True)
         ]
 
@@ -98,11 +100,11 @@ class _Stage:
         Fewer runs are made if the judge is not reliable, an agent cannot be reached, the budget is spent or
         the task is cancelled. A cancellation is not raised: it sets `interrupted` to True.
         """
-        first, plan = self.evaluations[0], self.variants[0].plan
+        first, plan = self.run_results[0], self.variants[0].plan
         try:
             is_reliable = await first.is_judge_reliable()
-            for evaluation in self.evaluations:
-                evaluation.judge_health = first.judge_health
+            for results in self.run_results:
+                results.judge_health = first.judge_health
             if not is_reliable:
                 return
             kept = sum(len(runs) for scope in self.scopes for runs in scope.finished.values())
@@ -117,13 +119,13 @@ class _Stage:
                 stop_reason=first.spending.stop_reason,
                 time_limit=first.spending.get_time_limit(),
                 throttle=throttle,
-                create_trace=first.find_trace_factory(),
+                create_trace=find_trace_factory(plan),
             )
             self.unreachable = refusal.message if refusal else ""
         except asyncio.CancelledError:
             self.interrupted = True
-        for evaluation in self.evaluations:
-            evaluation.interrupted, evaluation.unreachable = self.interrupted, self.unreachable
+        for results in self.run_results:
+            results.interrupted, results.unreachable = self.interrupted, self.unreachable
 
     def _iter_requests(self) -> Iterator[RunRequest]:
         """Yield the requests run by run and case by case, each case with every variant in turn.
@@ -149,13 +151,13 @@ class _Stage:
         at, variant = divmod(request.index, len(self.variants))
         if run.outcome == "not_run" and run.failure is not None:
             self._refused_first.setdefault(run.failure.message, self.variants[variant].name)
-        await self.evaluations[variant].on_run_finished(replace(request, index=at), run)
+        await self.run_results[variant].on_run_finished(replace(request, index=at), run)
 
     @property
     def is_complete(self) -> bool:
         """Return True if every run was made to its end."""
         strategy = FixedRuns(self.variants[0].plan.first_runs)
-        return not self.interrupted and all(each.is_complete(strategy) for each in self.evaluations)
+        return not self.interrupted and all(each.is_complete(strategy) for each in self.run_results)
 
     def build_result(self) -> MeasuredVariants:
         """Return the records of every variant, decided without a baseline."""
@@ -174,8 +176,8 @@ class _Stage:
         )
 
     def _build_variant_record(self, at: int, variant: Variant, timing: RunTiming) -> Record:
-        plan, evaluation, agent = variant.plan, self.evaluations[at], self.agents[at]
-        record = build_record(plan, evaluation, choose_statistics(plan, None), None, timing)
+        plan, results, agent = variant.plan, self.run_results[at], self.agents[at]
+        record = build_record(plan, results, choose_statistics(plan, None), None, timing)
         # The judges serve all variants: those of this one are counted with its runs.
         asked = [run.judge for case in record.cases for run in case.runs if run.judge is not None]
         return replace(
@@ -186,7 +188,7 @@ class _Stage:
         )
 
     def _explain_shortfall(self, records: Sequence[Record]) -> str:
-        first = self.evaluations[0]
+        first = self.run_results[0]
         if self.interrupted:
             return "Interrupted: these are the runs that were made until then."
         if self.unreachable:
@@ -319,7 +321,7 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
     """Return a stage for fresh runs of the first variant and the winner; no journal keeps these runs."""
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
-    scope = RunScope(journal=_VariantJournal(None, first), used=stage.evaluations[0].earlier_judging)
+    scope = RunScope(journal=_VariantJournal(None, first), used=stage.run_results[0].earlier_judging)
     return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (scope, scope))
 
 

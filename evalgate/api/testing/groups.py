@@ -186,7 +186,7 @@ def export_runs(prepared_run: PreparedRun) -> MadeRuns:
         for suite in prepared_run.plan.suites
         for case in suite.eval_set.cases
     ]
-    made = {key: prepared_run.evaluation.get_runs(index) for index, key in enumerate(keys)}
+    made = {key: prepared_run.run_results.get_runs(index) for index, key in enumerate(keys)}
     return {key: [dump_run(run) for run in runs] for key, runs in made.items() if runs}
 
 
