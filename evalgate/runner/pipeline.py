@@ -21,9 +21,10 @@ from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
+from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_results import RunResults, RunScope
+from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import apply_default_runs, choose_run_strategy, choose_statistics
 from evalgate.system.signals import cancel_on_signals
 
@@ -177,8 +178,8 @@ def prepare_run(
     with ExitStack() as stack:
         (run_options.until_published or stack).enter_context(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
-        run_scope = RunScope(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
-        run_results = RunResults(plan, progress, run_scope)
+        run_start = RunStart(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
+        run_results = RunResults(plan, progress, run_start)
         agent = build_plan_agent(plan)
         evaluation = Evaluation(run_results, agent, choose_run_strategy(plan, statistics, baseline))
         for sentence in _estimate_run(plan, evaluation.count_planned_runs, baseline):
@@ -349,20 +350,19 @@ def build_record_from_runs(
     runs = {index: finished[key] for index, key in keys if key in finished}
     judge_usage = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
     timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
-    run_scope = RunScope(runs, used=RunUsage(judge_usage))
-    return build_record_of_scope(plan, run_scope, read_baseline(plan), SilentProgress(), timing)
+    return build_merged_record(plan, runs, judge_usage, read_baseline(plan), timing)
 
 
-def build_record_of_scope(
+def build_merged_record(
     plan: Plan,
-    run_scope: RunScope,
+    finished: FinishedRuns,
+    judge_usage: ModelUsage,
     baseline: Baseline | None,
-    progress: ProgressListener,
     timing: "RunTiming",
 ) -> Record:
-    """Build the record of runs that exist already, without making further runs."""
+    """Build the record of runs that were made and scored elsewhere, with the usage of their judges."""
     from evalgate.runner.record_builder import build_record
 
-    run_results = RunResults(plan, progress, run_scope)
+    run_results = RunResults(plan, SilentProgress(), RunStart(finished, used=RunUsage(judge_usage)))
     statistics = choose_statistics(plan, baseline)
     return build_record(plan, run_results, statistics, baseline, timing, _read_anchor_baseline(plan))

@@ -11,7 +11,7 @@ from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import RunResults, RunScope
+from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.scheduler import RunRequest
 from evalgate.runner.suites import CaseIndex, Suite
@@ -26,7 +26,7 @@ async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], Ev
     `hide` redacts a case as the record was redacted.
     """
     plan = plan.drop_baseline()
-    run_results = RunResults(plan, SilentProgress(), RunScope())
+    run_results = RunResults(plan, SilentProgress(), RunStart())
     await score_stored_runs(run_results, collect_stored_runs(record, plan.suites, hide), hide)
     timing = RunTiming(record.created_at, record.duration_s)
     scored = build_record(plan, run_results, choose_statistics(plan, None), None, timing)

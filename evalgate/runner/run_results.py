@@ -41,8 +41,8 @@ class RunJournal(Protocol):
 
 
 @frozen
-class RunScope:
-    """Limits of the runs to make here: the cases of this shard, and the runs that exist already."""
+class RunStart:
+    """Start of a run: the runs and the usage that exist already, the cases to run here, and the journal."""
 
     finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
     """Runs that exist already, by the index of their case."""
@@ -61,12 +61,12 @@ class RunResults:
     shards or from a record.
     """
 
-    def __init__(self, plan: Plan, progress: ProgressListener, run_scope: RunScope) -> None:
+    def __init__(self, plan: Plan, progress: ProgressListener, run_start: RunStart) -> None:
         self.plan = plan
         self.progress = progress
-        self._run_scope = run_scope
+        self._run_start = run_start
         self.case_index = CaseIndex(plan.suites)
-        self._runs = [tuple(run_scope.finished.get(index, ())) for index in range(len(self.case_index))]
+        self._runs = [tuple(run_start.finished.get(index, ())) for index in range(len(self.case_index))]
         """Runs of each case, in the order in which they were made."""
         self._unkept: list[tuple[int, RunResult]] = []
         """Runs that finished in this round of the event loop and are not in the journal yet."""
@@ -79,7 +79,7 @@ class RunResults:
         """True if the budget was spent before every wanted run was begun."""
         # All results of a plan share its meter, and the last ones record the usage.
         meter = plan.judge_resolver.models.meter
-        meter.add_usage(run_scope.used.spent)  # by a run that is resumed, or by merged shards
+        meter.add_usage(run_start.used.spent)  # by a run that is resumed, or by merged shards
         meter.on_call = self._record_usage
         self.spending = BudgetGuard(meter)
         self.judge_health: CalibrationVerdict | None = None
@@ -95,14 +95,14 @@ class RunResults:
             result = _reuse_expectations(result, earlier[0])
         self._runs[request.index] = (*earlier, result)
         self._cached_results.clear()
-        if self._run_scope.journal is not None and _is_final(result):
+        if self._run_start.journal is not None and _is_final(result):
             self._schedule_flush(request.index, result)
         self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def begin_journal(self) -> None:
         """Let the journal, if there is one, replace the stored runs of an earlier run."""
-        if self._run_scope.journal is not None:
-            self._run_scope.journal.begin_run()
+        if self._run_start.journal is not None:
+            self._run_start.journal.begin_run()
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
         """Add a run to the journal, with all runs that finish in the same round of the event loop."""
@@ -116,8 +116,8 @@ class RunResults:
         """Write the usage and all finished runs to the journal now."""
         self._record_usage()
         unkept, self._unkept = self._unkept, []
-        if unkept and self._run_scope.journal is not None:
-            self._run_scope.journal.add_runs(unkept)
+        if unkept and self._run_start.journal is not None:
+            self._run_start.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
         """Write the usage to the journal before the runs that caused it are written, as they may never end.
@@ -125,13 +125,13 @@ class RunResults:
         A model call in progress counts with an unknown cost: if the gate is killed, the provider may still
         charge for it. The next usage line replaces this line.
         """
-        if self._run_scope.journal is not None:
+        if self._run_start.journal is not None:
             models = self.plan.judge_resolver.models
             judge_calls, all_calls = models.under_way["judge"], sum(models.under_way.values())
             unfinished = ModelUsage(calls=judge_calls, unpriced=judge_calls)
             unmetered = MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls)
             used = RunUsage((self.judge_usage or ModelUsage()) + unfinished, models.meter.spent + unmetered)
-            self._run_scope.journal.record_usage(used)
+            self._run_start.journal.record_usage(used)
 
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Return the result of every case, in the order of the plan.
@@ -190,26 +190,26 @@ class RunResults:
 
     def select_missing_runs(self, schedule: RunSchedule) -> RunSchedule:
         """Return the runs of the schedule that this shard makes and that do not exist yet."""
-        if self._run_scope.share is None and not any(self._runs):
+        if self._run_start.share is None and not any(self._runs):
             return schedule
         missing = {}
         for index, numbers in schedule.items():
             made = {run.run for run in self._runs[index]}
             unmade = [number for number in numbers if number not in made] if made else numbers
-            if unmade and (self._run_scope.share is None or index in self._run_scope.share):
+            if unmade and (self._run_start.share is None or index in self._run_start.share):
                 missing[index] = unmade
         return missing
 
     @property
     def judge_usage(self) -> ModelUsage | None:
         """Return the usage of the judges, including runs that this run continues; None without a call."""
-        whole = self._run_scope.used.judge_usage + self.plan.judge_resolver.models.judge_usage
+        whole = self._run_start.used.judge_usage + self.plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judging(self) -> RunUsage:
         """Return the judges' usage before this run. The meter has counted it for the budget already."""
-        return RunUsage(self._run_scope.used.judge_usage)
+        return RunUsage(self._run_start.used.judge_usage)
 
     async def is_judge_reliable(self) -> bool:
         """Return False if labels or the judge's calibration cases show that a judge is unreliable.

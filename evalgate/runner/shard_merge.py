@@ -14,21 +14,18 @@ from evalgate.core.protocols import AveragesTurns
 from evalgate.core.types import CaseResult, ModelUsage, PlanId, Record, RunMetric, RunResult
 from evalgate.datasets.large.stored_results import ShardRun
 from evalgate.datasets.results_encoder import encode_turns
-from evalgate.llm.usage import RunUsage
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
 from evalgate.runner.pipeline import (
     NO_CONTROL_WITHOUT_BASELINE,
     NO_TRACKED_FILES,
-    SilentProgress,
     add_notice,
-    build_record_of_scope,
+    build_merged_record,
     read_baseline,
 )
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming
-from evalgate.runner.run_results import RunScope
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.runner.sharding import list_case_keys
 from evalgate.runner.suites import CaseIndex
@@ -57,10 +54,8 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> Record:
         min(record.created_at for _, record in records),
         max(record.duration_s for _, record in records),
     )
-    run_scope = RunScope(finished, used=RunUsage(judge_usage))
-    record = _restore_written_cases(
-        build_record_of_scope(plan, run_scope, baseline, SilentProgress(), timing), records
-    )
+    record = build_merged_record(plan, finished, judge_usage, baseline, timing)
+    record = _restore_written_cases(record, records)
     if plan.agent.settings.track_files:
         record = add_notice(record, NO_TRACKED_FILES)
     if plan.control_source is None or record.verdict.status != "fail":

@@ -19,7 +19,7 @@ from evalgate.runner.evaluation import find_trace_factory
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import NO_OPTIONS, RunOptions, build_plan_agent
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import RunResults, RunScope
+from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import FixedRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex
@@ -77,7 +77,7 @@ class _Stage:
     variants: Sequence[Variant]
     agents: Sequence[Agent]
     progress: ProgressListener
-    scopes: Sequence[RunScope]
+    starts: Sequence[RunStart]
     """Journal of each variant, and the runs that it holds already."""
     run_results: list[RunResults] = field(init=False)
     """Results of each variant."""
@@ -90,8 +90,8 @@ class _Stage:
 
     def __post_init__(self) -> None:
         self.run_results = [
-            RunResults(each.plan, self.progress, scope)
-            for each, scope in zip(self.variants, self.scopes, strict=True)
+            RunResults(each.plan, self.progress, start)
+            for each, start in zip(self.variants, self.starts, strict=True)
         ]
 
     async def make_runs(self, throttle: Throttle) -> None:
@@ -107,7 +107,7 @@ class _Stage:
                 results.judge_health = first.judge_health
             if not is_reliable:
                 return
-            kept = sum(len(runs) for scope in self.scopes for runs in scope.finished.values())
+            kept = sum(len(runs) for start in self.starts for runs in start.finished.values())
             cases = len(CaseIndex(plan.suites))
             self.progress.on_runs_planned(cases * plan.first_runs * len(self.variants) - kept)
             refusal = await run_requests(
@@ -136,7 +136,7 @@ class _Stage:
         plan = self.variants[0].plan
         index, count = CaseIndex(plan.suites), len(self.variants)
         made = [
-            {(at, run.run) for at, runs in scope.finished.items() for run in runs} for scope in self.scopes
+            {(at, run.run) for at, runs in start.finished.items() for run in runs} for start in self.starts
         ]
         for number in range(1, plan.first_runs + 1):
             for at in range(len(index)):
@@ -256,9 +256,9 @@ def measure_variants(
             resume, redactor = run_options.resume, run_options.redactor
             checkpoint = Checkpoint(each.plan, folder, resume=resume, redactor=redactor)
             checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
-        scopes = _build_run_scopes(checkpoints)
+        starts = _build_run_starts(checkpoints)
         agents = [build_plan_agent(each.plan) for each in variants]
-        stage = _Stage(variants, agents, progress, scopes)
+        stage = _Stage(variants, agents, progress, starts)
 
         async def make_runs() -> _Stage | None:
             with cancel_on_signals():
@@ -273,15 +273,15 @@ def measure_variants(
         return measured, None if again is None else again.build_result()
 
 
-def _build_run_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
-    """Return a scope for each variant, with the finished runs of its checkpoint.
+def _build_run_starts(checkpoints: Sequence[Checkpoint]) -> list[RunStart]:
+    """Return the start of each variant, with the finished runs of its checkpoint.
 
-    Only the first scope has the earlier usage that the budget counts.
+    Only the first one has the earlier usage that the budget counts.
     """
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
     return [
-        RunScope(checkpoint.finished, journal=_VariantJournal(checkpoint, first), used=own)
+        RunStart(checkpoint.finished, journal=_VariantJournal(checkpoint, first), used=own)
         for checkpoint, own in zip(checkpoints, used, strict=True)
     ]
 
@@ -321,8 +321,8 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
     """Return a stage for fresh runs of the first variant and the winner; no journal keeps these runs."""
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
-    scope = RunScope(journal=_VariantJournal(None, first), used=stage.run_results[0].earlier_judging)
-    return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (scope, scope))
+    start = RunStart(journal=_VariantJournal(None, first), used=stage.run_results[0].earlier_judging)
+    return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (start, start))
 
 
 async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agents: Sequence[Agent]) -> None:

@@ -21,7 +21,7 @@ from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.record_builder import RunTiming, build_record
-from evalgate.runner.run_results import RunResults, RunScope
+from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import choose_run_strategy, choose_statistics
 from evalgate.runner.suites import CaseIndex
 from tests.builders import RESPONSE, TRAJECTORY, a_reply
@@ -158,7 +158,7 @@ def _list_cases(plan: Plan) -> list[tuple[str, Sequence[BoundMetric]]]:
 
 
 def _collect(plan: Plan, finished: Mapping[int, Sequence[RunResult]]) -> RunResults:
-    return RunResults(plan, SilentProgress(), RunScope(finished))
+    return RunResults(plan, SilentProgress(), RunStart(finished))
 
 
 def _build_record(

@@ -28,7 +28,7 @@ from evalgate.runner.control.base_commit import ControlSource, ControlUnavailabl
 from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_counted_runs
-from evalgate.runner.run_results import RunJournal, RunResults, RunScope
+from evalgate.runner.run_results import RunJournal, RunResults, RunStart
 from evalgate.runner.run_strategy import ResultCollector, RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
@@ -245,8 +245,8 @@ async def _make_runs(
     ]
     strategy = ControlStrategy(suspects, witnesses, keys)
     usage_journal = _UsageJournal(journal) if journal is not None else None
-    run_scope = RunScope(journal=usage_journal, used=run_results.earlier_judging)
-    fresh = RunResults(chosen, run_results.progress, run_scope)
+    run_start = RunStart(journal=usage_journal, used=run_results.earlier_judging)
+    fresh = RunResults(chosen, run_results.progress, run_start)
     fresh.judge_health = run_results.judge_health
     await Evaluation(fresh, AlternatingAgent(agent, control_agent.agent), strategy).make_runs()
     strategy.plan_next_runs(fresh.collect_results)
