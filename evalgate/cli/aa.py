@@ -41,9 +41,9 @@ from evalgate.metrics.aggregation import compute_totals
 from evalgate.runner.reevaluation import (
     EMPTY_RECORD,
     GateRules,
+    aggregate_stored_scores,
+    apply_rules,
     build_stored_record,
-    rescore_case,
-    score_stored_runs,
 )
 from evalgate.runner.run_strategy import StatisticalRuns
 from evalgate.runner.stored_results import (
@@ -225,7 +225,7 @@ class _Trial:
             )
 
         def collect_results(rounds: int | None) -> tuple[CaseResult, ...]:
-            return tuple(rescore_case(case, self._rules, rounds) for case in collect_cases())
+            return tuple(apply_rules(case, self._rules, rounds) for case in collect_cases())
 
         schedule = strategy.plan_first_runs(len(self._pairs))
         while schedule:
@@ -233,7 +233,7 @@ class _Trial:
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
             schedule = strategy.plan_next_runs(collect_results)
-        scored = score_stored_runs(collect_cases(), self._rules, self._statistics, baseline)
+        scored = aggregate_stored_scores(collect_cases(), self._rules, self._statistics, baseline)
         compared_runs = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(
             compared_runs.metrics,
