@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.baselines.history import build_baseline
 from evalgate.config.cli_overrides import Overrides
+from evalgate.config.loader import load_thresholds_or_default
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
@@ -38,20 +39,16 @@ from evalgate.gating.comparison import compare_runs
 from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
-from evalgate.runner.reevaluation import (
+from evalgate.runner.baseline_targets import find_baseline
+from evalgate.runner.regating import (
     EMPTY_RECORD,
     GateRules,
     aggregate_stored_scores,
     apply_rules,
     build_stored_record,
 )
+from evalgate.runner.result_loading import load_stored_baseline, load_stored_result
 from evalgate.runner.run_strategy import StatisticalRuns
-from evalgate.runner.stored_results import (
-    find_baseline,
-    load_stored_baseline,
-    load_stored_result,
-    load_thresholds_or_default,
-)
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.power import StoredRun, measure_gate_sensitivity
 from evalgate.statistics.threshold_test import compute_wilson_interval

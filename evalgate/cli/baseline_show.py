@@ -21,10 +21,10 @@ from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, Criterion, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
+from evalgate.runner.baseline_targets import BaselineTarget
 from evalgate.runner.current_thresholds import load_current_thresholds
-from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
+from evalgate.runner.regating import EMPTY_RECORD, build_stored_record
 from evalgate.runner.run_strategy import choose_default_runs
-from evalgate.runner.stored_results import BaselineTarget
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
 
 _NAMED = 10

@@ -9,7 +9,7 @@ from pathlib import Path
 from evalgate import __version__
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import CaseResult, Record
-from evalgate.datasets.large.stored_results import read_shard_case
+from evalgate.datasets.large.lazy_runs import read_shard_case
 from evalgate.datasets.results_io import is_shard_intact, load_record, read_record_bytes, split_record
 from evalgate.system.files import is_readable_name
 

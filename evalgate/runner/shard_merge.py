@@ -12,7 +12,7 @@ from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
 from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.protocols import AveragesTurns
 from evalgate.core.types import CaseResult, ModelUsage, PlanId, Record, RunMetric, RunResult
-from evalgate.datasets.large.stored_results import ShardRun
+from evalgate.datasets.large.lazy_runs import ShardRun
 from evalgate.datasets.results_encoder import encode_turns
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.checkpoint.journal import FinishedRuns

@@ -30,7 +30,7 @@ from evalgate.reporting.repro_command import build_accept_command, build_repro_c
 from evalgate.runner.checkpoint.row_codec import dump_run, load_run
 from evalgate.runner.pipeline import PreparedRun, build_record_from_runs
 from evalgate.runner.plan import Plan
-from evalgate.runner.reevaluation import EMPTY_RECORD
+from evalgate.runner.regating import EMPTY_RECORD
 
 MadeRuns = dict[CaseKey, list[bytes]]
 """Runs of each case, as `dump_run` encodes them."""

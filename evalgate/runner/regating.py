@@ -1,4 +1,4 @@
-"""Evaluate stored results and baselines again under other rules, without an agent."""
+"""Gate stored results and baselines again: by other rules or with another baseline, but the same scores."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -66,8 +66,8 @@ class GateRules:
 _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison with the baseline decides."
 
 
-def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Score, compare and decide a record anew by the rules, without control runs and anchor."""
+def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
+    """Aggregate, compare and decide a record anew by the rules, without control runs and anchor."""
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])
@@ -156,7 +156,7 @@ def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresh
     """
     criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
     gate = thresholds.config.gate.model_copy(update={"baseline": name})
-    return reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
+    return regate_record(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
 
 
 def find_stored_doubts(record: Record) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.datasets.results_io import dump_record
-from evalgate.runner.reevaluation import GateRules, apply_rules
+from evalgate.runner.regating import GateRules, apply_rules
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 
