@@ -20,7 +20,7 @@ from evalgate.core.protocols import Agent, HasNotices, LlmJudged, ProgressListen
 from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult, Shard
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.runner.checkpoint.checkpoint import Checkpoint
+from evalgate.runner.checkpoint.checkpoint import Checkpoint, OpenCheckpoints
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks
 from evalgate.runner.plan import Plan
@@ -46,8 +46,9 @@ class RunOptions:
     """True: continue from the journal of an unfinished run."""
     redactor: LiveRedactor | None = None
     """The publisher's redactor. Runs that it redacted for the journal need not be redacted again."""
-    until_published: ExitStack | None = None
-    """Stack that the caller closes once the record is written; until then the journal stays locked."""
+    checkpoints: OpenCheckpoints | None = None
+    """Block in which the caller publishes the record, and which then closes the journal. None: the journal is
+    closed at the end of the run, and kept."""
 
 
 NO_OPTIONS = RunOptions()
@@ -161,7 +162,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and tell the hook about expected usage.
 
-    The journal is closed after the block, or when the caller closes `run_options.until_published`.
+    The journal is closed after the block, or at the end of `run_options.checkpoints`.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
@@ -176,7 +177,7 @@ def prepare_run(
         redactor.learn_environment(plan.environ)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
-        (run_options.until_published or stack).enter_context(checkpoint)
+        (run_options.checkpoints or stack.enter_context(OpenCheckpoints())).add(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
         run_start = RunStart(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
         run_results = RunResults(plan, progress, run_start)

@@ -14,7 +14,7 @@ from evalgate.core.protocols import Agent, ChecksEntry, HasNotices, ProgressList
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record, RunResult
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
-from evalgate.runner.checkpoint.checkpoint import Checkpoint
+from evalgate.runner.checkpoint.checkpoint import Checkpoint, OpenCheckpoints
 from evalgate.runner.evaluation import find_trace_factory
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import NO_OPTIONS, RunOptions, build_plan_agent
@@ -250,12 +250,13 @@ def measure_variants(
     """
     with ExitStack() as stack:
         # Before anything of the agents runs, which could replace a folder by a link.
-        checkpoints = []
+        checkpoints, opened = [], run_options.checkpoints or stack.enter_context(OpenCheckpoints())
         for each in variants:
             folder = None if run_options.journal_folder is None else run_options.journal_folder / each.folder
             resume, redactor = run_options.resume, run_options.redactor
             checkpoint = Checkpoint(each.plan, folder, resume=resume, redactor=redactor)
-            checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
+            opened.add(checkpoint)
+            checkpoints.append(checkpoint)
         starts = _build_run_starts(checkpoints)
         agents = [build_plan_agent(each.plan) for each in variants]
         stage = _Stage(variants, agents, progress, starts)
