@@ -120,9 +120,8 @@ def _measure(
     """
     from evalgate.reporting.matrix.files import RENDERERS
     from evalgate.reporting.report_files import check_writable, remove_reports
-    from evalgate.runner.checkpoint.checkpoint import OpenCheckpoints
     from evalgate.runner.matrix_builder import build_matrix
-    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.pipeline import OpenCheckpoints, RunOptions
     from evalgate.runner.variant_runs import measure_variants
 
     workspace = publisher.workspace

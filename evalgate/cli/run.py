@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
     from evalgate.core.types import Record
     from evalgate.redaction.live_redactor import LiveRedactor
-    from evalgate.runner.checkpoint.checkpoint import OpenCheckpoints
-    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.pipeline import OpenCheckpoints, RunOptions
     from evalgate.runner.plan import Plan
     from evalgate.runner.publish import Publisher
 
@@ -229,8 +228,7 @@ def _run_once(
     **options: Any,
 ) -> int:
     """Run the cases once, publish the record and return the exit code."""
-    from evalgate.runner.checkpoint.checkpoint import OpenCheckpoints
-    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.pipeline import OpenCheckpoints, RunOptions
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 

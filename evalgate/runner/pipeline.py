@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from evalgate.agents.factory import build_agent
 from evalgate.core.errors import InvalidInputError
@@ -20,7 +21,7 @@ from evalgate.core.protocols import Agent, HasNotices, LlmJudged, ProgressListen
 from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult, Shard
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.runner.checkpoint.checkpoint import Checkpoint, OpenCheckpoints
+from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.checkpoint.journal import FinishedRuns
 from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks
 from evalgate.runner.plan import Plan
@@ -32,6 +33,41 @@ if TYPE_CHECKING:
     from evalgate.gating.score_tables import StatisticalPolicy
     from evalgate.runner.control.runs import ControlResult
     from evalgate.runner.record_builder import RunTiming
+
+
+class OpenCheckpoints:
+    """Context manager that keeps the checkpoints of a command open until its record is published.
+
+    Call `mark_published` once the record is written. Without this call, the journals are kept.
+    """
+
+    def __init__(self) -> None:
+        self._checkpoints: list[Checkpoint] = []
+        self._stack = ExitStack()
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Enter the context of a checkpoint, which then ends with this one.
+
+        Raises:
+            InvalidInputError: another run writes to the folder.
+        """
+        self._checkpoints.append(self._stack.enter_context(checkpoint))
+
+    def mark_published(self) -> None:
+        """Call `mark_published` of every checkpoint."""
+        for each in self._checkpoints:
+            each.mark_published()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
 
 @frozen

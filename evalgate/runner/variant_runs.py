@@ -14,10 +14,10 @@ from evalgate.core.protocols import Agent, ChecksEntry, HasNotices, ProgressList
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record, RunResult
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
-from evalgate.runner.checkpoint.checkpoint import Checkpoint, OpenCheckpoints
+from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.evaluation import find_trace_factory
 from evalgate.runner.metric_binding import close_metrics
-from evalgate.runner.pipeline import NO_OPTIONS, RunOptions, build_plan_agent
+from evalgate.runner.pipeline import NO_OPTIONS, OpenCheckpoints, RunOptions, build_plan_agent
 from evalgate.runner.record_builder import RunTiming, build_record
 from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import FixedRuns, choose_statistics

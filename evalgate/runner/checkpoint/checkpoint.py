@@ -1,7 +1,6 @@
 """Checkpoint a run: keep the journal of its finished runs."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -132,38 +131,3 @@ class Checkpoint:
         if self._journal is not None:
             is_over = self._is_over and self._is_published and error is None
             self._journal.close(is_over=is_over)
-
-
-class OpenCheckpoints:
-    """Context manager that keeps the checkpoints of a command open until its record is published.
-
-    Call `mark_published` once the record is written. Without this call, the journals are kept.
-    """
-
-    def __init__(self) -> None:
-        self._checkpoints: list[Checkpoint] = []
-        self._stack = ExitStack()
-
-    def add(self, checkpoint: Checkpoint) -> None:
-        """Enter the context of a checkpoint, which then ends with this one.
-
-        Raises:
-            InvalidInputError: another run writes to the folder.
-        """
-        self._checkpoints.append(self._stack.enter_context(checkpoint))
-
-    def mark_published(self) -> None:
-        """Call `mark_published` of every checkpoint."""
-        for each in self._checkpoints:
-            each.mark_published()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from evalgate.config.cli_overrides import Overrides
-from evalgate.runner.checkpoint.checkpoint import OpenCheckpoints
 from evalgate.runner.checkpoint.journal import FILE_NAME, lock_journal, unlock_journal
-from evalgate.runner.pipeline import RunOptions, SilentProgress, run_gate
+from evalgate.runner.pipeline import OpenCheckpoints, RunOptions, SilentProgress, run_gate
 from evalgate.runner.plan import build_plan
 from tests.cli.test_cli import eval_set
 
