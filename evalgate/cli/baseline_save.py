@@ -13,7 +13,7 @@ from evalgate.core.types import Baseline, BaselineSource, Record
 from evalgate.datasets.results_io import read_record
 from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.stored_results import BaselineTarget
+from evalgate.runner.baseline_targets import BaselineTarget
 from evalgate.system import git
 from evalgate.system.pull_requests import describe_unmerged_change
 

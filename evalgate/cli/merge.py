@@ -59,10 +59,10 @@ def merge(
     """
     from dataclasses import replace
 
-    from evalgate.runner.pipeline import merge_shards
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
-    from evalgate.runner.sharding import find_shards, read_shard
+    from evalgate.runner.shard_files import find_shards, read_shard
+    from evalgate.runner.shard_merge import merge_shards
     from evalgate.system.gc import pause_gc
 
     thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
@@ -83,7 +83,7 @@ def merge(
             publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested)
             publisher.destinations = destinations
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
-            record = merge_shards(plan, records, publisher.build_progress())
+            record = merge_shards(plan, records)
             repro_options = build_repro_options(
                 working_directory, thresholds_file, out, overrides, os.environ
             )
