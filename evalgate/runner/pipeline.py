@@ -209,10 +209,8 @@ def prepare_run(
         plan = apply_default_runs(plan, baseline)
     statistics = choose_statistics(plan, baseline)
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
-    if redactor is not None and plan.agent.settings.env_file:
-        redactor.learn_environment(plan.environ)
     if redactor is not None:
-        redactor.keep_texts(plan.notices)
+        _prepare_redactor(redactor, plan)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
         (run_options.checkpoints or stack.enter_context(OpenCheckpoints())).add(checkpoint)
@@ -237,6 +235,13 @@ def prepare_run(
             created_at=created_at,
             _clock=clock,
         )
+
+
+def _prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
+    """Let the redactor hide the secrets of the agent's env files, and nothing of the plan's notices."""
+    if plan.agent.settings.env_file:
+        redactor.learn_environment(plan.environ)
+    redactor.keep_texts(plan.notices)
 
 
 def build_plan_agent(plan: Plan) -> Agent:
