@@ -14,7 +14,7 @@ from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
-from evalgate.core.protocols import Lint, LintWarning, Metric
+from evalgate.core.protocols import AllowsExtraCalls, Lint, LintWarning, Metric, RequiresReference
 from evalgate.core.types import EvalSet, ToolRecording
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.runner.base_branch import RuleFiles
@@ -143,8 +143,6 @@ def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
 
     The notices tell about ignored contents, metrics without expectations, and old formats.
     """
-    from evalgate.datasets.lints.thresholds import find_empty_trajectories
-
     for thresholds in {id(suite.thresholds): suite.thresholds for suite in suites}.values():
         yield from thresholds.notices
         yield from describe_ignored_options(thresholds)
@@ -152,6 +150,31 @@ def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
         yield from suite.eval_set.notices
         yield from find_empty_trajectories(suite.eval_set, _index_metrics(suite))
     yield from _describe_old_files([suite.eval_set for suite in suites])
+
+
+def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:
+    """Yield a sentence for each metric that compares tool calls, if no case of the eval set expects a call.
+
+    Cases with a simulated user have no expected turns, so they are left out.
+    """
+    compared = {
+        name: metric
+        for name, metric in metrics.items()
+        if isinstance(metric, RequiresReference) and metric.compares_with == "tools"
+    }
+    # any() nearly always stops at the first case, also in a set of a million.
+    if not compared or any(case.expects_tool_calls for case in eval_set.cases):
+        return
+    written = sum(not case.is_simulated for case in eval_set.cases)
+    if not written:
+        return
+    for name, metric in compared.items():
+        is_lenient = isinstance(metric, AllowsExtraCalls) and metric.allows_extra_calls
+        passes = "agent" if is_lenient else "agent that calls no tool"
+        yield (
+            f"`{name}` has nothing to compare in {eval_set.display_name}: of its "
+            f"{pluralize(written, 'case')} none expects a tool call, so that any {passes} passes."
+        )
 
 
 def _describe_old_files(eval_sets: Sequence[EvalSet]) -> Iterator[str]:
