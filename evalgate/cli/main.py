@@ -20,13 +20,9 @@ from evalgate.cli.options import (
     DEFAULT_RESULTS,
     WRITABLE_FORMATS,
     FormatParamType,
-    add_post_settings,
     baseline_file,
     comparison_page,
-    detailed_results,
     format_option,
-    owner_reports,
-    pop_post_options,
     project_directory,
     reports_folder,
     require_nonempty,
@@ -34,6 +30,7 @@ from evalgate.cli.options import (
     working_directory,
 )
 from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
+from evalgate.cli.publish_options import add_post_settings, detailed_results, owner_reports, pop_post_options
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
 
 _MODULES = {

@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalgate.cli.help_pages import SectionedCommand
-from evalgate.cli.options import add_measure_options, build_overrides, project_directory, reports_folder
+from evalgate.cli.options import (
+    add_case_filters,
+    add_measure_options,
+    build_overrides,
+    pop_case_filters,
+    project_directory,
+    reports_folder,
+)
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor
-from evalgate.cli.run import add_case_filters, pop_case_filters, suggest_resume
+from evalgate.cli.repeat_commands import suggest_resume
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:

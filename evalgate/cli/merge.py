@@ -9,22 +9,27 @@ import click
 
 from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import (
-    add_destination_options,
+    add_case_filters,
     add_plan_options,
-    add_posting_options,
     build_overrides,
+    pop_case_filters,
+    project_directory,
+    reports_folder,
+)
+from evalgate.cli.project_folder import FILE
+from evalgate.cli.publish_options import (
+    add_destination_options,
+    add_posting_options,
     html_page,
     list_masks,
     owner_reports,
     pop_destinations,
     pop_post_options,
     pop_requested_reports,
-    project_directory,
-    reports_folder,
+    post_on_failure,
 )
-from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor
-from evalgate.cli.run import add_case_filters, build_repro_options, pop_case_filters, post_on_failure
+from evalgate.cli.repeat_commands import build_repro_options
 
 
 @click.command(cls=SectionedCommand)

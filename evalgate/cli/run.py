@@ -1,24 +1,28 @@
-"""The command `run`: its options, and the command lines that repeat or resume a run."""
+"""The command `run`, and its options that select cases."""
 
 import os
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import (
-    DEFAULT_RESULTS,
-    add_destination_options,
-    add_options,
+    add_case_filters,
     add_plan_options,
-    add_posting_options,
     build_overrides,
+    pop_case_filters,
+    project_directory,
+    reports_folder,
+    require_nonempty,
+)
+from evalgate.cli.project_folder import FILE
+from evalgate.cli.publish_options import (
+    add_destination_options,
+    add_posting_options,
     detailed_results,
     html_page,
     kept_results,
@@ -27,21 +31,15 @@ from evalgate.cli.options import (
     pop_destinations,
     pop_post_options,
     pop_requested_reports,
-    project_directory,
-    reports_folder,
-    require_nonempty,
+    post_on_failure,
 )
-from evalgate.cli.project_folder import FILE, TextType
 from evalgate.cli.redacted_output import build_redactor
+from evalgate.cli.repeat_commands import build_repro_options, choose_out, suggest_resume
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    from evalgate.ci.posting import PostOptions
-    from evalgate.config.cli_overrides import Overrides, SelectionOptions
+    from evalgate.config.cli_overrides import SelectionOptions
     from evalgate.core.types import Record
-    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.pipeline import RunOptions
     from evalgate.runner.plan import Plan
     from evalgate.runner.publish import Publisher
@@ -52,41 +50,6 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 # --- the options that select cases --------------------------------------------------------------------------
 
-
-class TagParamType(TextType):
-    """A tag of cases, or `!` followed by a tag."""
-
-    name = "tag"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        """Return the tags in the last results that begin with the typed text."""
-        from evalgate.cli.shell_completion import complete_tag
-
-        del ctx, param
-        return complete_tag(incomplete, DEFAULT_RESULTS)
-
-
-_FILTERS = (
-    click.option(
-        "--tag",
-        "tags",
-        multiple=True,
-        type=TagParamType(),
-        metavar="TAG",
-        help="Run the cases with this tag; with `!TAG` those without it. Repeatable: one of the tags is "
-        "enough.",
-    ),
-    click.option(
-        "-k",
-        "keyword",
-        metavar="EXPRESSION",
-        callback=require_nonempty,
-        help="Run the cases that match the expression, as pytest's: parts of ids, eval sets and tags, with "
-        "`and`, `or`, `not` and parentheses.",
-    ),
-)
 
 _CHOICES = (
     click.option(
@@ -120,23 +83,11 @@ _CHOICES = (
 )
 
 
-def add_case_filters(command: _Command) -> _Command:
-    """Add `--tag` and `-k` to a command. These options select cases."""
-    return add_options(command, _FILTERS)
-
-
 def add_selection_options(command: _Command) -> _Command:
     """Add all options that select cases to a command."""
     for option in reversed(_CHOICES):
         command = option(command)
     return add_case_filters(command)
-
-
-def pop_case_filters(options: dict[str, Any]) -> "SelectionOptions":
-    """Remove `--tag` and `-k` from `options`, and return their values."""
-    from evalgate.config.cli_overrides import SelectionOptions
-
-    return SelectionOptions(tags=options.pop("tags"), keyword=options.pop("keyword"))
 
 
 def pop_selection_options(
@@ -311,132 +262,3 @@ def _publish_record(publisher: "Publisher", record: "Record", until_published: E
         # Closing the stack would remove the journal, and nothing else holds the runs.
         until_published.pop_all()
     return code
-
-
-def suggest_resume(publisher: "Publisher", reports: Path) -> None:
-    """Print the command that resumes the run, if the run left a journal in the folder `reports`."""
-    from evalgate.runner.checkpoint.journal import FILE_NAME
-
-    if (reports / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
-        publisher.print_notice(f"Continue this run with: {again}")
-
-
-@contextmanager
-def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
-    """Print an error that the block raises, and post to the pull request that there is no verdict.
-
-    Nothing is printed or posted here if `posting` is None, or after an interruption: a newer run usually
-    follows. The error is then raised as it is.
-
-    Raises:
-        PrintedError: the error was printed, and posted if possible.
-    """
-    from evalgate.core.errors import RunInterruptedError
-
-    try:
-        yield
-    except RunInterruptedError:
-        raise
-    except Exception as error:
-        if posting is None:
-            raise
-        from evalgate.cli.error_output import print_and_post_error
-
-        raise print_and_post_error(error, posting, redactor.redact_text) from error
-
-
-# --- the command that repeats or resumes a run --------------------------------------------------------------
-
-AGAIN = "again"
-"""Subfolder of the reports for a repeated case, so that the gate's own reports are kept."""
-
-
-def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
-    """Return the folder for the reports. It is `out/again` for a replay of a recording in `out`.
-
-    A replay must not overwrite the reports of the run that it repeats. A typed `--out` is not changed.
-    """
-    kind, _, recording = (agent or "").partition(":")
-    if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
-        return out
-    is_inside = (folder / recording).resolve().is_relative_to((folder / out).resolve())
-    return _append_again(out) if is_inside else out
-
-
-def build_resume_command(arguments: Sequence[str]) -> str:
-    """Build the command line that resumes an interrupted run.
-
-    Return "" if no person typed the command. The GitHub action, for example, has an input `resume`.
-    """
-    if arguments[:1] not in (["run"], ["matrix"]):
-        return ""
-    again = () if "--resume" in arguments else ("--resume",)
-    # `--resume` goes before `--`, because nothing after `--` is an option.
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    return f"evalgate {shlex.join([*arguments[:end], *again, *arguments[end:]])}"
-
-
-def build_repro_options(
-    folder: str, thresholds_file: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Build the options of a command line that repeats the run of one case.
-
-    `-C` is relative to the current folder, or in CI to the root of the checkout. `-c` and `--out` are
-    relative to `-C`. In CI, absolute paths that only the CI machine has are left out: those outside of these
-    folders, and that of `--python`.
-    """
-    reader_folder, is_ci = _find_reader_folder(environ)
-    work = (Path.cwd() / folder).resolve()
-    # Never resolved: the interpreter of a virtual environment is a link to one without its packages.
-    python = None if overrides.python and is_ci and Path(overrides.python).is_absolute() else overrides.python
-    paths = (
-        (
-            "-C",
-            ""
-            if work == reader_folder
-            else _format_typed_path(Path.cwd() / folder, reader_folder, folder, is_ci=is_ci),
-        ),
-        (
-            "-c",
-            thresholds_file
-            and _format_typed_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci),
-        ),
-        ("--python", python),
-    )
-    setup = (overrides.setup or "").strip()
-    values = (
-        ("--format", overrides.format),
-        ("--initial-session", overrides.initial_session),
-        ("--app-name", overrides.app_name),
-        ("--user-id", overrides.user_id),
-        ("--adk-version", overrides.adk_version),
-        ("--judge", overrides.judge),
-        ("--simulated-user", overrides.simulated_user),
-        ("--timeout", None if overrides.timeout is None else f"{overrides.timeout:g}"),
-        ("--setup", None if "\n" in setup else setup),
-        *(("--env", name) for name in overrides.env),
-        *(("--env-file", file) for file in overrides.env_file),
-        ("--out", _append_again(_format_typed_path(work / out, work, out, is_ci=is_ci))),
-    )
-    words = tuple(word for option, value in (*paths, *values) if value for word in (option, value))
-    return (*words, "--live-tools") if overrides.live_tools else words
-
-
-def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the folder in which a reader of reports types commands, and True if it is a CI checkout."""
-    here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
-    if root and here.is_relative_to(Path(root).resolve()):
-        return Path(root).resolve(), True
-    return here, False
-
-
-def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
-    """Return a path as typed in `folder`, or "" for a path that exists only on the CI machine."""
-    found = path.resolve()
-    if found.is_relative_to(folder):
-        return found.relative_to(folder).as_posix()
-    return "" if is_ci and Path(as_typed).is_absolute() else as_typed
-
-
-def _append_again(out: str) -> str:
-    return out if not out or Path(out).name == AGAIN else f"{out}/{AGAIN}"
