@@ -71,7 +71,7 @@ def _report_interruption() -> int:
 def _set_outputs_without_verdict(code: int) -> int:
     if "GITHUB_ACTIONS" in os.environ:
         with contextlib.suppress(Exception):  # the bug may be in this module, and the exit code matters more
-            from evalgate.runner.publish import set_outputs_without_verdict
+            from evalgate.ci.github_actions import set_outputs_without_verdict
 
             set_outputs_without_verdict(code, environ=os.environ, stream=sys.stderr)
     return code

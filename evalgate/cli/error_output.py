@@ -53,7 +53,7 @@ def print_and_post_error(
 
     `redact` removes secrets from the post.
     """
-    from evalgate.runner.publish import post_error
+    from evalgate.runner.posts import post_error
 
     shown = InvalidInputError(error.format_message()) if isinstance(error, click.ClickException) else error
     try:

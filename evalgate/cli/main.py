@@ -293,7 +293,7 @@ def report(results: str, reports: tuple[str, ...], details: bool, out: str, work
 
     The file may be of any older version. Ends with the exit code of its verdict.
     """
-    from evalgate.runner.publish import rerender_reports
+    from evalgate.runner.rerender import rerender_reports
 
     return rerender_reports(
         results,
@@ -318,7 +318,7 @@ def comment(results: str, **options: Any) -> int:
     in it is trusted. Ends with exit code 0 even if it could not be posted.
     """
     from evalgate.cli.comment import post_stored_record
-    from evalgate.runner.publish import show_post
+    from evalgate.runner.posts import show_post
 
     posting = pop_post_options({**options, "comment": True})
     if posting is not None:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalgate.baselines.stores.file import FileStore
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import DEFAULT_BASELINE
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
@@ -98,6 +97,9 @@ def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
     Raises:
         InvalidInputError: `name` refers to no baseline.
     """
+    # Here, because `evalgate report` loads this module and reads no baseline.
+    from evalgate.baselines.stores.file import FileStore
+
     context = StoreContext(workspace.folder, os.environ, workspace.owner)
     store = plugin_registry.resolve_baseline_store(name, context)
     return store or FileStore(workspace.folder / name, name, workspace.owner)
@@ -131,6 +133,8 @@ def load_stored_result(workspace: Workspace, name: str) -> Record | None:
     Raises:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
     """
+    from evalgate.baselines.stores.file import FileStore
+
     # A file holds a result or a baseline; other places, such as `branch:NAME`, hold baselines only.
     if not isinstance(open_named_store(workspace, name), FileStore):
         return None

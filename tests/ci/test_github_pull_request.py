@@ -17,7 +17,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.runner.publish import Publisher, post_record
+from evalgate.runner.posts import post_record
+from evalgate.runner.publish import Publisher
 from evalgate.system.workspace import Workspace
 from tests.ci.conftest import TOKEN
 from tests.ci.hosts import QUICK
