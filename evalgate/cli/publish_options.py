@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from evalgate.config.cli_overrides import Overrides
     from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.notifications import Destinations
+    from evalgate.runner.publish import PublishOptions
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
@@ -49,12 +50,6 @@ owner_reports = click.option(
 )
 
 
-def pop_requested_reports(options: dict[str, Any]) -> tuple[str, ...]:
-    """Remove `--report` and `--html` from `options`; return the names of the requested reports."""
-    html, reports = options.pop("html"), tuple(options.pop("reports"))
-    return (*reports, "html") if html else reports
-
-
 # --- the servers that a run is sent to ----------------------------------------------------------------------
 
 _DESTINATIONS = (
@@ -86,7 +81,7 @@ def add_destination_options(command: _Command) -> _Command:
     return add_options(command, _DESTINATIONS)
 
 
-def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
+def _pop_destinations(options: dict[str, Any]) -> "Destinations | None":
     """Remove the options for servers from `options`. Return the destinations, or None if no option is given.
 
     Raises:
@@ -98,12 +93,6 @@ def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
     from evalgate.runner.notifications import resolve_destinations
 
     return resolve_destinations(otlp, os.environ, webhook=webhook, webhook_format=form)
-
-
-def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> tuple[str, ...]:
-    """Return the texts to hide: the values of `--mask`, and the address of the webhook."""
-    webhook = destinations.webhook if destinations else None
-    return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
 
 # --- posts --------------------------------------------------------------------------------------------------
@@ -162,6 +151,35 @@ def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
     from evalgate.ci.posting import PostOptions
 
     return PostOptions(comment=comment, author=author, **settings)
+
+
+# --- all of them --------------------------------------------------------------------------------------------
+
+
+def pop_publish_options(options: dict[str, Any], post_options: "PostOptions | None") -> "PublishOptions":
+    """Remove the options for reports and servers from `options`, and return them with `post_options`.
+
+    `pop_post_options` returns those before, because the errors of this function are posted, too.
+
+    Raises:
+        InvalidInputError: an address or an environment variable is invalid.
+    """
+    from evalgate.runner.publish import PublishOptions
+
+    html, reports = options.pop("html"), tuple(options.pop("reports"))
+    return PublishOptions(
+        requested=(*reports, "html") if html else reports,
+        keep_results=options.pop("keep_results", None),  # no option of `merge`
+        details=options.pop("details", False),  # nor this
+        destinations=_pop_destinations(options),
+        post_options=post_options,
+    )
+
+
+def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> tuple[str, ...]:
+    """Return the texts to hide: the values of `--mask`, and the address of the webhook."""
+    webhook = destinations.webhook if destinations else None
+    return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
 
 
 @contextmanager

@@ -28,9 +28,8 @@ from evalgate.cli.publish_options import (
     kept_results,
     list_masks,
     owner_reports,
-    pop_destinations,
     pop_post_options,
-    pop_requested_reports,
+    pop_publish_options,
     post_on_failure,
 )
 from evalgate.cli.redacted_output import build_redactor
@@ -176,6 +175,9 @@ def _run_once(
     shard: tuple[int, int] | None,
     out: str,
     working_directory: str,
+    thresholds: str | None,
+    mask: tuple[str, ...],
+    agent: str | None,
     **options: Any,
 ) -> int:
     """Run the cases once, publish the record and return the exit code."""
@@ -184,11 +186,8 @@ def _run_once(
     from evalgate.runner.publish import Publisher
 
     # Every `pop` removes options that are no fields of `Overrides`, which gets the rest of `options`.
-    thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
     post_options = pop_post_options(options)
-    publishing = {name: options.pop(name) for name in ("keep_results", "details")}
-    publishing["requested"] = pop_requested_reports(options)
-    redactor = build_redactor()
+    folder, redactor = Path(working_directory), build_redactor()
     with (
         # `evalgate.__main__` has installed the handler already, unless another program calls the command.
         interrupts.handle_signals(),
@@ -196,19 +195,19 @@ def _run_once(
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
         ExitStack() as until_published,
     ):
-        redactor.learn_masks(options["mask"])  # before anything that may fail
-        publishing["destinations"] = pop_destinations(options)
-        out = choose_out(click.get_current_context(), folder, out, options["agent"])
+        redactor.learn_masks(mask)  # before anything that may fail
+        publish_options = pop_publish_options(options, post_options)
+        out = choose_out(click.get_current_context(), folder, out, agent)
         selection_options = pop_selection_options(options, out, is_shard=shard is not None, is_resumed=resume)
-        overrides = build_overrides(eval_sets, options, selection_options)
-        redactor.learn_masks(list_masks(overrides, publishing["destinations"]))
-        plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
+        overrides = build_overrides(eval_sets, {**options, "mask": mask, "agent": agent}, selection_options)
+        redactor.learn_masks(list_masks(overrides, publish_options.destinations))
+        plan = build_plan(overrides, thresholds_file=thresholds, folder=folder, environ=os.environ)
         _refuse_overwriting_recordings(plan, plan.workspace.folder / out)
         streams = (sys.stdout, sys.stderr)
-        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, post_options, **publishing)
+        publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, publish_options)
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, until_published)
         # Before the run, because the agent may remove the folder that this looks at.
-        repro_options = build_repro_options(working_directory, thresholds_file, out, overrides, os.environ)
+        repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = _publish_record(publisher, record, until_published)
     if selection_options.failed is None:  # `--failed` alone runs what is left

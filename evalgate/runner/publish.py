@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from evalgate import __version__
 from evalgate.core import plugin_registry
 from evalgate.core.exit_codes import ExitCode
+from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AnyReporter, ReportContext
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
 from evalgate.core.types import AgentInfo, Record, Totals, Verdict
@@ -63,6 +64,22 @@ def build_empty_record() -> Record:
 _LONGEST_SENTENCE = 4_000  # a notice may hold a command, which must not be cut off
 
 
+@frozen
+class PublishOptions:
+    """Options of the command line for what becomes of a record."""
+
+    requested: Collection[str] = ()
+    """Names of reporters in `plugin_registry.ON_REQUEST` that are used, too."""
+    keep_results: int | None = None
+    """Number of newest results to keep; None: `DEFAULT_KEPT`, or 0 if the variable CI is set."""
+    details: bool = False
+    """True: the terminal shows every case, and the invocations of each metric that fails."""
+    destinations: "Destinations | None" = None
+    """Servers that the record is sent to; None: there are none."""
+    post_options: "PostOptions | None" = None
+    """Posts to the pull request; None: nothing is posted."""
+
+
 @dataclass
 class Publisher:
     """Publisher of a run's progress and record.
@@ -80,16 +97,7 @@ class Publisher:
         default_factory=lambda: LiveRedactor(Redactor.from_environment(os.environ))
     )
     """Redactor of all output."""
-    post_options: "PostOptions | None" = None
-    """Posts to the pull request; None: nothing is posted."""
-    requested: Collection[str] = ()
-    """Names of reporters in `plugin_registry.ON_REQUEST` that are used, too."""
-    keep_results: int | None = None
-    """Number of newest results to keep; None: `DEFAULT_KEPT`, or 0 if the variable CI is set."""
-    details: bool = False
-    """True: the terminal shows every case, and the invocations of each metric that fails."""
-    destinations: "Destinations | None" = None
-    """Servers that the record is sent to; None: there are none."""
+    options: PublishOptions = field(default_factory=PublishOptions)
     _report_folder: GuardedFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
     _history: GuardedFolder | None = field(init=False, repr=False)
@@ -148,7 +156,7 @@ class Publisher:
         render_terminal(nothing, self.stdout, self.environ)
 
     def _get_reporters(self) -> tuple[AnyReporter, ...]:
-        return plugin_registry.get_reporters(self.requested)
+        return plugin_registry.get_reporters(self.options.requested)
 
     def publish(self, record: Record) -> int:
         """Write the reports, print the result, post and send as the options say, and return the exit code.
@@ -167,7 +175,8 @@ class Publisher:
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()
         redact, folder = self.redactor.redact_text, self._from_root
-        self.stdout.write(redact(render_terminal(record, self.stdout, self.environ, details=self.details)))
+        details = self.options.details
+        self.stdout.write(redact(render_terminal(record, self.stdout, self.environ, details=details)))
         self.stdout.flush()
         # The same text as in comment.md, which may be missing: a full disk keeps no post back.
         files = frozenset(path.name for path in written)
@@ -181,13 +190,13 @@ class Publisher:
             set_outputs(outputs, environ=self.environ, stream=self.stdout)
             findings = list_annotated_findings(record)
             write_annotations(build_annotations(findings, folder), len(findings), self.stdout)
-        if self.post_options is not None:
+        if (post_options := self.options.post_options) is not None:
             from evalgate.runner.posts import post_record, show_post
 
             show = partial(show_post, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
-            post_record(record, self.post_options, comment, redact, show, environ=self.environ, folder=folder)
-        if self.destinations is not None:
-            self._send_record(record, self.destinations)
+            post_record(record, post_options, comment, redact, show, environ=self.environ, folder=folder)
+        if self.options.destinations is not None:
+            self._send_record(record, self.options.destinations)
         return record.verdict.exit_code
 
     def _send_record(self, record: Record, destinations: "Destinations") -> None:
@@ -198,7 +207,8 @@ class Publisher:
 
     def _keep_result(self, record: Record) -> None:
         default = 0 if self.environ.get("CI") else DEFAULT_KEPT
-        most = default if self.keep_results is None else self.keep_results
+        kept = self.options.keep_results
+        most = default if kept is None else kept
         try:
             keep_result(record, self._report_folder, self._history, most, self.workspace.owner)
         except OSError as error:
@@ -210,8 +220,8 @@ class Publisher:
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
         # Users would take an earlier report for this run's.
-        absent = (file for name, file in plugin_registry.ON_REQUEST.items() if name not in self.requested)
-        remove_reports(self._report_folder, absent)
+        requested, optional = self.options.requested, plugin_registry.ON_REQUEST.items()
+        remove_reports(self._report_folder, (file for name, file in optional if name not in requested))
         try:
             return record, self._write_files(record, reporters)
         except ReportWriteError as error:
