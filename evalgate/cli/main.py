@@ -104,7 +104,7 @@ def validate(
     """
     from evalgate.config.cli_overrides import Overrides
     from evalgate.redaction.redactor import Redactor
-    from evalgate.runner.plan import check_files
+    from evalgate.runner.validation import check_files
 
     overrides = Overrides(eval_sets=eval_sets, format=format_name)
     redactor = Redactor.from_environment(os.environ)

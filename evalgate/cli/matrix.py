@@ -92,7 +92,7 @@ def matrix(
         )
         variants = build_variants(plan, overrides.agent_name, variations)
         if plan.agent.settings.env_file:
-            redactor.learn_environment(plan.environ)
+            redactor.learn_environment(plan.agent_environ)
         _refuse_secrets(variants, redactor)
         publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor)
         for sentence in describe_expected_cost(plan, len(variants)):

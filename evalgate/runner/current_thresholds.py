@@ -4,8 +4,8 @@ from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
-from evalgate.runner.plan import load_suites
 from evalgate.runner.stored_results import BaselineTarget
+from evalgate.runner.validation import load_suites
 
 
 def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:

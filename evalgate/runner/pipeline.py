@@ -180,7 +180,7 @@ def prepare_run(
     strategy = choose_run_strategy(plan, statistics, baseline)
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
     if redactor is not None and plan.agent.settings.env_file:
-        redactor.learn_environment(plan.environ)
+        redactor.learn_environment(plan.agent_environ)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
         (run_options.until_published or stack).enter_context(checkpoint)
@@ -213,7 +213,7 @@ def build_plan_agent(plan: Plan) -> Agent:
         EvalgateError: the setup fails, or an option names something that cannot be used.
     """
     plan.judge_resolver.models.trust_stored_answers()  # now, because the setup runs code of the repository
-    return build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
+    return build_agent(plan.agent, plan.workspace, plan.agent_environ, plan.executor)
 
 
 def run_gate(

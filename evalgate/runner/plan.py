@@ -20,10 +20,9 @@ from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser
-from evalgate.core.types import REPORT_ONLY, CaseKey, CaseSelection
+from evalgate.core.types import CaseKey, CaseSelection
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
@@ -31,16 +30,7 @@ from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
-from evalgate.runner.plan_problems import (
-    add_agent_and_criteria_problems,
-    check_judges,
-    describe_default_criteria,
-    distrust_committed_caches,
-    iter_plan_notices,
-    iter_warnings,
-    load_plan_thresholds,
-    resolve_control,
-)
+from evalgate.runner.plan_notices import iter_plan_notices
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
     GivenObjects,
@@ -69,8 +59,9 @@ class Plan:
     """Runs of each case. If the user gave no number, `run_strategy.apply_default_runs` decides."""
     gate: GateConfig
     baseline_store: BaselineStore | None
-    environ: Mapping[str, str]
-    """The gate's own environment; the agent gets an allow-listed part of it."""
+    agent_environ: Mapping[str, str]
+    """The gate's environment with the agent's env files added; judges do not get those. The agent gets an
+    allow-listed part of it."""
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
     judge_calibration: "CalibrationSet | None" = None
@@ -180,11 +171,19 @@ def build_plan(
     """
     workspace = resolve_workspace(folder)
     with RuleFiles(workspace.folder, environ, overrides.policy) as rule_files:
-        thresholds = objects.thresholds or load_plan_thresholds(thresholds_file, rule_files, overrides)
-        with add_agent_and_criteria_problems(thresholds, overrides):
+        thresholds = objects.thresholds
+        try:
+            thresholds = thresholds or rule_files.load_chosen_thresholds(thresholds_file)
             plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
-        cache_notices = distrust_committed_caches(plan.judge_resolver, rule_files)
-        plan = replace(plan, notices=(*plan.notices, *cache_notices))
+        except InvalidInputError as error:
+            from evalgate.runner.plan_errors import add_agent_and_criteria_problems
+
+            raise add_agent_and_criteria_problems(error, thresholds, overrides) from None
+        if rule_files.applies_base_rules:
+            from evalgate.runner.edit_notices import distrust_committed_caches
+
+            cache_notices = distrust_committed_caches(plan.judge_resolver, rule_files)
+            plan = replace(plan, notices=(*plan.notices, *cache_notices))
     if not overrides.selection_options.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
@@ -201,15 +200,13 @@ def _build_checked_plan(
     objects: GivenObjects,
 ) -> Plan:
     config = _choose_config(overrides, rule_files, thresholds, objects)
-    # Before the agent's env files are added, whose variables are not for judges.
-    resolver = _build_judge_resolver(overrides, thresholds, config, environ, workspace)
-    config, environ = add_env_files(config, environ, workspace.folder)
-    suites = build_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
+    resolver = build_judge_resolver(overrides, thresholds, config, environ, workspace)
+    config, agent_environ = add_env_files(config, environ, workspace.folder)
+    suites = build_suites(thresholds, config, workspace, agent_environ, resolver, rule_files, objects=objects)
     agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
-    suites, quarantine_notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
-    create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
-    rule_files.note_local_plugins()
-    check_judges(resolver, thresholds)
+    suites, quarantine_notices = mark_quarantined_cases(suites, thresholds, config, workspace, rule_files)
+    create_user = build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
+    _check_judges(resolver, thresholds)
     check_executor(config.executor, thresholds)
     plan = Plan(
         workspace=workspace,
@@ -218,11 +215,11 @@ def _build_checked_plan(
         runs=config.runs,
         gate=_limit_min_cases(config.gate, suites),
         baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
-        environ=environ,
+        agent_environ=agent_environ,
         judge_resolver=resolver,
-        judge_calibration=_read_judge_calibration(config, thresholds, rule_files, suites),
+        judge_calibration=read_judge_calibration(config, thresholds, rule_files, suites),
         anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
-        label_check=_check_labels(config, thresholds, rule_files, suites),
+        label_check=check_judge_labels(config, thresholds, rule_files, suites),
         create_user=create_user,
         user_config=config.user,
         thresholds_file=thresholds.file,
@@ -232,9 +229,10 @@ def _build_checked_plan(
         needs_baseline=overrides.baseline is not None,
         runs_given=config.runs_given,
         is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
-        control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
+        control_source=_resolve_control_source(config, thresholds, overrides, rule_files, objects.agent),
     )
-    # Last, because each file that was read above may have added to `rule_files.notices`.
+    # Last, because `rule_files` has collected a notice about each file that was read above.
+    rule_files.note_local_plugins()
     setup = _describe_setup(agent, thresholds, rule_files, workspace)
     return replace(plan, notices=(*setup, *quarantine_notices, *iter_plan_notices(config, suites, resolver)))
 
@@ -287,7 +285,7 @@ def _resolve_plan_agent(
     return resolve_agent(config.agent, overrides.agent_name, thresholds)
 
 
-def _apply_quarantine(
+def mark_quarantined_cases(
     suites: tuple[Suite, ...],
     thresholds: Thresholds,
     config: Config,
@@ -312,7 +310,7 @@ def _apply_quarantine(
     return tuple(replace(suite, case_policies=found.case_policies) for suite in suites), found.notices
 
 
-def _build_plan_user_factory(
+def build_plan_user_factory(
     overrides: Overrides,
     thresholds: Thresholds,
     config: Config,
@@ -320,6 +318,7 @@ def _build_plan_user_factory(
     judge_resolver: JudgeResolver,
     rule_files: RuleFiles,
 ) -> CreateUser:
+    """Build the function that creates users: simulated ones if a case has a scenario or story."""
     if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
         return create_scripted_user
     from evalgate.runner.user_factory import build_user_factory
@@ -337,13 +336,14 @@ def _build_plan_user_factory(
     return build_user_factory(thresholds, config, adjacent_thresholds, judge_resolver, eval_sets, locate)
 
 
-def _build_judge_resolver(
+def build_judge_resolver(
     overrides: Overrides,
     thresholds: Thresholds,
     config: Config,
     environ: Mapping[str, str],
     workspace: Workspace,
 ) -> JudgeResolver:
+    """Build the judges of a run, with the keys in `environ`; none is opened yet."""
     redactor, mode = LiveRedactor(Redactor.from_environment(environ, overrides.mask)), overrides.judge_cache
     meter, prices = UsageMeter(config.budget), config.prices
     context = LlmContext(
@@ -358,9 +358,10 @@ def _build_judge_resolver(
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
-def _read_judge_calibration(
+def read_judge_calibration(
     config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
 ) -> "CalibrationSet | None":
+    """Read the labelled cases of `judge.anchors`; return None if the section names none."""
     if config.judge is None or config.judge.anchors is None:
         return None
     from evalgate.runner.judge_calibration import read_calibration_set
@@ -375,9 +376,10 @@ def _read_judge_calibration(
     )
 
 
-def _check_labels(
+def check_judge_labels(
     config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
 ) -> "LabelCheck | None":
+    """Compare the judges with labels of people; return None if no floor needs labels."""
     floors = config.judge.floor.label_floors if config.judge else {}
     if not floors:
         return None
@@ -389,55 +391,30 @@ def _check_labels(
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
-def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:
-    """Return the eval sets with mocks, sessions and policies, as for a run, but without metrics.
-
-    Raises:
-        InvalidInputError: with every problem of the files.
-    """
-    workspace = resolve_workspace(folder)
-    rule_files = RuleFiles(workspace.folder, {})
-    thresholds = rule_files.load_chosen_thresholds(thresholds_file)
-    config = apply_overrides(thresholds.config, overrides)
-    resolver = _build_judge_resolver(overrides, thresholds, config, {}, workspace)
-    unscored = GivenObjects(scores=False)
-    return build_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
+def _check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None:
+    """Raise InvalidInputError if a judge or simulated user has a model that cannot be called."""
+    try:
+        judge_resolver.models.check_reserved()
+    except InvalidInputError as error:
+        where = thresholds.find_position(("judge",)) if thresholds.config.judge else (0, 0)
+        file = thresholds.file if thresholds.config.judge else ""
+        raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
 
 
-def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
-    """Check the files without starting the agent, and yield a line about each eval set, warning and notice.
+def _resolve_control_source(
+    config: Config,
+    thresholds: Thresholds,
+    overrides: Overrides,
+    rule_files: RuleFiles,
+    given_agent: AgentSpec | None,
+) -> "ControlSource | None":
+    """Return the source of control runs, runs of the base commit's agent; None if `gate.control` is off."""
+    if config.gate.control.mode == "off":
+        return None
+    from evalgate.runner.control.base_commit import build_control_source
 
-    Raises:
-        InvalidInputError: with every problem of the input that was found.
-    """
-    workspace = resolve_workspace(folder)
-    rule_files = RuleFiles(workspace.folder, {})
-    thresholds = load_plan_thresholds(thresholds_file, rule_files, overrides)
-    with add_agent_and_criteria_problems(thresholds, overrides):
-        config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
-        if config.agent is not None:
-            resolve_agent(config.agent, overrides.agent_name, thresholds)
-        resolver = _build_judge_resolver(overrides, thresholds, config, {}, workspace)
-        suites = build_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
-        suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
-        _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
-        _read_judge_calibration(config, thresholds, rule_files, suites)
-        _check_labels(config, thresholds, rule_files, suites)
-        if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
-            raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
-        for suite in suites:
-            named = (
-                each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics
-            )
-            metrics = ", ".join(dict.fromkeys(named))
-            scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
-            yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
-        found = list(iter_warnings(suites, thresholds, workspace.folder))
-        yield from found
-        yield from filter(None, [*map(describe_default_criteria, suites), resolver.models.default_notice])
-        yield from notices
-        verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
-        yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
+    folder, environ, is_object = rule_files.folder, rule_files.environ, given_agent is not None
+    return build_control_source(config, thresholds, overrides, folder, environ, is_object=is_object)
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:

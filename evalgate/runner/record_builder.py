@@ -149,7 +149,7 @@ def compare_with_anchor_baseline(
     comparison = compared_runs.baseline_comparison
     context = AnchorContext(
         base_branch=(comparison.branch or "the baseline") if comparison else "",
-        unmerged_change=describe_unmerged_change(plan.environ),
+        unmerged_change=describe_unmerged_change(plan.agent_environ),
         created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
         cleared={
@@ -237,7 +237,7 @@ def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
     )
 
     agent, cases = plan.agent, evidence.cases
-    withheld = list_withheld_variables(plan.environ, agent.settings.env)
+    withheld = list_withheld_variables(plan.agent_environ, agent.settings.env)
     yield from describe_missing_variables(cases, withheld, evidence.unreachable)
     if silent := describe_missing_tool_calls(cases, agent.settings.kind, agent.options):
         yield silent
@@ -269,7 +269,7 @@ def _list_notices(
     yield from plan.notices
     if baseline is not None and evidence.comparison is not None:
         yield from _describe_baseline(baseline, evidence, evidence.comparison)
-    yield from list_environment_notices(plan.environ, plan.agent.settings.env)
+    yield from list_environment_notices(plan.agent_environ, plan.agent.settings.env)
     if flipping := describe_inconsistent_cases(evidence.cases):
         yield flipping
     yield from describe_partly_scored_cases(evidence.cases)
