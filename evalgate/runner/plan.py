@@ -29,7 +29,7 @@ from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
+from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.plan_notices import iter_plan_notices
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
@@ -214,11 +214,11 @@ def _build_checked_plan(
         agent=agent,
         runs=config.runs,
         gate=_limit_min_cases(config.gate, suites),
-        baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
+        baseline_store=_open_baseline_store(config, workspace, rule_files),
         agent_environ=agent_environ,
         judge_resolver=resolver,
         judge_calibration=read_judge_calibration(config, thresholds, rule_files, suites),
-        anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
+        anchor_store=_open_anchor_store(config, workspace, rule_files),
         label_check=check_judge_labels(config, thresholds, rule_files, suites),
         create_user=create_user,
         user_config=config.user,
@@ -399,6 +399,22 @@ def _check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None
         where = thresholds.find_position(("judge",)) if thresholds.config.judge else (0, 0)
         file = thresholds.file if thresholds.config.judge else ""
         raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
+
+
+def _open_baseline_store(config: Config, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore | None:
+    if config.gate.baseline is None:
+        return None
+    from evalgate.runner.baseline_stores import open_baseline_store
+
+    return open_baseline_store(config.gate.baseline, workspace, rule_files)
+
+
+def _open_anchor_store(config: Config, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore | None:
+    if config.gate.anchor is None or not config.gate.anchor.baseline:
+        return None
+    from evalgate.runner.baseline_stores import open_anchor_store
+
+    return open_anchor_store(config.gate.anchor.baseline, workspace, rule_files)
 
 
 def _resolve_control_source(

@@ -12,7 +12,7 @@ from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
+from evalgate.core.protocols import LlmJudged, MetricCode, MetricContext, MetricEnvironment
 from evalgate.core.types import CaseKey, CasePolicy, EvalCase, EvalSet
 from evalgate.datasets.cases import fingerprint_cases
 from evalgate.datasets.loading import find_adjacent_thresholds_file, load_eval_sets
@@ -142,21 +142,6 @@ class GivenObjects:
 NOTHING_GIVEN = GivenObjects()
 
 
-def _add_tool_mocks(
-    eval_sets: tuple[EvalSet, ...],
-    config: Config,
-    thresholds: Thresholds,
-    rule_files: RuleFiles,
-    *,
-    is_part: bool,
-) -> tuple[EvalSet, ...]:
-    if not config.tool_mocks:
-        return eval_sets
-    from evalgate.runner.tool_mocks import add_tool_mocks
-
-    return add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
-
-
 def build_suites(
     thresholds: Thresholds,
     config: Config,
@@ -212,7 +197,10 @@ def _complete_cases(
     is_part: bool,
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets with the settings for tool mocks, stories and sessions applied to their cases."""
-    eval_sets = _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
+    if config.tool_mocks:
+        from evalgate.runner.tool_mocks import add_tool_mocks
+
+        eval_sets = add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
     if config.user is not None and config.user.stories == "played":
         from evalgate.runner.user_factory import play_stories
 
@@ -370,7 +358,13 @@ def _build_metric_environment(
     """
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(environ, config.agent.env if config.agent else ())
-    return MetricEnvironment(workspace.folder, env, uid, gid, rule_files.read_metric_code)
+
+    def read_code(entry: str, roots: Sequence[str]) -> MetricCode:
+        from evalgate.runner.metric_code import read_metric_code
+
+        return read_metric_code(rule_files, entry, roots)
+
+    return MetricEnvironment(workspace.folder, env, uid, gid, read_code)
 
 
 def _add_final_state(suite: Suite) -> Suite:
