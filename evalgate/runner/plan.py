@@ -34,10 +34,10 @@ from evalgate.runner.plan_notices import iter_plan_notices
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
     GivenObjects,
+    PlanInput,
     Suite,
     are_all_recorded,
     build_suites,
-    is_partial_selection,
 )
 from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
@@ -174,7 +174,8 @@ def build_plan(
         thresholds = objects.thresholds
         try:
             thresholds = thresholds or rule_files.load_chosen_thresholds(thresholds_file)
-            plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
+            plan_input = _build_plan_input(overrides, rule_files, thresholds, workspace, environ, objects)
+            plan = _build_checked_plan(plan_input)
         except InvalidInputError as error:
             from evalgate.runner.plan_errors import add_agent_and_criteria_problems
 
@@ -191,35 +192,40 @@ def build_plan(
     return select_plan_cases(plan, overrides.selection_options, thresholds, rule_files)
 
 
-def _build_checked_plan(
+def _build_plan_input(
     overrides: Overrides,
     rule_files: RuleFiles,
     thresholds: Thresholds,
     workspace: Workspace,
     environ: Mapping[str, str],
     objects: GivenObjects,
-) -> Plan:
+) -> PlanInput:
     config = _choose_config(overrides, rule_files, thresholds, objects)
     resolver = build_judge_resolver(overrides, thresholds, config, environ, workspace)
     config, agent_environ = add_env_files(config, environ, workspace.folder)
-    suites = build_suites(thresholds, config, workspace, agent_environ, resolver, rule_files, objects=objects)
-    agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
-    suites, quarantine_notices = mark_quarantined_cases(suites, thresholds, config, workspace, rule_files)
-    create_user = build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
-    _check_judges(resolver, thresholds)
+    return PlanInput(overrides, thresholds, config, workspace, agent_environ, resolver, rule_files, objects)
+
+
+def _build_checked_plan(plan_input: PlanInput) -> Plan:
+    overrides, thresholds, config = plan_input.overrides, plan_input.thresholds, plan_input.config
+    suites = build_suites(plan_input)
+    agent = _resolve_plan_agent(plan_input, suites)
+    suites, quarantine_notices = mark_quarantined_cases(plan_input, suites)
+    create_user = build_plan_user_factory(plan_input, suites)
+    _check_judges(plan_input)
     check_executor(config.executor, thresholds)
     plan = Plan(
-        workspace=workspace,
+        workspace=plan_input.workspace,
         suites=suites,
         agent=agent,
         runs=config.runs,
         gate=_limit_min_cases(config.gate, suites),
-        baseline_store=_open_baseline_store(config, workspace, rule_files),
-        agent_environ=agent_environ,
-        judge_resolver=resolver,
-        judge_calibration=read_judge_calibration(config, thresholds, rule_files, suites),
-        anchor_store=_open_anchor_store(config, workspace, rule_files),
-        label_check=check_judge_labels(config, thresholds, rule_files, suites),
+        baseline_store=_open_baseline_store(plan_input),
+        agent_environ=plan_input.agent_environ,
+        judge_resolver=plan_input.judge_resolver,
+        judge_calibration=read_judge_calibration(plan_input, suites),
+        anchor_store=_open_anchor_store(plan_input),
+        label_check=check_judge_labels(plan_input, suites),
         create_user=create_user,
         user_config=config.user,
         thresholds_file=thresholds.file,
@@ -228,23 +234,23 @@ def _build_checked_plan(
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
         runs_given=config.runs_given,
-        is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
-        control_source=_resolve_control_source(config, thresholds, overrides, rule_files, objects.agent),
+        # A file that lists no eval sets does not tell if there are others.
+        is_part=not thresholds.config.eval_sets or plan_input.is_partial_selection,
+        control_source=_resolve_control_source(plan_input),
     )
     # Last, because `rule_files` has collected a notice about each file that was read above.
-    rule_files.note_local_plugins()
-    setup = _describe_setup(agent, thresholds, rule_files, workspace)
-    return replace(plan, notices=(*setup, *quarantine_notices, *iter_plan_notices(config, suites, resolver)))
+    plan_input.rule_files.note_local_plugins()
+    setup = _describe_setup(agent, plan_input)
+    notices = iter_plan_notices(config, suites, plan_input.judge_resolver)
+    return replace(plan, notices=(*setup, *quarantine_notices, *notices))
 
 
-def _describe_setup(
-    agent: AgentSpec, thresholds: Thresholds, rule_files: RuleFiles, workspace: Workspace
-) -> Iterator[str]:
+def _describe_setup(agent: AgentSpec, plan_input: PlanInput) -> Iterator[str]:
     """Yield notices about the agent, the rules that apply, and the working folder."""
-    if sample := describe_sample_agent(agent, thresholds):
+    if sample := describe_sample_agent(agent, plan_input.thresholds):
         yield sample
-    yield from rule_files.notices
-    yield from list_socket_notices(workspace)
+    yield from plan_input.rule_files.notices
+    yield from list_socket_notices(plan_input.workspace)
 
 
 def _choose_config(
@@ -262,13 +268,8 @@ def _choose_config(
     return config.model_copy(update={"eval_sets": overrides.eval_sets}) if objects.eval_sets else config
 
 
-def _resolve_plan_agent(
-    overrides: Overrides,
-    thresholds: Thresholds,
-    config: Config,
-    suites: Sequence[Suite],
-    given_agent: AgentSpec | None,
-) -> AgentSpec:
+def _resolve_plan_agent(plan_input: PlanInput, suites: Sequence[Suite]) -> AgentSpec:
+    config, given_agent = plan_input.config, plan_input.objects.agent
     if given_agent is not None:
         # The limits of the thresholds file hold for an object, too, unless the program sets its own.
         own = given_agent.settings.model_dump(exclude_unset=True)
@@ -282,47 +283,38 @@ def _resolve_plan_agent(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
             "the thresholds file. `evalgate init` writes one."
         )
-    return resolve_agent(config.agent, overrides.agent_name, thresholds)
+    return resolve_agent(config.agent, plan_input.overrides.agent_name, plan_input.thresholds)
 
 
 def mark_quarantined_cases(
-    suites: tuple[Suite, ...],
-    thresholds: Thresholds,
-    config: Config,
-    workspace: Workspace,
-    rule_files: RuleFiles,
+    plan_input: PlanInput, suites: tuple[Suite, ...]
 ) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
     """Return the suites with quarantined cases marked, and notices about the quarantine."""
-    if config.gate.quarantine is None:
+    quarantine = plan_input.config.gate.quarantine
+    if quarantine is None:
         return suites, ()
     from evalgate.gating.quarantine import QuarantineFile, apply_quarantine
 
     found = apply_quarantine(
-        QuarantineFile(workspace.folder, config.gate.quarantine),
+        QuarantineFile(plan_input.workspace.folder, quarantine),
         [suite.eval_set for suite in suites],
         {key: case_policy for suite in suites for key, case_policy in suite.case_policies.items()},
         today=datetime.now(UTC).date(),
-        environ=rule_files.environ,
-        is_part=is_partial_selection(thresholds, config, workspace),
+        environ=plan_input.rule_files.environ,
+        is_part=plan_input.is_partial_selection,
     )
     if not found.is_verified:
-        rule_files.note_unverified(config.gate.quarantine)
+        plan_input.rule_files.note_unverified(quarantine)
     return tuple(replace(suite, case_policies=found.case_policies) for suite in suites), found.notices
 
 
-def build_plan_user_factory(
-    overrides: Overrides,
-    thresholds: Thresholds,
-    config: Config,
-    suites: Sequence[Suite],
-    judge_resolver: JudgeResolver,
-    rule_files: RuleFiles,
-) -> CreateUser:
+def build_plan_user_factory(plan_input: PlanInput, suites: Sequence[Suite]) -> CreateUser:
     """Build the function that creates users: simulated ones if a case has a scenario or story."""
     if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
         return create_scripted_user
     from evalgate.runner.user_factory import build_user_factory
 
+    overrides, thresholds = plan_input.overrides, plan_input.thresholds
     adjacent_thresholds = {
         suite.eval_set.eval_set_id: (
             replace(suite.thresholds, config=apply_user_override(suite.thresholds.config, overrides))
@@ -332,8 +324,14 @@ def build_plan_user_factory(
         for suite in suites
         if suite.thresholds is not thresholds
     }
-    eval_sets, locate = [suite.eval_set for suite in suites], rule_files.choose_version
-    return build_user_factory(thresholds, config, adjacent_thresholds, judge_resolver, eval_sets, locate)
+    return build_user_factory(
+        thresholds,
+        plan_input.config,
+        adjacent_thresholds,
+        plan_input.judge_resolver,
+        [suite.eval_set for suite in suites],
+        plan_input.rule_files.choose_version,
+    )
 
 
 def build_judge_resolver(
@@ -358,79 +356,80 @@ def build_judge_resolver(
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
-def read_judge_calibration(
-    config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
-) -> "CalibrationSet | None":
+def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "CalibrationSet | None":
     """Read the labelled cases of `judge.anchors`; return None if the section names none."""
-    if config.judge is None or config.judge.anchors is None:
+    judge, rule_files = plan_input.config.judge, plan_input.rule_files
+    if judge is None or judge.anchors is None:
         return None
     from evalgate.runner.judge_calibration import read_calibration_set
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
-    path = thresholds.folder / config.judge.anchors
+    path = plan_input.thresholds.folder / judge.anchors
     return read_calibration_set(
         rule_files.choose_version(path),
         rule_files.format_relative_path(path),
-        config.judge.floor.anchors,
+        judge.floor.anchors,
         list(metrics.values()),
     )
 
 
-def check_judge_labels(
-    config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
-) -> "LabelCheck | None":
+def check_judge_labels(plan_input: PlanInput, suites: Sequence[Suite]) -> "LabelCheck | None":
     """Compare the judges with labels of people; return None if no floor needs labels."""
-    floors = config.judge.floor.label_floors if config.judge else {}
+    judge, rule_files = plan_input.config.judge, plan_input.rule_files
+    floors = judge.floor.label_floors if judge else {}
     if not floors:
         return None
     from evalgate.datasets.judge_labels import STORE_NAME, read_store
     from evalgate.runner.judge_assessment import check_label_floors
 
-    path = thresholds.folder / STORE_NAME
+    path = plan_input.thresholds.folder / STORE_NAME
     store = read_store(rule_files.choose_version(path), rule_files.format_relative_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
-def _check_judges(judge_resolver: JudgeResolver, thresholds: Thresholds) -> None:
+def _check_judges(plan_input: PlanInput) -> None:
     """Raise InvalidInputError if a judge or simulated user has a model that cannot be called."""
+    thresholds = plan_input.thresholds
     try:
-        judge_resolver.models.check_reserved()
+        plan_input.judge_resolver.models.check_reserved()
     except InvalidInputError as error:
         where = thresholds.find_position(("judge",)) if thresholds.config.judge else (0, 0)
         file = thresholds.file if thresholds.config.judge else ""
         raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
 
 
-def _open_baseline_store(config: Config, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore | None:
-    if config.gate.baseline is None:
+def _open_baseline_store(plan_input: PlanInput) -> BaselineStore | None:
+    name = plan_input.config.gate.baseline
+    if name is None:
         return None
     from evalgate.runner.baseline_stores import open_baseline_store
 
-    return open_baseline_store(config.gate.baseline, workspace, rule_files)
+    return open_baseline_store(name, plan_input.workspace, plan_input.rule_files)
 
 
-def _open_anchor_store(config: Config, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore | None:
-    if config.gate.anchor is None or not config.gate.anchor.baseline:
+def _open_anchor_store(plan_input: PlanInput) -> BaselineStore | None:
+    anchor = plan_input.config.gate.anchor
+    if anchor is None or not anchor.baseline:
         return None
     from evalgate.runner.baseline_stores import open_anchor_store
 
-    return open_anchor_store(config.gate.anchor.baseline, workspace, rule_files)
+    return open_anchor_store(anchor.baseline, plan_input.workspace, plan_input.rule_files)
 
 
-def _resolve_control_source(
-    config: Config,
-    thresholds: Thresholds,
-    overrides: Overrides,
-    rule_files: RuleFiles,
-    given_agent: AgentSpec | None,
-) -> "ControlSource | None":
+def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
     """Return the source of control runs, runs of the base commit's agent; None if `gate.control` is off."""
-    if config.gate.control.mode == "off":
+    if plan_input.config.gate.control.mode == "off":
         return None
     from evalgate.runner.control.base_commit import build_control_source
 
-    folder, environ, is_object = rule_files.folder, rule_files.environ, given_agent is not None
-    return build_control_source(config, thresholds, overrides, folder, environ, is_object=is_object)
+    return build_control_source(
+        plan_input.config,
+        plan_input.thresholds,
+        plan_input.overrides,
+        plan_input.rule_files.folder,
+        plan_input.rule_files.environ,
+        is_object=plan_input.objects.agent is not None,
+    )
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:

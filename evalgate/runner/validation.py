@@ -21,7 +21,7 @@ from evalgate.runner.plan import (
     read_judge_calibration,
 )
 from evalgate.runner.plan_notices import describe_default_criteria, index_metrics, iter_notices
-from evalgate.runner.suites import GivenObjects, Suite, build_suites
+from evalgate.runner.suites import GivenObjects, PlanInput, Suite, build_suites
 from evalgate.system.workspace import resolve_workspace
 
 LINTS: Mapping[str, str] = {
@@ -47,7 +47,9 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     config = apply_overrides(thresholds.config, overrides)
     resolver = build_judge_resolver(overrides, thresholds, config, {}, workspace)
     unscored = GivenObjects(scores=False)
-    return build_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
+    return build_suites(
+        PlanInput(overrides, thresholds, config, workspace, {}, resolver, rule_files, unscored)
+    )
 
 
 def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
@@ -65,11 +67,13 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
         if config.agent is not None:
             resolve_agent(config.agent, overrides.agent_name, thresholds)
         resolver = build_judge_resolver(overrides, thresholds, config, {}, workspace)
-        suites = build_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
-        suites, notices = mark_quarantined_cases(suites, thresholds, config, workspace, rule_files)
-        build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
-        read_judge_calibration(config, thresholds, rule_files, suites)
-        check_judge_labels(config, thresholds, rule_files, suites)
+        plan_input = PlanInput(
+            overrides, thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False
+        )
+        suites, notices = mark_quarantined_cases(plan_input, build_suites(plan_input))
+        build_plan_user_factory(plan_input, suites)
+        read_judge_calibration(plan_input, suites)
+        check_judge_labels(plan_input, suites)
         _refuse_empty_sets(suites)
         yield from map(_describe_suite, suites)
         found = list(_iter_warnings(suites, thresholds, workspace.folder))
