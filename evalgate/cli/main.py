@@ -23,7 +23,7 @@ from evalgate.cli.options import (
     baseline_file,
     comparison_page,
     format_option,
-    project_directory,
+    in_project_directory,
     reports_folder,
     require_nonempty,
     thresholds_file,
@@ -94,7 +94,7 @@ def cli() -> None:
 @click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
 @thresholds_file
 @format_option
-@project_directory
+@in_project_directory
 def validate(
     eval_sets: tuple[str, ...], thresholds: str | None, format_name: str | None, working_directory: str
 ) -> int:
@@ -193,7 +193,7 @@ def convert(
     "--simulated-user", metavar="PROVIDER/MODEL", callback=require_nonempty, help="Model that plays the user."
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def generate(
     stories: str | None,
     recorded: str | None,
@@ -287,7 +287,7 @@ def init(agent: str | None, source: str | None, working_directory: str) -> int:
 @owner_reports
 @detailed_results
 @reports_folder
-@project_directory
+@in_project_directory
 def report(results: str, reports: tuple[str, ...], details: bool, out: str, working_directory: str) -> int:
     """Render the reports again from a results.json.
 
@@ -333,7 +333,7 @@ def comment(results: str, **options: Any) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict and the metrics as JSON.")
 @comparison_page
 @thresholds_file
-@project_directory
+@in_project_directory
 def compare(
     before: str, after: str, as_json: bool, page: str | None, thresholds: str | None, working_directory: str
 ) -> int:
@@ -362,7 +362,7 @@ def compare(
     help="Baseline to use instead of `gate.baseline`.",
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def backtest(
     results: tuple[str, ...], baseline: str | None, thresholds: str | None, working_directory: str
 ) -> int:
@@ -384,7 +384,7 @@ def backtest(
 @cli.command()
 @baseline_file
 @thresholds_file
-@project_directory
+@in_project_directory
 def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
     """List flaky cases of the baseline and propose quarantines.
 
@@ -413,7 +413,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     help="Number of trials to draw from stored runs.",
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def aa(
     stored: str | None, rounds: int | None, repeats: int, thresholds: str | None, working_directory: str
 ) -> int:

@@ -13,8 +13,8 @@ from evalgate.cli.options import (
     add_case_filters,
     add_measure_options,
     build_overrides,
+    in_project_directory,
     pop_case_filters,
-    project_directory,
     reports_folder,
 )
 from evalgate.cli.project_folder import FILE
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 @add_measure_options
 @add_case_filters
 @reports_folder
-@project_directory
+@in_project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
 def matrix(
     interrupts: InterruptHandler,
@@ -135,7 +135,7 @@ def _measure(
     workspace = publisher.workspace
     opened = check_writable(workspace.folder / publisher.out, workspace.owner, root=workspace.folder)
 
-    def begin() -> None:
+    def ignore_signals_and_clear_reports() -> None:
         interrupts.ignores_signals = True  # from here on there is a result
         remove_reports(opened, RENDERERS)
 
@@ -147,7 +147,9 @@ def _measure(
     with ExitStack() as until_published:
         options = RunOptions(None, opened.path, resume, publisher.redactor, until_published)
         try:
-            measured, again = measure_variants(variants, progress, begin, choose_winner, options)
+            measured, again = measure_variants(
+                variants, progress, ignore_signals_and_clear_reports, choose_winner, options
+            )
         finally:
             progress.close()
         code = _publish(measured, again, publisher, opened)

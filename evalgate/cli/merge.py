@@ -12,8 +12,8 @@ from evalgate.cli.options import (
     add_case_filters,
     add_plan_options,
     build_overrides,
+    in_project_directory,
     pop_case_filters,
-    project_directory,
     reports_folder,
 )
 from evalgate.cli.project_folder import FILE
@@ -48,7 +48,7 @@ from evalgate.cli.repeat_commands import build_repro_options
 @html_page
 @owner_reports
 @reports_folder
-@project_directory
+@in_project_directory
 def merge(
     shards: tuple[str, ...],
     eval_sets: tuple[str, ...],

@@ -80,7 +80,7 @@ _project_directory = click.option(
 )
 
 
-def project_directory(command: _Command) -> _Command:
+def in_project_directory(command: _Command) -> _Command:
     """Add `--working-directory` to a command, and run it in the folder of the nearest thresholds file."""
     return _project_directory(run_in_project(command))
 

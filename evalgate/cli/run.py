@@ -14,8 +14,8 @@ from evalgate.cli.options import (
     add_case_filters,
     add_plan_options,
     build_overrides,
+    in_project_directory,
     pop_case_filters,
-    project_directory,
     reports_folder,
     require_nonempty,
 )
@@ -153,7 +153,7 @@ def _parse_shard(
 @kept_results
 @owner_reports
 @reports_folder
-@project_directory
+@in_project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
 def run(interrupts: InterruptHandler, /, watch: bool, **options: Any) -> int:
     """Run the eval sets against the agent and print a verdict.
@@ -236,14 +236,16 @@ def _run_with_progress(
     from evalgate.runner.evaluation import RunHooks
     from evalgate.runner.pipeline import run_gate
 
-    def begin_reports() -> None:
+    def ignore_signals_and_clear_reports() -> None:
         # From here on there is a record in any case; `cancel_on_signals` handles signals during the run.
         interrupts.ignores_signals = True
         # Not at the start: a run that fails before this leaves the reports of the last one as they are.
         publisher.clear_previous_reports()
 
     hooks = RunHooks(
-        tell=publisher.print_notice, while_starting=publisher.preload_reporting, on_begin=begin_reports
+        tell=publisher.print_notice,
+        while_starting=publisher.preload_reporting,
+        on_begin=ignore_signals_and_clear_reports,
     )
     progress = publisher.build_progress()
     try:
