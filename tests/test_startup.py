@@ -9,6 +9,7 @@ import pytest
 
 FORBIDDEN = (
     "agents.containers", "agents.http", "agents.ray", "agents.tracing.genai", "agents.tracing.collector",
+    "agents.tracing.traced_agent",
     "baselines", "ci", "datasets.large", "integrations.adk.case_models", "integrations.adk_rs.cases",
     "integrations.orchestrate", "integrations.trpc.cases", "integrations.trpc.file_models", "llm.client", "llm.openai_client", "statistics",
 )  # fmt: skip

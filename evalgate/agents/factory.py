@@ -247,10 +247,16 @@ def _choose_naming_option(agent_type: AgentType, kind_options: Mapping[str, obje
     return other if other in kind_options and agent_type.named_by not in kind_options else agent_type.named_by
 
 
+def list_agent_keys(agent_type: AgentType) -> frozenset[str]:
+    """Return the keys that the `agent` section may have for this kind of agent."""
+    options = {getattr(field, "alias", None) or name for name, field in agent_type.model_fields.items()}
+    return frozenset(AgentConfig.model_fields) | options
+
+
 def _find_unknown_keys(
     agent_type: AgentType, kind_options: Mapping[str, object], thresholds: Thresholds
 ) -> Iterator[Problem]:
-    known = sorted({*AgentConfig.model_fields, *agent_type.model_fields})
+    known = sorted(list_agent_keys(agent_type))
     for key in kind_options:
         if key not in known:
             location = ("agent", key)
@@ -262,7 +268,7 @@ def _find_unknown_keys(
 def _convert_option_errors(
     error: ValidationError, agent_type: AgentType, agent_name: str, thresholds: Thresholds
 ) -> list[Problem]:
-    known = [*AgentConfig.model_fields, *agent_type.model_fields]
+    known = sorted(list_agent_keys(agent_type))
 
     def list_known_keys(location: Location) -> list[str]:
         return known if location == ("agent",) else []

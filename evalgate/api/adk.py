@@ -34,6 +34,8 @@ from evalgate.api.adk_results import (
     EvalSetResult,
     EvalStatus,
     HallucinationsCriterion,
+    InferenceResult,
+    InferenceStatus,
     JudgeModelOptions,
     LlmAsAJudgeCriterion,
     PrebuiltMetrics,
@@ -45,8 +47,6 @@ from evalgate.api.adk_service import (
     EvaluateRequest,
     InferenceConfig,
     InferenceRequest,
-    InferenceResult,
-    InferenceStatus,
     LocalEvalService,
 )
 from evalgate.api.adk_types import (

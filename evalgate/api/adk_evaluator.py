@@ -21,6 +21,7 @@ from evalgate.core import plugin_registry
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import format_score
+from evalgate.core.plugin_registry import FINAL_STATE
 from evalgate.core.types import EvalSet, RunMetric, RunResult, SessionInput, TurnResult
 from evalgate.reporting.detailed_results import build_invocation_cells, format_grid
 from evalgate.runner.default_criteria import DEFAULT_THRESHOLDS
@@ -299,9 +300,13 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
         for run in case.runs:
             if run.failure is not None:
                 yield f"{case.eval_id} for {agent_name} {run.outcome}: {run.failure.message}"
-        if not case.metrics:
+        # Google's metrics must have a score. evalgate's own needs none if the case expects no state.
+        metrics = [
+            each for each in case.metrics if (each.name, each.status) != (FINAL_STATE, "not_evaluated")
+        ]
+        if not metrics:
             yield f"{case.eval_id} for {agent_name} was not evaluated."
-        for metric in case.metrics:
+        for metric in metrics:
             results = [each for run in case.runs for each in run.metrics if each.name == metric.name]
             turns = list(_iter_scored_turns(case.runs, metric.name))
             # A metric that scores the whole conversation has no scores of single turns.

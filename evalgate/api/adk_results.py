@@ -3,6 +3,7 @@
 The types of eval sets are in `adk_types`.
 """
 
+from collections.abc import Mapping
 from enum import Enum
 from importlib import import_module
 from typing import Any, Literal
@@ -169,7 +170,18 @@ class EvalConfig(BaseModel):
 # --- results ------------------------------------------------------------------------------------------------
 
 
-class EvalStatus(Enum):
+class _Status(Enum):
+    """Status that equals the status of the same name in Google ADK's type of the same name."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Enum):
+            return NotImplemented
+        return (type(other).__name__, other.name) == (type(self).__name__, self.name)
+
+    __hash__ = Enum.__hash__  # of the name, as Google's
+
+
+class EvalStatus(_Status):
     """Status of a metric or of a case.
 
     >>> EvalStatus(2).name
@@ -268,10 +280,53 @@ class EvalSetResult(BaseModel):
     creation_timestamp: float = 0.0
 
 
+class InferenceStatus(_Status):
+    """Status of one conversation with the agent.
+
+    >>> InferenceStatus(2).name
+    'FAILURE'
+    """
+
+    UNKNOWN = 0
+    SUCCESS = 1
+    FAILURE = 2
+
+
+class InferenceResult(BaseModel):
+    """The conversation with the agent in one case, or the error that ended it.
+
+    >>> InferenceResult(app_name="a", eval_set_id="s", eval_case_id="c", session_id="1").status.name
+    'UNKNOWN'
+    """
+
+    model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True)
+
+    app_name: str
+    eval_set_id: str
+    eval_case_id: str
+    inferences: list[Any] | None = None
+    """The actual invocations; None if the agent failed."""
+    session_id: str | None
+    status: InferenceStatus = InferenceStatus.UNKNOWN
+    error_message: str | None = None
+
+    @field_validator("inferences")
+    @classmethod
+    def _read_invocations(cls, value: list[Any] | None) -> list[Any] | None:
+        return value and [read_adk_model("Invocation", each) for each in value]
+
+
 # --- Google's own types -------------------------------------------------------------------------------------
 
 ModelName = Literal[
-    "EvalCase", "EvalCaseResult", "EvalConfig", "EvalMetric", "EvalSet", "EvalSetResult", "Invocation"
+    "EvalCase",
+    "EvalCaseResult",
+    "EvalConfig",
+    "EvalMetric",
+    "EvalSet",
+    "EvalSetResult",
+    "InferenceResult",
+    "Invocation",
 ]
 _MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
     "EvalCase": ("eval_case", EvalCase),
@@ -280,6 +335,7 @@ _MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
     "EvalMetric": ("eval_metrics", EvalMetric),
     "EvalSet": ("eval_set", EvalSet),
     "EvalSetResult": ("eval_result", EvalSetResult),
+    "InferenceResult": ("base_eval_service", InferenceResult),
     "Invocation": ("eval_case", Invocation),
 }
 """Name of a type to the module of Google ADK that defines it, and to evalgate's type of this name."""
@@ -296,3 +352,15 @@ def get_adk_type(name: ModelName) -> Any:
         return getattr(import_module(f"google.adk.evaluation.{module}"), name)
     except ImportError:
         return own
+
+
+def read_adk_model(name: ModelName, value: object) -> Any:
+    """Convert a mapping (decoded JSON) to the type of `get_adk_type`. Return any other value unchanged.
+
+    Raises:
+        pydantic.ValidationError: the mapping does not fit the type.
+
+    >>> read_adk_model("EvalMetric", {"metric_name": "safety_v1", "threshold": 0.5}).threshold
+    0.5
+    """
+    return get_adk_type(name).model_validate(value) if isinstance(value, Mapping) else value

@@ -8,7 +8,6 @@ import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from evalgate.api.adk_documents import NotFoundError
 from evalgate.api.adk_managers import EvalSetsManager
 from evalgate.api.adk_result_managers import EvalSetResultsManager
-from evalgate.api.adk_results import ModelName, get_adk_type
+from evalgate.api.adk_results import InferenceResult, InferenceStatus, get_adk_type, read_adk_model
 from evalgate.api.conversations import iter_conversations
 from evalgate.api.evaluation import evaluate_plan
 from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan, load_sources
@@ -37,17 +36,6 @@ _USER_ID = "test_user_id"
 
 class _RequestModel(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-
-def _read_model(name: ModelName, value: object) -> Any:
-    """Convert a mapping (decoded JSON) to the type `name`. Return any other value unchanged.
-
-    The type is Google ADK's if Google ADK is installed, otherwise evalgate's.
-
-    Raises:
-        pydantic.ValidationError: the mapping does not fit the type.
-    """
-    return get_adk_type(name).model_validate(value) if isinstance(value, Mapping) else value
 
 
 class InferenceConfig(_RequestModel):
@@ -75,40 +63,6 @@ class InferenceRequest(_RequestModel):
     inference_config: InferenceConfig = InferenceConfig()
 
 
-class InferenceStatus(Enum):
-    """Status of one conversation with the agent.
-
-    >>> InferenceStatus(2).name
-    'FAILURE'
-    """
-
-    UNKNOWN = 0
-    SUCCESS = 1
-    FAILURE = 2
-
-
-class InferenceResult(_RequestModel):
-    """The conversation with the agent in one case, or the error that ended it.
-
-    >>> InferenceResult(app_name="a", eval_set_id="s", eval_case_id="c", session_id="1").status.name
-    'UNKNOWN'
-    """
-
-    app_name: str
-    eval_set_id: str
-    eval_case_id: str
-    inferences: list[Any] | None = None
-    """The actual invocations; None if the agent failed."""
-    session_id: str | None
-    status: InferenceStatus = InferenceStatus.UNKNOWN
-    error_message: str | None = None
-
-    @field_validator("inferences")
-    @classmethod
-    def _read_invocations(cls, value: list[Any] | None) -> list[Any] | None:
-        return value and [_read_model("Invocation", each) for each in value]
-
-
 class EvaluateConfig(_RequestModel):
     """The metrics to score, as `EvalMetric` objects or mappings.
 
@@ -123,18 +77,23 @@ class EvaluateConfig(_RequestModel):
     @field_validator("eval_metrics")
     @classmethod
     def _read_metrics(cls, value: list[Any]) -> list[Any]:
-        return [_read_model("EvalMetric", each) for each in value]
+        return [read_adk_model("EvalMetric", each) for each in value]
 
 
 class EvaluateRequest(_RequestModel):
-    """Conversations from `perform_inference` to score, and the metrics.
+    """Conversations to score, as `InferenceResult` objects or mappings, and the metrics.
 
     >>> EvaluateRequest(inference_results=[], evaluate_config={"eval_metrics": []}).inference_results
     []
     """
 
-    inference_results: list[InferenceResult]
+    inference_results: list[Any]
     evaluate_config: EvaluateConfig
+
+    @field_validator("inference_results")
+    @classmethod
+    def _read_results(cls, value: list[Any]) -> list[Any]:
+        return [read_adk_model("InferenceResult", each) for each in value]
 
 
 def _create_session_id() -> str:
@@ -191,8 +150,8 @@ class LocalEvalService:
         self._create_session_id = session_id_supplier
         self._user = user_simulator_config
 
-    async def perform_inference(self, inference_request: InferenceRequest) -> AsyncIterator[InferenceResult]:
-        """Run the agent on each case. Yield the result of each conversation as soon as it is over.
+    async def perform_inference(self, inference_request: InferenceRequest) -> AsyncIterator[Any]:
+        """Run the agent on each case. Yield an `InferenceResult` as soon as a conversation is over.
 
         If the agent does not answer, the result has the status FAILURE.
 
@@ -224,20 +183,20 @@ class LocalEvalService:
         ):
             yield self._build_inference(request, eval_id, run)
 
-    def _build_inference(self, request: InferenceRequest, eval_id: str, run: RunResult) -> InferenceResult:
+    def _build_inference(self, request: InferenceRequest, eval_id: str, run: RunResult) -> Any:
         is_answered = run.outcome == "answered"
-        model = get_adk_type("Invocation")
+        status = InferenceStatus.SUCCESS if is_answered else InferenceStatus.FAILURE
         turns = [CaseTurn(UserMessage(turn.user), turn.actual or Reply()) for turn in run.turns]
-        return InferenceResult(
-            app_name=request.app_name,
-            eval_set_id=request.eval_set_id,
-            eval_case_id=eval_id,
-            inferences=[model.model_validate(build_invocation(turn)) for turn in turns]
-            if is_answered
-            else None,
-            session_id=run.session_id or self._create_session_id(),
-            status=InferenceStatus.SUCCESS if is_answered else InferenceStatus.FAILURE,
-            error_message=run.failure.message if run.failure else None,
+        return get_adk_type("InferenceResult").model_validate(
+            {
+                "app_name": request.app_name,
+                "eval_set_id": request.eval_set_id,
+                "eval_case_id": eval_id,
+                "inferences": [build_invocation(turn) for turn in turns] if is_answered else None,
+                "session_id": run.session_id or self._create_session_id(),
+                "status": status.value,
+                "error_message": run.failure.message if run.failure else None,
+            }
         )
 
     async def evaluate(self, evaluate_request: EvaluateRequest) -> AsyncIterator[Any]:

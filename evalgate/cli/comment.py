@@ -54,14 +54,14 @@ def post_stored_record(
     redactor = LiveRedactor(Redactor.from_environment(environ))
 
     def post(record: Record, comment: CommentReport) -> None:
-        redact = redactor.redact_text
-        post_record(record, options, comment, redact, on_notice, environ=environ, timeouts=timeouts)
+        post_record(record, options, comment, on_notice, environ=environ, timeouts=timeouts)
 
     try:
         record = _read_record(workspace / results, results)
     except InvalidInputError:
         post(build_error_record(InvalidInputError(_NO_RECORD)), CommentReport())
         raise
+    redactor.keep_texts(record.notices)
     post(redactor.redact_tree(record), CommentReport(is_trusted=False))
 
 

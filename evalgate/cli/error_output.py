@@ -3,7 +3,6 @@
 import errno
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from evalgate.system.workspace import has_working_folder
 
 if TYPE_CHECKING:
     from evalgate.ci.posting import PostOptions
+    from evalgate.redaction.live_redactor import LiveRedactor
 
 _REFUSED_PATHS = {
     errno.EACCES: "correct the permissions of this path and the folders above it, or name another",
@@ -46,12 +46,10 @@ def print_error(error: BaseException) -> int:
     return code
 
 
-def print_and_post_error(
-    error: Exception, posting: "PostOptions", redact: Callable[[str], str]
-) -> PrintedError:
+def print_and_post_error(error: Exception, posting: "PostOptions", redactor: "LiveRedactor") -> PrintedError:
     """Print an error, then post it to the pull request, which may take minutes. An error of posting is lost.
 
-    `redact` removes secrets from the post.
+    `redactor` removes secrets from the post.
     """
     from evalgate.runner.posts import post_error
 
@@ -60,7 +58,7 @@ def print_and_post_error(
         return PrintedError(print_error(error))
     finally:
         with suppress(Exception):
-            post_error(shown, posting, redact, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
+            post_error(shown, posting, redactor, environ=os.environ, stdout=sys.stdout, stderr=sys.stderr)
 
 
 def _explain_error(error: BaseException) -> tuple[int, str]:

@@ -182,11 +182,11 @@ def _publish(
     write_variants(list(zip(folders, records, strict=True)), opened.path, workspace)
     write_matrix(found, opened, workspace)
     publisher.print_notice(f"Reports in {workspace.format_path(opened.path)}: {', '.join(RENDERERS)}")
-    click.echo(redactor.redact_text(render_terminal(found)), nl=False)
+    click.echo(render_terminal(found), nl=False)
     if is_github_actions(os.environ):
         from evalgate.ci.github_actions import add_summary
 
-        add_summary(redactor.redact_text(render_markdown(found)), environ=os.environ, stream=sys.stdout)
+        add_summary(render_markdown(found), environ=os.environ, stream=sys.stdout)
     ignore_end_signals()
     if measured.interrupted or (again is not None and again.interrupted):
         return ExitCode.INTERRUPTED

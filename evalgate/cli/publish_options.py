@@ -203,4 +203,4 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
             raise
         from evalgate.cli.error_output import print_and_post_error
 
-        raise print_and_post_error(error, posting, redactor.redact_text) from error
+        raise print_and_post_error(error, posting, redactor) from error

@@ -93,16 +93,19 @@ class FileWatcher:
         states = _iter_states(self.root, self.reports, self.further)
         return {path: state for path, state in states if state[2] not in own}
 
-    def wait_for_change(self, before: Snapshot) -> set[str]:
-        """Wait until files differ from `before` and no more files change. Return the changed paths."""
+    def wait_for_change(self, before: Snapshot) -> tuple[set[str], Snapshot]:
+        """Wait until files differ from `before` and no more files change.
+
+        Return the changed paths, and the snapshot that shows them.
+        """
         while True:
             started = time.monotonic()
             now = self.take_snapshot()
             took = time.monotonic() - started
             if compare_snapshots(before, now):
-                changed = compare_snapshots(before, self._wait_until_settled(now))
-                if changed:  # else a file was made and removed at once
-                    return changed
+                now = self._wait_until_settled(now)
+                if changed := compare_snapshots(before, now):  # else a file was made and removed at once
+                    return changed, now
             time.sleep(max(_POLL_S, 5 * took))  # a large project may not keep a core busy
 
     def _wait_until_settled(self, now: Snapshot) -> Snapshot:
@@ -204,21 +207,22 @@ class _WatchLoop:
         self._cases = WatchedCases()
         self._sets: set[str] = set()
         self._watcher = FileWatcher(self._folder, self._folder / values["out"])
+        self._seen: Snapshot = {}
+        """The files that the cases were last read from. A difference from it is a change."""
         self.child: subprocess.Popen[bytes] | None = None
 
     def run_forever(self) -> None:
         """Run all cases once. Then run the affected cases after each change. Never return."""
-        before = self._watcher.take_snapshot()
+        self._seen = self._watcher.take_snapshot()
         wanted: Sequence[CaseKey] | None = () if self._load_cases() is None else None
         while True:
             if wanted is None or wanted:
                 self._run_cases(wanted)
-                before = self._note_changes(before)
+                self._note_changes()
             failed = len(self._cases.failed)
             state = f"{pluralize(failed, 'case')} did not pass. " if failed else ""
             print_sentence(f"{state}Waiting for a change; Ctrl-C ends.", err=True)
-            changed = self._watcher.wait_for_change(before)
-            before = self._watcher.take_snapshot()
+            changed, self._seen = self._watcher.wait_for_change(self._seen)
             print_sentence(f"Changed: {_format_names(changed, self._folder)}", err=True)
             wanted = self._choose_cases(changed)
 
@@ -260,9 +264,17 @@ class _WatchLoop:
                 checks = suite.eval_set.checks.sections.get(case.eval_id) if suite.eval_set.checks else None
                 fingerprints[key] = value if checks is None else f"{value} {checks!r}"
                 patterns[key] = f"{suite.eval_set.path}:{case.eval_id}"
-        outside = {Path(path) for path in self._sets if not Path(path).is_relative_to(self._folder)}
-        self._watcher.further = tuple(sorted(outside))
+        if self._watch_sets_outside():
+            return self._load_cases()  # so that what is read is not older than what is known of the files
         return self._cases.update_cases(fingerprints, patterns)
+
+    def _watch_sets_outside(self) -> bool:
+        """Watch eval sets outside of the folder, too; a new one is no change. Return True if there is one."""
+        outside = {path for path in self._sets if not Path(path).is_relative_to(self._folder)}
+        new = outside - set(map(str, self._watcher.further))
+        self._watcher.further = tuple(sorted(map(Path, outside)))
+        self._seen = restore_states(self._seen, self._watcher.take_snapshot(), new)
+        return bool(new)
 
     def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
         """Run the cases in a new process and read their results. None runs all cases of the command line."""
@@ -292,10 +304,10 @@ class _WatchLoop:
             record = read_record(self._watcher.reports / "results.json", "results.json")
             self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
 
-    def _note_changes(self, before: Snapshot) -> Snapshot:
-        """Return the snapshot to compare with after a run. `before` is the snapshot from before the run."""
+    def _note_changes(self) -> None:
+        """Name the files that changed during a run, and let only changes of eval sets cause another one."""
         now = self._watcher.take_snapshot()
-        changed = compare_snapshots(before, now)
+        changed = compare_snapshots(self._seen, now)
         # The agent may have written these files. If they started a run, runs would never end.
         if others := changed - self._sets:
             names = _format_names(others, self._folder)
@@ -303,7 +315,7 @@ class _WatchLoop:
                 f"Changed while cases ran: {names}. Save once more to run again, if that was you.", err=True
             )
         # With its old state, a changed eval set causes a new run.
-        return restore_states(now, before, changed & self._sets)
+        self._seen = restore_states(now, self._seen, changed & self._sets)
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":

@@ -217,7 +217,7 @@ def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: s
         else:
             goal = known[source]
             if not _is_same_goal_call(old[source], call):
-                goal = replace(goal, tool_name=call.name, args=call.args or None, arg_matching={})
+                goal = replace(goal, tool_name=call.name).replace_args(call.args or None)
             changes[goal.name] = goal
         wanted.append(goal)
     added = [goal for goal in wanted if goal.name not in changes]

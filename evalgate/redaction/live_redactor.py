@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
+from evalgate.core.sanitize import strip_invisible
 from evalgate.redaction.redactor import Redactor, may_contain_secret
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class LiveRedactor:
 
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
+        self._kept = ""
+        """Texts of the gate, of which no announced mask hides a part."""
         self._prefilter: JsonPrefilter | None = None
         self._seen = 0
         self._clean = CleanCache()
@@ -73,13 +76,21 @@ class LiveRedactor:
         """Add the masks of the user; raise InvalidInputError if one is too short."""
         self._replace_redactor(self.redactor.add_masks(masks))
 
+    def keep_texts(self, texts: Iterable[str]) -> None:
+        """Learn no announced mask that is part of one of `texts`, which are notices of the gate.
+
+        What the gate wrote before the agent ran holds no secret of the agent's. Otherwise an agent could hide
+        the notice that its change edits the eval sets.
+        """
+        self._kept = "\n".join(each for text in texts for each in (text, strip_invisible(text)))
+
     def redact_text(self, text: str, *sources: object) -> str:
         """Return `text` without secrets; first learn the masks that `sources` announce.
 
         `sources` are the objects with the data in the text, such as a record.
         """
         for source in sources:
-            self._replace_redactor(self.redactor.add_masks_from_tree(source))
+            self._replace_redactor(self.redactor.add_masks_from_tree(source, self._kept))
         return self.redactor.redact_text(text)
 
     def redact_tree(self, value: _T) -> _T:
@@ -91,7 +102,7 @@ class LiveRedactor:
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)
         if not announcements:
             return redacted
-        self._replace_redactor(self.redactor.add_masks_from_texts(*announcements))
+        self._replace_redactor(self.redactor.add_masks_from_texts(*announcements, kept=self._kept))
         return self.redactor.redact_tree(redacted)
 
     def redact_many(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:

@@ -132,19 +132,21 @@ class Redactor:
         needles = _list_needles(_validate_masks(masks))
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles)))) if needles else self
 
-    def add_masks_from_texts(self, *texts: str) -> "Redactor":
+    def add_masks_from_texts(self, *texts: str, kept: str = "") -> "Redactor":
         """Return a redactor that also hides the values that `texts` announce with `::add-mask::`.
 
         Return this object if no value is new. Only masks for which `is_worth_hiding` is True are added, and
-        at most 200. `find_announced_masks` describes the announcements.
+        at most 200. `find_announced_masks` describes the announcements. Masks that are part of `kept` are
+        not added.
         """
-        masks = (mask for text in texts for mask in find_announced_masks(text) if is_worth_hiding(mask))
+        found = (mask for text in texts for mask in find_announced_masks(text))
+        masks = (mask for mask in found if mask not in kept and is_worth_hiding(mask))
         needles = _list_needles(islice(masks, _MOST_ANNOUNCED))
         if set(self.needles).issuperset(needles):
             return self
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
-    def add_masks_from_tree(self, value: object) -> "Redactor":
+    def add_masks_from_tree(self, value: object, kept: str = "") -> "Redactor":
         """Return a redactor that also hides the masks in `::add-mask::` lines of any text within `value`.
 
         `value` is a dataclass, a collection or JSON. The masks are chosen as in `add_masks_from_texts`.
@@ -152,7 +154,7 @@ class Redactor:
         """
         texts = TextCollector()
         texts.gather_texts(value)
-        return self.add_masks_from_texts("\n".join(texts.found))
+        return self.add_masks_from_texts("\n".join(texts.found), kept=kept)
 
     def redact_text(self, text: str) -> str:
         """Return `text` with `***` for every secret; the same object if it holds no secret.

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 
 from evalgate.core.sanitize import strip_invisible
-from evalgate.core.types import CaseResult, Record
+from evalgate.core.types import EVAL_SET_TRACES, CaseResult, Record
 
 _UNTYPEABLE = re.compile(r"[\n\t]")
 _LONGEST_COMMAND = 2_000
@@ -30,7 +30,13 @@ def build_repro_command(record: Record, case: CaseResult) -> str:
     """Return a one-line command that runs one case; "" if no command can name the case or the agent."""
     if record.agent.kind == _WITHOUT_COMMAND:
         return ""
-    return _build_command(case, f"{record.agent.kind}:{record.agent.what}", record.options)
+    return _build_command(case, [*_build_agent_option(record), *record.options])
+
+
+def _build_agent_option(record: Record) -> tuple[str, ...]:
+    """Return `--agent` and its value; () if no agent was named."""
+    agent = record.agent
+    return () if agent.what == EVAL_SET_TRACES else ("--agent", f"{agent.kind}:{agent.what}")
 
 
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
@@ -40,7 +46,7 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
     command line can hold. If cases are left out, the words are, for example, `3 of the 5 cases`. Return two
     empty texts if fewer than two cases remain, or if no command line can name the agent.
     """
-    rest = shlex.join(("--agent", f"{record.agent.kind}:{record.agent.what}", *record.options))
+    rest = shlex.join((*_build_agent_option(record), *record.options))
     named: list[str] = []
     left = _LONGEST_COMMAND - len(rest)
     for case in cases[:_MOST_CASES]:
@@ -54,7 +60,7 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
     if len(named) <= 1:
         return "", ""
     every = f"all {len(named):,}" if len(named) == len(cases) else f"{len(named):,} of the {len(cases):,}"
-    return f"evalgate run {' '.join(named)} {rest}", f"{every} cases"
+    return " ".join(filter(None, ("evalgate run", *named, rest))), f"{every} cases"
 
 
 def build_replay_command(record: Record, case: CaseResult) -> str:
@@ -67,7 +73,8 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
     if not answered or record.agent.kind in {"replay", _WITHOUT_COMMAND}:
         return ""
     pairs = (pair for pair in iter_option_pairs(record.options) if pair[0] not in _AGENT_OPTIONS)
-    return _build_command(case, f"replay:{resolve_record_path(record)}", [*chain.from_iterable(pairs)])
+    agent = f"replay:{resolve_record_path(record)}"
+    return _build_command(case, ["--agent", agent, *chain.from_iterable(pairs)])
 
 
 def build_accept_command(record: Record, case: CaseResult) -> str:
@@ -109,8 +116,8 @@ def iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
     return zip(options[::2], options[1::2], strict=False)
 
 
-def _build_command(case: CaseResult, agent: str, options: Sequence[str]) -> str:
-    words = [f"{case.path}:{case.eval_id}", "--agent", agent, *options]
+def _build_command(case: CaseResult, options: Sequence[str]) -> str:
+    words = [f"{case.path}:{case.eval_id}", *options]
     return f"evalgate run {shlex.join(words)}" if _can_be_typed(case, words) else ""
 
 

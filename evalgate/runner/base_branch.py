@@ -186,13 +186,15 @@ class RuleFiles:
         """Read the thresholds file that the user names. None: read the one in the folder.
 
         If the folder has no such file, return the defaults. If `thresholds_file` is a folder, its files hold
-        the criteria of each eval set, as in tRPC-Agent-Go's base folder of metrics.
+        the criteria of each eval set, as in tRPC-Agent-Go's base folder of metrics. They replace the criteria
+        of the file in the working folder, whose other sections apply.
 
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
         """
         if thresholds_file is not None and self._is_folder(thresholds_file):
-            return Thresholds(DEFAULT_CONFIG, self.folder, criteria_folder=thresholds_file)
+            own = self.load_chosen_thresholds(None)
+            return replace(own, criteria=own.checks_and_budgets, criteria_folder=thresholds_file)
         if thresholds_file is not None:
             return self.load_version(self.folder / thresholds_file, thresholds_file)
         found = self.find_default_file()
@@ -236,7 +238,8 @@ class RuleFiles:
         """Return the tracked files at the pathspecs that the change edits, adds or removes.
 
         Return [] without pathspecs, or if the base branch's rules do not apply, or git does not know its
-        commit. `options` are options of `git diff`.
+        commit. `options` are options of `git diff`. Without any, all files of a submodule count as edited if
+        the change has another commit of it.
         """
         if not self.base_commit or not paths:
             return []
@@ -245,7 +248,8 @@ class RuleFiles:
             git.run_git(self.folder, "diff", "--name-only", "-z", *options, self.base_commit, "--", *some)
             for some in (paths[at : at + _PATHS_AT_ONCE] for at in range(0, len(paths), _PATHS_AT_ONCE))
         )
-        return [self.format_relative_path(top / name) for name in changed.split("\0") if name]
+        moved = () if options else git.list_files_of_moved_submodules(self.folder, self.base_commit, paths)
+        return [self.format_relative_path(top / name) for name in (*changed.split("\0"), *moved) if name]
 
     def note_local_plugins(self) -> None:
         """Add a notice for each plugin package that is installed from a folder which the change edits."""
@@ -278,7 +282,7 @@ class RuleFiles:
         then = git.read_blob(self.folder, self.base_commit, shown)
         if not then:
             steps = iter_link_steps(self.folder, shown)
-            return BaseVersion(is_new=any(git.run_git(self.folder, "ls-files", "--", each) for each in steps))
+            return BaseVersion(is_new=any(git.is_tracked(self.folder, each) for each in steps))
         from evalgate.runner.edit_notices import describe_edit
 
         if edit := describe_edit(self.folder, shown, then):

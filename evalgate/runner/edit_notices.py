@@ -132,7 +132,9 @@ def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFil
             if rule_files.base_commit:
                 edited = rule_files.list_changed_files(*names)
             else:
-                edited = run_git(rule_files.folder, "ls-files", "--", *names).splitlines()
+                edited = run_git(
+                    rule_files.folder, "ls-files", "--recurse-submodules", "--", *names
+                ).splitlines()
             if edited:
                 cache.distrust_stored_answers()
                 yield (

@@ -266,7 +266,8 @@ def _build_unknown_metric_problem(criterion: Criterion, thresholds: Thresholds) 
         ]
         # tRPC-Agent-Go leaves a metric without an evaluator out silently; here no metric is lost.
         hint = did_you_mean(name, [*theirs, *own]) or (
-            f" Define a Python function as `custom_metrics.{name}` in the thresholds file."
+            f" Define a Python function as `custom_metrics.{name}` in evalgate.yaml, which is read unless "
+            "--thresholds names another file."
         )
         text = f"`{name}` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called.{hint}"
         return Problem(thresholds.file, *position, text)

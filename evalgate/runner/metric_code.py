@@ -6,7 +6,7 @@ from evalgate.core.protocols import MetricCode
 from evalgate.metrics.custom_metric_code import read_metric_code as read_code
 from evalgate.runner.base_branch import RuleFiles, format_paths
 from evalgate.system.committed_files import FolderFiles
-from evalgate.system.git import run_git
+from evalgate.system.git import is_tracked
 
 
 def read_metric_code(rule_files: RuleFiles, entry: str, roots: Sequence[str]) -> MetricCode:
@@ -47,7 +47,7 @@ def _note_code_change(
             "which the change may have chosen."
         )
     elif not then.files:
-        if any(run_git(rule_files.folder, "ls-files", "--", path) for path in own.imported):
+        if any(is_tracked(rule_files.folder, path) for path in own.imported):
             rule_files.add_notice(
                 f"The metric {where} is new in this change: the base branch has none, so the change's "
                 "own code decides."

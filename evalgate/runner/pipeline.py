@@ -181,6 +181,8 @@ def prepare_run(
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
     if redactor is not None and plan.agent.settings.env_file:
         redactor.learn_environment(plan.agent_environ)
+    if redactor is not None:
+        redactor.keep_texts(plan.notices)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
         (run_options.until_published or stack).enter_context(checkpoint)

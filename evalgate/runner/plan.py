@@ -22,7 +22,7 @@ from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser
-from evalgate.core.types import CaseKey, CaseSelection
+from evalgate.core.types import EVAL_SET_TRACES, CaseKey, CaseSelection
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
@@ -277,7 +277,7 @@ def _resolve_plan_agent(plan_input: PlanInput, suites: Sequence[Suite]) -> Agent
     if config.agent is None and are_all_recorded(suites):
         from evalgate.agents.replay import EmptyReplayOptions
 
-        return AgentSpec(AgentConfig(kind="replay"), EmptyReplayOptions(), "the traces of the eval sets")
+        return AgentSpec(AgentConfig(kind="replay"), EmptyReplayOptions(), EVAL_SET_TRACES)
     if config.agent is None:
         raise InvalidInputError(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "

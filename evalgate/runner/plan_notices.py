@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+from evalgate.config.schema.agent import SessionConfig
 from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.formatting import pluralize
@@ -13,10 +14,11 @@ from evalgate.runner.metric_binding import describe_ignored_options
 from evalgate.runner.suites import Suite
 
 
-def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
+def iter_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iterator[str]:
     """Yield the notices about the thresholds files and eval sets of all suites.
 
-    The notices tell about ignored contents, metrics without expectations, and old formats.
+    The notices tell about ignored contents, metrics without expectations, and old formats. `session` is the
+    section of this name.
     """
     for thresholds in {id(suite.thresholds): suite.thresholds for suite in suites}.values():
         yield from thresholds.notices
@@ -24,7 +26,7 @@ def iter_notices(suites: Sequence[Suite]) -> Iterator[str]:
     for suite in suites:
         yield from suite.eval_set.notices
         yield from find_empty_trajectories(suite.eval_set, index_metrics(suite))
-    yield from _describe_old_files([suite.eval_set for suite in suites])
+    yield from _describe_old_files([suite.eval_set for suite in suites], session)
 
 
 def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:
@@ -52,17 +54,22 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
         )
 
 
-def _describe_old_files(eval_sets: Sequence[EvalSet]) -> Iterator[str]:
+def _describe_old_files(eval_sets: Sequence[EvalSet], session: SessionConfig | None) -> Iterator[str]:
     """Yield one notice if files have a format that Google ADK read before eval sets."""
-    old = [each.path for each in eval_sets if each.format_name == "adk-legacy" and each.path]
+    old = [each for each in eval_sets if each.format_name == "adk-legacy" and each.path]
     if not old:
         return
-    stem = old[0].removesuffix(".json").removesuffix(".test").removesuffix(".evalset")
-    names = shlex.join([old[0], "--to", "adk", "--out", f"{stem}.evalset.json"])
-    force = " --force" if old[0] == f"{stem}.evalset.json" else ""
+    from evalgate.integrations.adk.legacy_evalset import is_turn_list
+
+    path = old[0].path
+    stem = path.removesuffix(".json").removesuffix(".test").removesuffix(".evalset")
+    file = session.file if session is not None and is_turn_list(old[0]) else None
+    option = [] if file is None else ["--initial-session", file]
+    names = shlex.join([path, "--to", "adk", "--out", f"{stem}.evalset.json", *option])
+    force = " --force" if path == f"{stem}.evalset.json" else ""
     others = f" and {pluralize(len(old) - 1, 'other file')}" if old[1:] else ""
     yield (
-        f"{old[0]}{others}: a list as Google ADK read them before eval sets, and will stop reading. "
+        f"{path}{others}: a list as Google ADK read them before eval sets, and will stop reading. "
         f"`evalgate convert {names}{force}` writes an eval set."
     )
 
@@ -77,7 +84,7 @@ def iter_plan_notices(
 ) -> Iterator[str]:
     """Yield the notices of a run: about criteria, judges, eval sets, recorded tools and `track_files`."""
     yield from filter(None, [*map(describe_default_criteria, suites), judge_resolver.models.default_notice])
-    yield from iter_notices(suites)
+    yield from iter_notices(suites, config.session)
     yield from _describe_recordings(config, suites)
     if config.agent is not None and config.agent.track_files:
         is_here = config.executor.kind == "local"

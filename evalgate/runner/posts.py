@@ -11,6 +11,7 @@ from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.sanitize import to_md_text
 from evalgate.core.types import REPORT_ONLY, Record, Verdict
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.runner.publish import build_empty_record
 from evalgate.system.pull_requests import is_github_actions
@@ -23,7 +24,6 @@ def post_record(
     record: Record,
     options: "PostOptions",
     comment: CommentReport,
-    redact: Callable[[str], str],
     on_notice: "Callable[[PostNotice], None]",
     *,
     environ: Mapping[str, str],
@@ -32,37 +32,33 @@ def post_record(
 ) -> None:
     """Post to the pull or merge request as `options` say, and call `on_notice` with the result of each post.
 
-    `record`, `comment`, `redact` and `folder` are those of `build_post_content`.
+    `record`, `comment` and `folder` are those of `build_post_content`.
     """
     from evalgate.ci.github_pull_request import post_pull_request
     from evalgate.ci.gitlab import is_gitlab_ci, post_merge_request
 
-    content = build_post_content(record, options, comment, redact, folder)
+    content = build_post_content(record, options, comment, folder)
     post = post_merge_request if is_gitlab_ci(environ) else post_pull_request
     post(content, options, on_notice, environ=environ, timeouts=timeouts)
 
 
 def build_post_content(
-    record: Record,
-    options: "PostOptions",
-    comment: CommentReport,
-    redact: Callable[[str], str],
-    folder: str = "",
+    record: Record, options: "PostOptions", comment: CommentReport, folder: str = ""
 ) -> "PostContent":
-    """Return the content of the posts about a record.
+    """Return the content of the posts about a redacted record.
 
-    `comment` renders the comment, and `redact` removes secrets from its text. Paths in the record start from
-    `folder`, which is relative to the repository's root.
+    `comment` renders the comment. Paths in the record start from `folder`, which is relative to the
+    repository's root.
     """
     from evalgate.ci.posting import PostContent
     from evalgate.runner.annotations import build_check_annotations
 
     def render_comment(limit: int) -> str:
         shorter = replace(comment, limit=limit - len(options.heading))
-        return f"{options.heading}{redact(shorter.render(record))}"
+        return f"{options.heading}{shorter.render(record)}"
 
     verdict, reasons = record.verdict, record.verdict.reasons
-    title = redact(reasons[0]) if reasons else pluralize(record.totals.cases, "case")
+    title = reasons[0] if reasons else pluralize(record.totals.cases, "case")
     return PostContent(
         "inconclusive" if verdict.would_close else verdict.status,
         f"{REPORT_ONLY.capitalize()}: {title}" if verdict.would_close else title,
@@ -86,18 +82,19 @@ def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextI
 def post_error(
     error: Exception,
     options: "PostOptions",
-    redact: Callable[[str], str],
+    redactor: LiveRedactor,
     *,
     environ: Mapping[str, str],
     stdout: TextIO,
     stderr: TextIO,
 ) -> None:
-    """Post the error to the pull request: the command ended without a record.
+    """Post the error, redacted, to the pull request: the command ended without a record.
 
     The post replaces that of an earlier run, which shows the verdict on another commit.
     """
     show = partial(show_post, environ=environ, stdout=stdout, stderr=stderr)
-    post_record(build_error_record(error), options, CommentReport(), redact, show, environ=environ)
+    record = redactor.redact_tree(build_error_record(error))
+    post_record(record, options, CommentReport(), show, environ=environ)
 
 
 def build_error_record(error: Exception) -> Record:

@@ -174,10 +174,12 @@ class Publisher:
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()
-        redact, folder = self.redactor.redact_text, self._from_root
+        # Not redacted again: an agent that announces a part of the gate's own text as a secret, such as the
+        # start of a code block, would remove this part, and what follows would no longer be in a code block.
         details = self.options.details
-        self.stdout.write(redact(render_terminal(record, self.stdout, self.environ, details=details)))
+        self.stdout.write(render_terminal(record, self.stdout, self.environ, details=details))
         self.stdout.flush()
+        folder = self._from_root
         # The same text as in comment.md, which may be missing: a full disk keeps no post back.
         files = frozenset(path.name for path in written)
         comment = CommentReport().with_context(ReportContext(folder, files))
@@ -185,7 +187,7 @@ class Publisher:
             from evalgate.ci.github_actions import add_summary, set_outputs, write_annotations
             from evalgate.runner.annotations import build_annotations, list_annotated_findings
 
-            add_summary(redact(comment.render(record)), environ=self.environ, stream=self.stdout)
+            add_summary(comment.render(record), environ=self.environ, stream=self.stdout)
             outputs = self._build_outputs(record, written)
             set_outputs(outputs, environ=self.environ, stream=self.stdout)
             findings = list_annotated_findings(record)
@@ -194,7 +196,7 @@ class Publisher:
             from evalgate.runner.posts import post_record, show_post
 
             show = partial(show_post, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
-            post_record(record, post_options, comment, redact, show, environ=self.environ, folder=folder)
+            post_record(record, post_options, comment, show, environ=self.environ, folder=folder)
         if self.options.destinations is not None:
             self._send_record(record, self.options.destinations)
         return record.verdict.exit_code
@@ -228,7 +230,7 @@ class Publisher:
             print_write_error(error, self.stderr)
             if record.verdict.exit_code:
                 return record, error.written
-            record = _withdraw_verdict(record, error)
+            record = self.redactor.redact_tree(_withdraw_verdict(record, error))
         try:
             return record, self._write_files(record, reporters)
         except ReportWriteError as error:

@@ -36,8 +36,10 @@ def rerender_reports(
     workspace = resolve_workspace(folder)
     source, target = workspace.folder / results, workspace.folder / out
     reporters = plugin_registry.get_reporters({"html", *requested})
+    record = load_checked_record(workspace.folder, results)
     redactor = LiveRedactor(Redactor.from_environment(environ))
-    record = redactor.redact_tree(load_checked_record(workspace.folder, results))
+    redactor.keep_texts(record.notices)
+    record = redactor.redact_tree(record)
     opened = check_writable(target, workspace.owner, root=workspace.folder)
     remove_reports(opened, plugin_registry.list_report_files(), but={source.resolve()})
     root = find_path_from_root(workspace.folder, environ)

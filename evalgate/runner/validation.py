@@ -108,7 +108,7 @@ def _iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path
     """
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
-    yield from iter_notices(suites)
+    yield from iter_notices(suites, thresholds.config.session)
     for suite in {id(suite.thresholds): suite for suite in suites}.values():
         yield from lint_thresholds(suite.thresholds)
         yield from lint_extra_calls(suite.thresholds, index_metrics(suite))

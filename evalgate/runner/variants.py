@@ -9,7 +9,7 @@ from itertools import product
 
 from pydantic import ValidationError
 
-from evalgate.agents.factory import AgentSpec, resolve_agent
+from evalgate.agents.factory import AgentSpec, list_agent_keys, resolve_agent
 from evalgate.config.schema.agent import AgentConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
 from evalgate.core import plugin_registry
@@ -186,8 +186,9 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
     """
     own, settings = f"--vary agent.{key}={value}", agent.settings
     type_ = plugin_registry.get_agent_type(settings.kind)
-    if key not in {*AgentConfig.model_fields, *type_.model_fields}:
-        hint = did_you_mean(key, {*AgentConfig.model_fields, *type_.model_fields})
+    known = list_agent_keys(type_)
+    if key not in known:
+        hint = did_you_mean(key, known)
         raise InvalidInputError(f"{own}: an agent of kind `{settings.kind}` has no `{key}`.{hint}")
     given = {name: each for name, each in settings if name in settings.model_fields_set}
     if agent_name:

@@ -1,6 +1,7 @@
 """Read the files of a workspace from its folder or from a commit, for the code of custom metrics."""
 
 import os
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -13,6 +14,7 @@ from evalgate.system.git import GitError, execute_git
 _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
 _LINK = b"120000"
 _MOST_LINKS = 4
+_SUBMODULE = b"160000"
 _NOTHING = (b"", "", 0)
 
 
@@ -74,13 +76,36 @@ class FolderFiles:
 class CommittedFiles:
     """The files that a commit has in the folder of a workspace.
 
-    The constructor and the methods raise InvalidInputError if git cannot read the commit or a file of it.
+    Files in submodules are those at the submodules' commits. The constructor and the methods raise
+    InvalidInputError if git cannot read the commit or a file of it.
     """
 
     def __init__(self, home: Path, commit: str) -> None:
         self._home = home
-        self._blobs = dict(_list_blobs(home, commit))
+        self._blobs: dict[str, tuple[bytes, str, int]] = {}
+        self._submodules: dict[str, str] = {}
+        """Commits of the submodules whose files are not in `_blobs` yet, by path."""
+        self._repositories: dict[str, Path] = {}
+        """Folder in which git knows a blob, by hash; blobs of submodules only."""
         self._targets: dict[str, str] = {}
+        self._add_entries("", commit)
+
+    def _add_entries(self, submodule: str, commit: str) -> None:
+        """Add the files and submodules of a commit of the workspace ("") or of a submodule."""
+        for path, entry in _list_entries(self._home / submodule, commit):
+            place = f"{submodule}/{path}" if submodule else path
+            if entry[0] == _SUBMODULE:
+                self._submodules[place] = entry[1]
+            else:
+                self._blobs[place] = entry
+                if submodule:
+                    self._repositories[entry[1]] = self._home / submodule
+
+    def _enter_submodules(self, path: str) -> None:
+        """Add the files of the submodules on the way to `path`."""
+        for step in (*reversed(PurePosixPath(path).parents), PurePosixPath(path)):
+            if commit := self._submodules.pop(str(step), ""):
+                self._add_entries(str(step), commit)
 
     def is_file(self, path: str) -> bool:
         """Return True if the commit has a file at `path`, or a symbolic link to one."""
@@ -89,8 +114,14 @@ class CommittedFiles:
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
         """Return the content of files in the commit by path; b"" for a file that the commit lacks."""
         blobs = {path: self._resolve_blob(path) for path in paths}
-        contents = _read_blobs(self._home, sorted({blob for blob in blobs.values() if blob}))
+        contents = self._read_blobs({blob for blob in blobs.values() if blob})
         return {path: contents.get(blob, b"") for path, blob in blobs.items()}
+
+    def _read_blobs(self, blobs: Collection[str]) -> Mapping[str, bytes]:
+        by_folder: dict[Path, list[str]] = {}
+        for blob in sorted(blobs):
+            by_folder.setdefault(self._repositories.get(blob, self._home), []).append(blob)
+        return ChainMap(*(dict(_read_blobs(folder, some)) for folder, some in by_folder.items()))
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
         """Return the files below `folder` in the commit with their sizes, without symbolic links.
@@ -116,6 +147,7 @@ class CommittedFiles:
         At most four links are followed, one after the other.
         """
         for _ in range(_MOST_LINKS):
+            self._enter_submodules(path)
             steps = (path, *map(str, PurePosixPath(path).parents))
             link = next((each for each in steps if self._blobs.get(each, _NOTHING)[0] == _LINK), "")
             if not link:
@@ -127,7 +159,7 @@ class CommittedFiles:
     def _read_target(self, link: str) -> str:
         if link not in self._targets:
             blob = self._blobs[link][1]
-            self._targets[link] = os.fsdecode(_read_blobs(self._home, [blob])[blob])
+            self._targets[link] = os.fsdecode(self._read_blobs([blob])[blob])
         return self._targets[link]
 
 
@@ -139,12 +171,12 @@ def _is_below(path: PurePosixPath, folder: str, above: int) -> bool:
     return path.is_relative_to(folder) and is_own
 
 
-def _list_blobs(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str, int]]]:
-    """Yield the path of each blob of a commit, with its mode, hash and size in bytes."""
+def _list_entries(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str, int]]]:
+    """Yield the path of each blob and submodule of a commit, with its mode, hash and size in bytes."""
     for line in _run_git(home, "ls-tree", "-r", "-l", "-z", commit).split(b"\0"):
         about, _, path = line.partition(b"\t")
         words = about.split()
-        if len(words) == 4 and words[1] == b"blob":
+        if len(words) == 4:
             size = words[3].decode()
             yield os.fsdecode(path), (words[0], words[2].decode(), int(size) if size.isdigit() else 0)
 
@@ -175,6 +207,7 @@ def _run_git(home: Path, *words: str, given: bytes = b"") -> bytes:
 def _build_error(reason: str) -> InvalidInputError:
     return InvalidInputError(
         "git cannot read the code of custom metrics as the base branch has it: check out without a filter "
-        "such as `filter: blob:none`, which leaves out files of other commits. Git says: "
+        "such as `filter: blob:none`, which leaves out files of other commits, and submodules with their "
+        "history (`fetch-depth: 0`). Git says: "
         f"{to_one_line(reason, 200)}"
     )

@@ -2,9 +2,10 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.lazy_pattern import compile_lazily
@@ -19,6 +20,8 @@ SHORT_SHA = compile_lazily(r"[0-9a-f]{12,64}")
 _GIT_SECONDS = 20
 _SHOWN_OF_COMMIT = 12
 _OBJECT = compile_lazily(rb"[0-9a-f]+ (blob|tree) (\d+)")
+_LINK, _SUBMODULE = "120000", "160000"
+_MOST_LINKS = 40
 SAFE_SETTINGS = (
     "safe.directory=*",
     "core.hooksPath=/dev/null",
@@ -82,10 +85,11 @@ def read_blob(folder: Path, commit: str, path: str) -> bytes:
     """Return the content of a file at a commit; b"" if there is none. `path` is relative to `folder`.
 
     Symbolic links within the repository are followed, also links to folders on the way, as in a checkout of
-    the commit.
+    the commit. A file in a submodule is read at the submodule's commit.
 
     Raises:
-        InvalidInputError: git cannot read the file or look for it, as in a clone that left out files.
+        InvalidInputError: git cannot read the file or look for it, as in a clone that left out files, or
+            without the commit of a submodule.
     """
     kind, content = _read_object(folder, commit, path, "--batch")
     return content if kind == "blob" else b""
@@ -111,6 +115,9 @@ def _read_object(folder: Path, commit: str, path: str, option: str) -> tuple[str
             return "", b""
         asked = os.fsencode(f"{commit}:./{_check_is_one_line(inner)}\n")
         found = execute_git(folder, "cat-file", option, "--follow-symlinks", given=asked)
+        head, _, content = found.partition(b"\n")
+        facts = _OBJECT.fullmatch(head)
+        place = None if facts else _find_in_submodule(folder, commit, inner)
     except GitError as error:
         problem = (
             f"git cannot read the version of the commit {commit[:_SHOWN_OF_COMMIT]}: check out without a "
@@ -118,10 +125,66 @@ def _read_object(folder: Path, commit: str, path: str, option: str) -> tuple[str
             f"{to_one_line(str(error), 200)}"
         )
         raise InvalidInputError([Problem(path, 0, 0, problem)]) from None
-    head, _, content = found.partition(b"\n")
-    facts = _OBJECT.fullmatch(head)
+    if place:
+        return _read_object(folder / place.submodule, place.commit, place.path, option)
     # The size, as a line end follows the content.
     return (facts[1].decode(), content[: int(facts[2])]) if facts else ("", b"")
+
+
+class _PlaceInSubmodule(NamedTuple):
+    """Path of a submodule, its commit, and the path of a file in it."""
+
+    submodule: str
+    commit: str
+    path: str
+
+
+def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodule | None:
+    """Return where a commit has `path`, if a submodule is on the way, also behind links; None otherwise.
+
+    Raises:
+        GitError: git fails.
+        InvalidInputError: git does not know the submodule's commit.
+    """
+    prefix = _read_prefix(folder)
+    inner = os.path.normpath(prefix + path)  # from the top of the repository
+    for _ in range(_MOST_LINKS):
+        is_outside = _leads_outside(inner) or inner.startswith("/")
+        step = None if is_outside else _find_first_step(folder, commit, inner)
+        if step is None:
+            return None
+        mode, found, name = step
+        rest = PurePosixPath(inner).relative_to(name)
+        if mode == _LINK:
+            target = os.fsdecode(execute_git(folder, "cat-file", "blob", found))
+            inner = os.path.normpath(PurePosixPath(name).parent / target / rest)
+            continue
+        submodule = os.path.relpath(name, prefix or os.curdir)
+        if not find_commit(folder / submodule, found):
+            problem = (
+                f"it is in the submodule {submodule}, and git does not know its commit "
+                f"{found[:_SHOWN_OF_COMMIT]}, which the base branch has: check out the submodules with their "
+                "history, as with `fetch-depth: 0`"
+            )
+            raise InvalidInputError([Problem(path, 0, 0, problem)])
+        return _PlaceInSubmodule(submodule, found, str(rest))
+    return None
+
+
+def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, str] | None:
+    """Return (mode, hash, path) of the first link or submodule on the way to `path`; None without one.
+
+    Paths are from the top of the repository.
+    """
+    steps = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)][:-1]
+    listed = os.fsdecode(execute_git(folder, "ls-tree", "-z", "--full-tree", commit, "--", *steps))
+    for line in listed.split("\0"):
+        about, _, name = line.partition("\t")
+        # Git lists the other files of the folders on the way as well.
+        if name in steps and about.startswith((_LINK, _SUBMODULE)):
+            mode, _kind, found = about.split()
+            return mode, found, name
+    return None
 
 
 def _leads_outside(path: str) -> bool:
@@ -137,6 +200,27 @@ def _check_is_one_line(path: str) -> str:
     if "\n" in path:
         raise GitError("a path with a line break cannot be looked up")
     return path
+
+
+def is_tracked(folder: Path, path: str) -> bool:
+    """Return True if git tracks a file at `path`, also in a submodule, or a file below it."""
+    return bool(run_git(folder, "ls-files", "--recurse-submodules", "--", path))
+
+
+def list_files_of_moved_submodules(folder: Path, commit: str, pathspecs: Sequence[str]) -> list[str]:
+    """Return the tracked files at the pathspecs in submodules that have another commit than at `commit`.
+
+    The paths are from the top of the repository.
+    """
+    # Without the option, `ignore = all` in the change's own .gitmodules would hide submodules.
+    listed = run_git(folder, "diff", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty", commit)
+    fields = listed.split("\0")
+    moved = {name for about, name in zip(fields[::2], fields[1::2], strict=False) if _SUBMODULE in about}
+    if not moved:
+        return []
+    words = ("ls-files", "--recurse-submodules", "--full-name", "-z", "--", *pathspecs)
+    files = run_git(folder, *words).split("\0")
+    return [file for file in files if not moved.isdisjoint(map(str, PurePosixPath(file).parents))]
 
 
 def find_commit(folder: Path, revision: str) -> str:

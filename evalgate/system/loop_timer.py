@@ -6,9 +6,11 @@ it would count an answer as late that came in time.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 _ROUNDS = 4
 # One to poll, one for the pipe's transport, one for the subprocess's protocol, one for the task that waits.
@@ -52,6 +54,51 @@ class LoopTimer:
             return
         self._rounds -= 1
         self._handle = self._loop.call_soon(self._wait_rounds)
+
+
+class TimeLimits(Generic[_Key]):
+    """Time limits of several keys, with one timer, because few of them are reached.
+
+    `on_reached` is called with each key that has reached its limit; it has no limit any more then.
+    """
+
+    def __init__(self, on_reached: Callable[[_Key], None]) -> None:
+        self._on_reached = on_reached
+        self._ends: dict[_Key, float] = {}
+        """Time of the event loop at which each key reaches its limit."""
+        self._timer: LoopTimer | None = None
+
+    def set_limit(self, key: _Key, seconds: float) -> None:
+        """Call `on_reached` for the key in `seconds`, unless `remove_limit` is called before."""
+        end = self._ends[key] = asyncio.get_running_loop().time() + seconds
+        if self._timer is None or end < self._timer.due:
+            self._set_timer(seconds)
+
+    def remove_limit(self, key: _Key) -> None:
+        """Remove the key's limit, if it has one."""
+        self._ends.pop(key, None)
+
+    def remove_all(self) -> None:
+        """Remove all limits, so that `on_reached` is not called any more."""
+        self._ends.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = LoopTimer(seconds, self._find_reached)
+
+    def _find_reached(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for key in [each for each, end in self._ends.items() if end <= now]:
+            # `on_reached` may have removed other limits.
+            if self._ends.pop(key, None) is not None:
+                self._on_reached(key)
+        if self._ends:
+            self._set_timer(min(self._ends.values()) - now)
 
 
 class LoopTimeout:

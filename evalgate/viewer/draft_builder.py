@@ -255,7 +255,6 @@ def _build_goal(name: str, draft: DraftGoal, known: Goal | None, errors: dict[st
         base,
         name=restore_line(draft.name, base.name),
         tool_name=restore_line(draft.tool, base.tool_name),
-        args=args,
         response=restore_text(draft.response, base.response or "") or None,
         keywords=tuple(filter(None, draft.keywords.split("\n")))
         if draft.keywords != "\n".join(base.keywords)
@@ -263,5 +262,5 @@ def _build_goal(name: str, draft: DraftGoal, known: Goal | None, errors: dict[st
         check=restore_text(draft.check, base.check),
     )
     if not is_same_data(args, base.args):
-        changed = replace(changed, arg_matching={})
+        changed = changed.replace_args(args)
     return base if is_same_data(changed, base) else changed

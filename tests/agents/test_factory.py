@@ -50,6 +50,14 @@ def find_problems(folder: Path, text: str, what: str = "") -> list[str]:
             ],
         ),
         (
+            "agent: {kind: docker, build: .}\n",
+            ["evalgate.yaml:1:1: the agent of kind `docker` does not say what is gated: give `image`"],
+        ),
+        (
+            "agent: {kind: docker, image: a, biuld: .}\n",
+            ["evalgate.yaml:1:33: `agent.biuld` is not a known key. Did you mean `build`?"],
+        ),
+        (
             "agent: {kind: command, command: sh -c 'x}\n",
             ["evalgate.yaml:1:24: `agent.command` ends within quotation marks, or with a backslash"],
         ),

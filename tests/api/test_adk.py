@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,19 @@ async def evaluate(eval_set: Any, config: Any = CONFIG, **options: Any) -> Recor
     return await adk.AgentEvaluator.evaluate_eval_set(
         "my_package.agent", eval_set, eval_config=config, **options
     )
+
+
+@pytest.mark.parametrize("own", [adk.EvalStatus, adk.InferenceStatus])
+def test_a_status_equals_googles(own: Any) -> None:
+    create_enum: Any = Enum
+    members = {each.name: each.value for each in own}
+    googles, other = create_enum(own.__name__, members), create_enum("Other", members)
+    for mine, theirs in zip(own, googles, strict=True):
+        assert mine == theirs
+        assert theirs == mine
+        assert {mine: 1}[theirs] == 1
+    for different in (googles(2), other(1), 1):
+        assert own(1) != different
 
 
 class TestEvaluateEvalSet:
@@ -222,6 +236,22 @@ class TestEvaluateEvalSet:
             await evaluate(eval_set)
         assert "final_session_state for None Failed. Expected 1.0, but got 0.0 (state" in str(caught.value)
         assert "order_confirmed" in str(caught.value)
+
+    async def test_a_case_without_a_state_next_to_one_with_it(self) -> None:
+        eval_set = build_set(say(*RIGHT))
+        [case] = eval_set.eval_cases
+        eval_set.eval_cases.append(
+            case.model_copy(update={"eval_id": "orders", "final_session_state": {"order_confirmed": True}})
+        )
+        with pytest.raises(AssertionError) as caught:
+            await evaluate(eval_set, print_detailed_results=False)
+        _, *failures = str(caught.value).splitlines()
+        assert len(failures) == 1
+        assert "got 0.0 (state" in failures[0]
+
+        only_state = adk.EvalConfig(criteria={"final_session_state": 1.0})
+        with pytest.raises(AssertionError, match="add_two_numbers for None was not evaluated"):
+            await evaluate(build_set(say(*RIGHT)), only_state)
 
     @pytest.mark.parametrize("word", ["async def", "def"])
     @pytest.mark.parametrize("pair", ["agent", "(agent, None)"])

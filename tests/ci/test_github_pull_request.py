@@ -49,7 +49,7 @@ def post_report(
 ) -> list[PostNotice]:
     notices: list[PostNotice] = []
     post_record(
-        record, options, CommentReport(), str, notices.append, environ=environ, folder=folder, timeouts=QUICK
+        record, options, CommentReport(), notices.append, environ=environ, folder=folder, timeouts=QUICK
     )
     return notices
 

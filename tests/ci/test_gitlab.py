@@ -34,7 +34,7 @@ def gitlab() -> Iterator[FakeGitLab]:
 
 def post_report(record: Record, options: PostOptions, environ: Mapping[str, str]) -> list[PostNotice]:
     notices: list[PostNotice] = []
-    post_record(record, options, CommentReport(), str, notices.append, environ=environ, timeouts=QUICK)
+    post_record(record, options, CommentReport(), notices.append, environ=environ, timeouts=QUICK)
     return notices
 
 

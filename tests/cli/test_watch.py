@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -70,7 +72,9 @@ def test_files_that_tools_leave_behind_are_no_change(tmp_path: Path) -> None:
 
     (tmp_path / "new.py").write_text("2")
     (tmp_path / "new.py").replace(tmp_path / "agent.py")  # as many editors save a file
-    assert watcher.wait_for_change(before) == {str(tmp_path / "agent.py")}
+    changed, after = watcher.wait_for_change(before)
+    assert changed == {str(tmp_path / "agent.py")}
+    assert after == watcher.take_snapshot()
 
 
 def test_a_file_that_is_made_and_removed_at_once_is_no_change(
@@ -81,7 +85,8 @@ def test_a_file_that_is_made_and_removed_at_once_is_no_change(
     monkeypatch.setattr(FileWatcher, "take_snapshot", lambda _: next(seen))
     monkeypatch.setattr(watch, "_SETTLED_S", 0.0)
     monkeypatch.setattr(watch, "_POLL_S", 0.0)
-    assert FileWatcher(tmp_path, tmp_path / "evalgate-report").wait_for_change(before) == {"a"}
+    watcher = FileWatcher(tmp_path, tmp_path / "evalgate-report")
+    assert watcher.wait_for_change(before) == ({"a"}, edited)
 
 
 def test_files_next_to_a_folder_that_must_not_be_looked_into_are_watched(tmp_path: Path) -> None:
@@ -134,16 +139,31 @@ def test_an_eval_set_that_is_edited_added_or_removed_during_a_run_is_a_change_af
 
 @pytest.fixture
 def watching(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    (tmp_path / "shop.evalset.json").write_text(json.dumps(build_set()))
-    (tmp_path / "recorded.evalset.json").write_text(json.dumps(build_set(wrong=("greets",))))
-    (tmp_path / "evalgate.yaml").write_text(
-        "agent: {kind: replay, path: recorded.evalset.json}\neval_sets: [shop.evalset.json]\n"
+    with watch_project(tmp_path, "shop.evalset.json") as process:
+        yield process
+
+
+@pytest.fixture
+def watching_outside(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    with watch_project(folder, "../shop.evalset.json") as process:
+        yield process
+
+
+@contextmanager
+def watch_project(folder: Path, eval_set: str) -> Iterator["subprocess.Popen[str]"]:
+    """Start `run --watch` in a folder whose recorded agent gives one wrong answer, to `greets`."""
+    (folder / eval_set).write_text(json.dumps(build_set()))
+    (folder / "recorded.evalset.json").write_text(json.dumps(build_set(wrong=("greets",))))
+    (folder / "evalgate.yaml").write_text(
+        f"agent: {{kind: replay, path: recorded.evalset.json}}\neval_sets: [{eval_set}]\n"
         "criteria: {response_match_score: 1.0}\n"
     )
     command = [sys.executable, "-m", "evalgate", "run", "--watch", "--runs", "1"]
     process = subprocess.Popen(
         command,
-        cwd=tmp_path,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -222,3 +242,13 @@ def test_the_loop_runs_what_changed_until_ctrl_c(watching: "subprocess.Popen[str
     os.killpg(watching.pid, signal.SIGINT)
     assert "Stopped watching." in read_until(watching, "Stopped watching.")
     assert watching.wait() == 0
+
+
+def test_an_eval_set_outside_of_the_folder_is_no_change_until_it_is_edited(
+    watching_outside: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    read_until(watching_outside, "Waiting for a change")
+    time.sleep(1.5)  # long enough to see a change that is none
+    outside = tmp_path / "shop.evalset.json"
+    outside.write_text(json.dumps(build_set(wrong=("history",))))
+    assert read_until(watching_outside, "1 case: 1 failed").count("Changed: ") == 1

@@ -349,6 +349,24 @@ def test_what_the_agent_did_becomes_goals(tmp_path: Path) -> None:
         case_edits.set_expected_reply(file.eval_set.cases[1], 0, actual)
 
 
+def test_arg_matching_stays_for_the_arguments_that_stay(tmp_path: Path) -> None:
+    before = '"args": {"order": 7}'
+    matching = '{"order": "fuzzy", "at": "ignore", "to.city": "optional"}'
+    args = '{"order": 7, "at": "noon", "to": {"city": "Paris"}}'
+    assert before in GOALS
+    file = _open(tmp_path, GOALS.replace(before, f'"args": {args}, "arg_matching": {matching}'))
+    case, other = file.eval_set.cases
+    assert case.journey
+
+    typed = case.journey.goals[0].replace_args({"order": 8, "to": {"city": "Rome"}})
+    edited = edit_eval_set(file, [case_edits.set_goal(case, 0, typed), other])
+    assert '"arg_matching": {"order": "fuzzy", "to.city": "optional"}' in edited.data.decode()
+
+    actual = Reply("Refunded.", (ToolCall("refund", {"order": 8}),))
+    edited = edit_eval_set(file, [case_edits.set_expected_reply(case, 0, actual), other])
+    assert '"args": {"order": 8}, "arg_matching": {"order": "fuzzy"}' in edited.data.decode()
+
+
 def test_goals_are_renamed_added_and_deleted_with_their_order(tmp_path: Path) -> None:
     file = _open(tmp_path, GOALS)
     case, other = file.eval_set.cases

@@ -52,7 +52,7 @@ def test_a_check_run_is_neutral() -> None:
     from evalgate.ci.posting import PostOptions
     from evalgate.reporting.comment.reporter import CommentReport
 
-    content = build_post_content(evaluate("Bye", report_only=True), PostOptions(), CommentReport(), str)
+    content = build_post_content(evaluate("Bye", report_only=True), PostOptions(), CommentReport())
 
     assert content.verdict == "inconclusive"
     assert content.title.startswith("Report only: response_match_score is 0.00")

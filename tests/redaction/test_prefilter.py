@@ -174,3 +174,17 @@ def test_an_announcement_anywhere_in_the_whole_reaches_parts_that_were_clean_bef
     record = a_record(a_case_result(runs=(early,)), notices=("::add-mask::zebra-crossing-77",))
     heard_in_case = a_case_result("::add-mask::zebra-crossing-77")
     assert "zebra" not in str(redactor.redact_tree(a_record(*record.cases, heard_in_case)))
+
+
+@pytest.mark.parametrize("notice", ["This change edits refunds.json", "This change edits refu\u200bnds.json"])
+def test_no_announcement_hides_a_notice_of_the_gate(notice: str) -> None:
+    announced = "::add-mask::This change edits refunds.json\n::add-mask::zebra-crossing-77"
+    run = a_run_result(a_turn_result(actual=a_reply(f"{announced}\nI saw zebra-crossing-77")))
+    redactor = LiveRedactor(REDACTOR)
+    redactor.keep_texts((notice,))
+
+    record = redactor.redact_tree(a_record(a_case_result(runs=(run,)), notices=(notice,)))
+
+    assert record.notices == (notice,)
+    assert "zebra" not in str(record)
+    assert redactor.redact_text(notice, record) == notice

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from evalgate.core.score_ranges import BUDGET_RANGE, UNIT_RANGE, Range
 from evalgate.core.types import (
+    EVAL_SET_TRACES,
     AgentInfo,
     CaseChange,
     CaseMetric,
@@ -235,6 +236,13 @@ def test_a_threshold_is_shown_as_written(threshold: float, text: str) -> None:
 def test_reproduction(path: str, eval_id: str, what: str, command: str) -> None:
     record = replace(a_record(), agent=AgentInfo("python", what))
     assert build_repro_command(record, a_case_result(eval_id, path=path)) == command
+
+
+def test_traces_of_eval_sets_are_scored_again_without_an_agent() -> None:
+    found = [_named("e.json", "a"), _named("e.json", "b")]
+    record = replace(a_record(*found), agent=AgentInfo("replay", EVAL_SET_TRACES))
+    assert build_repro_command(record, found[0]) == "evalgate run e.json:a"
+    assert build_group_command(record, found) == ("evalgate run e.json:a e.json:b", "all 2 cases")
 
 
 def test_counts() -> None:

@@ -117,7 +117,7 @@ def told_of(number: int) -> Iterator[str]:
     yield format_judge_usage(record.judge or ModelUsage())
     yield describe_inconsistent_cases([case for case in record.cases if case.eval_id.startswith("flaky")])
     yield build_post_content(
-        replace(record, verdict=Verdict("pass", 0)), PostOptions(), CommentReport(), str
+        replace(record, verdict=Verdict("pass", 0)), PostOptions(), CommentReport()
     ).title
     yield " ".join(describe_budget_shortfall(record.cases[:number], more_wanted=True, why=""))
 

@@ -109,3 +109,12 @@ def test_old_files_are_named_once_with_the_command_that_converts_them(project: P
     assert done.out.count("Google ADK read them before eval sets") == 1
     assert "second list.test.json and 1 other file: " in done.out
     assert "`evalgate convert 'second list.test.json' --to adk --out 'second list.evalset.json'`" in done.out
+
+
+def test_the_command_that_converts_an_old_file_names_its_session(project: Path) -> None:
+    (project / "agent.py").write_text("def answer(text):\n    return 'home'\n", "utf-8")
+    done = run(project, "--initial-session", "session.json")
+    assert (
+        "`evalgate convert old.test.json --to adk --out old.evalset.json --initial-session session.json`"
+        in done.out
+    )

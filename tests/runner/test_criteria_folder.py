@@ -71,3 +71,22 @@ def test_an_eval_set_without_criteria_in_the_folder_is_refused(project: Path, co
 def test_a_folder_without_a_file_for_any_set_is_refused(project: Path) -> None:
     done = evalgate("run", "evals", "--thresholds", "evals/..", *OPTIONS[3:], cwd=project)
     assert (done.code, "has no one.metrics.json" in done.err) == (2, True)
+
+
+def test_the_other_sections_of_the_thresholds_file_apply(project: Path) -> None:
+    sections = {
+        "agent": {"entry": "agent.py:answer"},
+        "criteria": {"response_match_score": 1.0},
+        "custom_metrics": {"own": "own.py:judge"},
+    }
+    (project / "evalgate.json").write_text(json.dumps(sections), "utf-8")
+    (project / "own.py").write_text("def judge(case, run):\n    return 0.5\n", "utf-8")
+    own = [{"metricName": "own", "threshold": 0.5}]
+    (project / "metrics/one.metrics.json").write_text(json.dumps(own), "utf-8")
+    done = evalgate("run", *OPTIONS[:3], cwd=project)
+    record = json.loads((project / "evalgate-report/results.json").read_text("utf-8"))
+    found = {
+        case["eval_set_id"]: {metric["name"]: metric["score"] for metric in case["metrics"]}
+        for case in record["cases"]
+    }
+    assert (done.code, found) == (0, {"one": {"own": 0.5}, "two": {"final_response_avg_score": 0.0}})

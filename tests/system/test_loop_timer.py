@@ -3,10 +3,11 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
 
 import pytest
 
-from evalgate.system.loop_timer import LoopTimeout, LoopTimer
+from evalgate.system.loop_timer import LoopTimeout, LoopTimer, TimeLimits
 
 LIMIT_S = 0.3
 
@@ -73,3 +74,41 @@ async def test_a_block_can_be_given_more_time() -> None:
         timeout.reschedule(None)
         await asyncio.sleep(0.2)
         assert timeout.when() is None
+
+
+async def test_each_key_reaches_its_own_limit() -> None:
+    reached: list[str] = []
+    limits = TimeLimits[str](reached.append)
+    limits.set_limit("late", 0.05)
+    limits.set_limit("early", 0.01)
+    limits.set_limit("answered", 0.02)
+    limits.remove_limit("answered")
+    limits.remove_limit("unknown")
+    await _wait_until(lambda: len(reached) == 2)
+    assert reached == ["early", "late"]
+
+
+async def test_no_limit_is_reached_after_all_are_removed() -> None:
+    reached: list[str] = []
+
+    def remove_others(key: str) -> None:
+        reached.append(key)
+        limits.remove_all()
+
+    limits = TimeLimits[str](remove_others)
+    for key in ("first", "second"):
+        limits.set_limit(key, 0.01)
+    await _wait_until(lambda: bool(reached))
+    await asyncio.sleep(0.05)
+    assert reached == ["first"]
+    limits.set_limit("third", 0.01)
+    await _wait_until(lambda: len(reached) == 2)
+    assert reached == ["first", "third"]
+
+
+async def _wait_until(is_true: Callable[[], bool]) -> None:
+    for _ in range(1_000):
+        if is_true():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail("never became true")

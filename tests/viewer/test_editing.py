@@ -330,6 +330,19 @@ def test_a_form_that_was_not_touched_changes_nothing(name: str, tmp_path: Path) 
         assert (built, errors) == (case, {})
 
 
+def test_new_arguments_of_a_goal_keep_its_arg_matching(tmp_path: Path) -> None:
+    before = '"args": {"order": 7}'
+    path = _write_project(tmp_path, GOALS.replace(before, f'{before}, "arg_matching": {{"order": "fuzzy"}}'))
+    case = open_eval_set(path, "x").eval_set.cases[0]
+    draft = draft_case(case)
+    draft.goals[0].args = '{"order": 8}'
+    built, errors = build_drafted_case(draft, case)
+    assert errors == {}
+    assert built.journey is not None
+    goal = built.journey.goals[0]
+    assert (goal.args, goal.arg_matching) == ({"order": 8}, {"order": "fuzzy"})
+
+
 @pytest.mark.parametrize("typed", ["", " "])
 @pytest.mark.parametrize(("name", "held"), [("adk", '"kind"'), ("trpc", '"r"')])
 def test_added_rubrics_without_an_id_get_free_ones(name: str, held: str, typed: str, tmp_path: Path) -> None:

@@ -17,12 +17,8 @@ from evalgate.agents.containers.worker_container import WorkerContainerAgent
 from evalgate.agents.http.agent import RemoteAgent, RemoteOptions
 from evalgate.agents.http.connection import AgentServer
 from evalgate.agents.http.options import HttpDialectOptions
-from evalgate.agents.tracing.collector import (
-    CollectorEndpoint,
-    OtelOption,
-    TracedAgent,
-    resolve_otel_settings,
-)
+from evalgate.agents.tracing.collector import CollectorEndpoint
+from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, resolve_otel_settings
 from evalgate.agents.workers.pool import PoolOptions
 from evalgate.config.schema.field_types import Command
 from evalgate.core.protocols import Agent, AgentContext

@@ -9,7 +9,7 @@ from pydantic import field_validator
 from evalgate.agents.http.agent import RemoteAgent, RemoteOptions
 from evalgate.agents.http.connection import AgentServer, is_http_url
 from evalgate.agents.http.options import HttpDialectOptions
-from evalgate.agents.tracing.collector import OtelOption, TracedAgent, resolve_otel_settings
+from evalgate.agents.tracing.traced_agent import OtelOption, TracedAgent, resolve_otel_settings
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Agent, AgentContext
 from evalgate.documents.env_expansion import PlaceholderExpander, list_placeholders

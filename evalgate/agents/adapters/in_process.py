@@ -23,16 +23,14 @@ from evalgate.agents.host.frameworks import HostedAgent, load_hosted_agent
 from evalgate.agents.host.threads import DaemonThreadPool, own_process
 from evalgate.agents.workers.agent_thread import AgentThread, is_gate_loop_running
 from evalgate.agents.workers.protocol import decode_message, parse_failure
-from evalgate.agents.workers.session import SessionState, TurnLimits, WorkerSession
+from evalgate.agents.workers.session import GRACE_S, WorkerSession
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AgentContext, AgentUnreachableError
 from evalgate.core.types import EvalCase, Failure, JsonObject
-from evalgate.system.loop_timer import LoopTimer
+from evalgate.system.loop_timer import TimeLimits
 
-_GRACE_S = 1.0
-"""Seconds that the loop of the agent's thread may take to answer a cancel before it counts as blocked."""
 _TOLERANCE_S = 0.05
 """Seconds that a turn in the caller's loop may take beyond its time limit: timers are never exact."""
 
@@ -63,7 +61,8 @@ class _LoopWorker:
         """
         self.sessions: dict[str, WorkerSession] = {}
         self.features = frozenset(hosted.features)
-        self.turn_limits = TurnLimits()
+        self.turn_limits = TimeLimits(WorkerSession.cancel_expired_turn)
+        self._cancel_limits = TimeLimits[WorkerSession](lambda _: self._leave_thread_behind())
         self.thread = thread
         self.abandoned = 0
         """Turns that could not be ended."""
@@ -82,15 +81,12 @@ class _LoopWorker:
         self._checks_duration = thread is None and hosted.asynchronous
         self._began: dict[str, float] = {}
         """Monotonic seconds at the start of each session's last turn, where durations are checked."""
-        self._unanswered: dict[WorkerSession, float] = {}
-        self._grace_timer: LoopTimer | None = None
 
     async def close(self) -> None:
         """End the agent's thread and the threads of its turns; abandon threads that hang."""
         self.sessions.clear()
-        self.turn_limits.cancel_timer()
-        if self._grace_timer is not None:
-            self._grace_timer.cancel()
+        self.turn_limits.remove_all()
+        self._cancel_limits.remove_all()
         self._pool.close()
         if self.thread is not None and not self.is_blocked:
             await self.thread.stop()
@@ -151,18 +147,14 @@ class _LoopWorker:
 
     def cancel_turn(self, session: WorkerSession) -> None:
         """Cancel the turn in progress. If the agent does not confirm this within 1 s, abandon its thread."""
-        session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
-        session.state = SessionState.CANCELLING
-        session.cancelled_at = time.monotonic()
+        session.begin_cancel(concurrent=sum(each.busy for each in self.sessions.values()) > 1)
         self.write_message({"type": "cancel", "session": session.key})
         if self.thread is not None:
-            self._unanswered[session] = session.cancelled_at
-            if self._grace_timer is None:
-                self._grace_timer = LoopTimer(_GRACE_S, self._check_block)
+            self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
         """Handle the agent's answer to a cancel. A turn that is still running is counted as abandoned."""
-        self._unanswered.pop(session, None)
+        self._cancel_limits.remove_limit(session)
         self.abandoned += still_running
 
     def release_session(self, session: WorkerSession) -> None:
@@ -176,24 +168,15 @@ class _LoopWorker:
 
     # --- a blocked loop -------------------------------------------------------------------------------------
 
-    def _check_block(self) -> None:
-        self._grace_timer = None
-        if not self._unanswered:
-            return
-        wait = min(self._unanswered.values()) + _GRACE_S - time.monotonic()
-        if wait > 0:
-            self._grace_timer = LoopTimer(wait, self._check_block)
-        elif self.thread is not None:
-            self._leave_thread_behind(self.thread)
-
-    def _leave_thread_behind(self, thread: AgentThread) -> None:
+    def _leave_thread_behind(self) -> None:
         """Abandon the blocked thread, and end every session in it with an error.
 
         If exactly one session is busy, this session fails with a timeout. All other sessions are lost: the
         runner starts their cases again, each alone.
         """
         self.is_blocked = True
-        self.turn_limits.cancel_timer()
+        self.turn_limits.remove_all()
+        self._cancel_limits.remove_all()
         self._pool.close()
         sessions = list(self.sessions.values())
         self.sessions.clear()
@@ -205,7 +188,8 @@ class _LoopWorker:
                 session.fail_turn(session.build_timeout_error(ended=False))
             else:
                 session.fail_turn(session.build_lost_error(Failure("timeout", sentence), "timed_out"))
-        thread.abandon()
+        if self.thread is not None:
+            self.thread.abandon()
         self._on_change()
 
 

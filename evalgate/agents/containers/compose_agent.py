@@ -21,6 +21,7 @@ from evalgate.agents.containers.compose_file import (
     find_compose_file,
     read_compose_project,
 )
+from evalgate.agents.containers.container_settings import find_gate_container
 from evalgate.agents.containers.ownership import build_labels
 from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec, HealthTest, ImageBuild
 from evalgate.core.errors import InvalidInputError, Problem
@@ -126,7 +127,7 @@ class Sidecars:
             self._network = client.networks.create(name, driver="bridge", labels=build_labels())
             for volume in wanted:
                 self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=build_labels())
-            if own := docker_client.find_gate_container(client):
+            if own := find_gate_container(client):
                 # A gate in a container reaches the agent's port only from a network of both.
                 self._network.connect(own)
                 self._gate_container = own

@@ -1,12 +1,12 @@
-"""Blocking client of the Docker daemon: images, containers and networks."""
+"""Blocking client of the Docker daemon: images and containers."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalgate.agents.containers.cleanup import remove_orphans
+from evalgate.agents.containers.container_settings import build_container_settings
 from evalgate.agents.containers.copied_files import copy_into_container
-from evalgate.agents.containers.ownership import build_labels, find_own_container
-from evalgate.agents.containers.spec import ContainerSpec, HealthTest, ImageBuild
+from evalgate.agents.containers.spec import ContainerSpec, ImageBuild
 from evalgate.agents.workers.process import DETAIL_CHARACTERS
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.installation import describe_install
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 _ANSWER_S = 60
-_TMP = "/tmp"  # noqa: S108  # the container's own
 
 
 def connect_to_daemon() -> "DockerClient":
@@ -111,7 +110,7 @@ def create_container(client: "DockerClient", image: str, spec: ContainerSpec) ->
 
     container = None
     try:
-        container = client.containers.create(image, **_build_settings(client, spec))
+        container = client.containers.create(image, **build_container_settings(client, spec))
         copy_into_container(container, spec.copied)
     except (docker.errors.APIError, OSError) as error:
         if container is not None:
@@ -161,96 +160,6 @@ def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
     except BaseException:
         client.close()
         raise
-
-
-def _build_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
-    limits = spec.limits
-    settings: dict[str, Any] = {
-        "command": None if spec.command is None else list(spec.command),
-        "environment": dict(spec.env),
-        "labels": build_labels(),
-        "user": spec.user,
-        "working_dir": spec.folder,
-        # As process 1, a program that handles no SIGTERM would ignore it, and its orphans would stay.
-        "init": True,
-        "security_opt": ["no-new-privileges"],
-        "network": limits.network,
-        "mem_limit": limits.memory,
-        "memswap_limit": limits.memory,  # memory and swap together: equal means no swap
-        "nano_cpus": None if limits.cpus is None else int(limits.cpus * 1e9),
-        "pids_limit": limits.pids,
-        "read_only": limits.read_only,
-        "volumes": _list_volumes(spec) or None,
-        # An empty list would leave the image's entrypoint as it is; [""] removes it.
-        "entrypoint": None if spec.entrypoint is None else list(spec.entrypoint) or [""],
-        "hostname": spec.hostname,
-        "extra_hosts": dict(spec.extra_hosts) or None,
-        "cap_drop": list(spec.cap_drop) or None,
-        "healthcheck": _build_healthcheck(spec.health),
-        "tmpfs": dict.fromkeys((*spec.tmpfs, *((_TMP,) if limits.read_only else ())), "") or None,
-    }
-    if spec.aliases:
-        endpoint = client.api.create_endpoint_config(aliases=list(spec.aliases))
-        settings["networking_config"] = {limits.network: endpoint}
-    if spec.port is None and spec.is_agent:
-        settings |= {"stdin_open": True, "detach": False}
-    if spec.port is not None or spec.calls_gate:
-        settings |= _build_network_settings(client, spec)
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
-    """Return the settings of a container that let the container and the gate reach each other."""
-    if own := find_gate_container(client):
-        return {"network": find_shared_network(client, own, spec)}
-    # Any free port of the loopback interface: the agent is for the gate only, not for the network.
-    return {} if spec.port is None else {"ports": {f"{spec.port}/tcp": ("127.0.0.1", None)}}
-
-
-def find_gate_container(client: "DockerClient") -> str:
-    """Return the id of the container that the gate runs in.
-
-    Return "" if the gate runs in no container, or its container uses the machine's network.
-    """
-    own = find_own_container()
-    return own if own and find_container_network(client, own) != "host" else ""
-
-
-def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
-    """Return the network in which the gate's container `own` and the container of `spec` reach each other.
-
-    This is the network of `spec`, or the first network of `own` if `spec` has the default, `bridge`.
-    """
-    return find_container_network(client, own) if spec.limits.network == "bridge" else spec.limits.network
-
-
-def _list_volumes(spec: ContainerSpec) -> list[str]:
-    """Return the volumes of a container, each as `path` or `name:path[:ro]`."""
-    # A volume without a name makes a copied folder writable in a read-only container. It is removed with the
-    # container.
-    copies = [target for source, target in spec.copied if source.is_dir()]
-    named = [f"{name}:{target}{':ro' if is_read_only else ''}" for name, target, is_read_only in spec.volumes]
-    return [*copies, *spec.scratch, *named]
-
-
-def _build_healthcheck(health: HealthTest | None) -> dict[str, Any] | None:
-    if health is None:
-        return None
-    times = {name: getattr(health, name) for name in ("interval", "timeout", "start_period")}
-    return {
-        **{name: int(seconds * 1e9) for name, seconds in times.items() if seconds is not None},
-        **({} if health.test is None else {"test": list(health.test)}),
-        **({} if health.retries is None else {"retries": health.retries}),
-    }
-
-
-def find_container_network(client: "DockerClient", container: str) -> str:
-    """Return the name of a container's first network, or `bridge` if it has none.
-
-    `host` is the machine's own network.
-    """
-    networks = client.containers.get(container).attrs["NetworkSettings"]["Networks"]
-    return next(iter(networks), "bridge")
 
 
 def find_address(container: "Container", port: int) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from evalgate.agents.containers import docker_client
+from evalgate.agents.containers.container_settings import find_gate_container, find_shared_network
 from evalgate.agents.containers.spec import ContainerSpec
 from evalgate.agents.tracing.collector import CollectorEndpoint
 from evalgate.core.protocols import AgentUnreachableError
@@ -76,9 +77,9 @@ def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | 
     import docker.errors
 
     with suppress(docker.errors.APIError, LookupError):
-        if own := docker_client.find_gate_container(client):
+        if own := find_gate_container(client):
             networks = client.containers.get(own).attrs["NetworkSettings"]["Networks"]
-            return str(networks[docker_client.find_shared_network(client, own, spec)]["IPAddress"])
+            return str(networks[find_shared_network(client, own, spec)]["IPAddress"])
         return find_network_gateway(client.networks.get(spec.limits.network).attrs)
     return None
 

@@ -7,7 +7,7 @@ waits for the user.
 import asyncio
 import json
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -150,6 +150,8 @@ class A2aConversation:
         """Id of the context; "" before the server's first answer."""
         self._task: str | None = None
         self._seen_ids: set[str] = set()
+        self._artifacts: Mapping[str, tuple[A2aPart, ...]] = {}
+        """Artifacts of the task that goes on with the next message, by id; {} if none goes on."""
         self._is_unsupported = bool(case.context_messages or case.session.state)
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
@@ -167,7 +169,7 @@ class A2aConversation:
         params = build_send_params(
             endpoint.release, message, id_=str(uuid.uuid4()), context=self.session_id or None, task=self._task
         )
-        turn = _A2aTurn(self._seen_ids)
+        turn = _A2aTurn(self._seen_ids, self._artifacts)
         await self._dialect.post_message(params, turn)
         pause = _FIRST_POLL_S
         while turn.task and turn.state in _PENDING_STATES:
@@ -176,7 +178,8 @@ class A2aConversation:
             turn.add_result(await self._dialect.fetch_task(turn.task))
         self.session_id = turn.context or self.session_id
         # A task that waits for the user goes on with the next message; an ended task does not.
-        self._task = turn.task if turn.state == "input-required" else None
+        goes_on = turn.state == "input-required"
+        self._task, self._artifacts = (turn.task, turn.artifacts) if goes_on else (None, {})
         return TurnAnswer(turn.build_reply())
 
     async def end_conversation(self) -> None:
@@ -186,14 +189,17 @@ class A2aConversation:
 class _A2aTurn:
     """Collector of the results that answer one message."""
 
-    def __init__(self, seen_ids: set[str]) -> None:
+    def __init__(self, seen_ids: set[str], earlier: Mapping[str, tuple[A2aPart, ...]]) -> None:
         self.task = ""
         self.context = ""
         self.state: TaskState | None = None
         self._seen_ids = seen_ids
         """Ids of the messages of this turn and of earlier ones."""
         self._messages: list[tuple[A2aPart, ...]] = []
-        self._artifacts: dict[str, tuple[A2aPart, ...]] = {}
+        self.artifacts = dict(earlier)
+        """Artifacts of the task by id, also those of earlier turns."""
+        self._earlier = dict(earlier)
+        """Artifacts of earlier turns that were not sent again in this turn."""
 
     def add_result(self, result: A2aResult) -> None:
         """Add a result of the turn, except for messages that were added before.
@@ -203,7 +209,10 @@ class _A2aTurn:
         self.task, self.context = result.task or self.task, result.context or self.context
         self.state = result.state or self.state
         for id_, parts in result.artifacts:
-            self._artifacts[id_] = (*self._artifacts.get(id_, ()), *parts) if result.append else parts
+            self.artifacts[id_] = (*self.artifacts.get(id_, ()), *parts) if result.append else parts
+            # A task always lists all of its artifacts; an update of an artifact is the answer to this turn.
+            if result.kind == "artifact" and not result.append:
+                self._earlier.pop(id_, None)
         for message in result.messages:
             # A repeated message may lack its id: its parts are compared with those of the previous message.
             if (
@@ -220,9 +229,9 @@ class _A2aTurn:
         return bool(self._messages) if self.state is None else self.state not in _PENDING_STATES
 
     def build_reply(self) -> Reply:
-        """Return the reply of the turn, built from its messages and artifacts.
+        """Return the reply of the turn, built from its messages and new artifacts.
 
-        The response is the text of the artifacts. If they have no text, or if the agent asks for input, the
+        The response is the text of these artifacts. If they have no text, or if the agent asks for input, the
         response is the last message.
 
         Raises:
@@ -235,7 +244,7 @@ class _A2aTurn:
             raise AgentError(Failure("exception", sentence))
         if self.state is None and not self._messages:
             raise build_format_error("the agent's stream ended before its answer did")
-        before, artifacts = list(self._messages), list(self._artifacts.values())
+        before, artifacts = list(self._messages), list(self._iter_new_artifacts())
         # The parts of an artifact are the pieces in which it was streamed.
         response = "\n".join(filter(None, (_join_texts(parts, "") for parts in artifacts)))
         answer = artifacts
@@ -244,6 +253,12 @@ class _A2aTurn:
             response = "\n".join(_join_texts(parts, "\n") for parts in answer)
         events = [*_iter_events(before, texts=True), *_iter_events(answer, texts=False)]
         return Reply(response or None, tuple(events))
+
+    def _iter_new_artifacts(self) -> Iterator[tuple[A2aPart, ...]]:
+        """Yield the parts of each artifact that this turn added. A replaced artifact is new as a whole."""
+        for id_, parts in self.artifacts.items():
+            earlier = self._earlier.get(id_, ())
+            yield parts[len(earlier) :] if parts[: len(earlier)] == earlier else parts
 
 
 def _iter_events(groups: Iterable[tuple[A2aPart, ...]], *, texts: bool) -> Iterator[Event]:

@@ -203,7 +203,8 @@ def main() -> None:
         wire.write_message("refused", why=f"{type(error).__name__}: {text}".removesuffix(": "))
     else:
         resources = ray.cluster_resources()
-        wire.write_message("joined", cpus=resources.get("CPU", 0), ray=ray.__version__)
+        wanted = {name: resources.get(name, 0) for name in ("CPU", *given["resources"])}
+        wire.write_message("joined", resources=wanted, ray=ray.__version__)
         asyncio.run(Bridge(ray, given, wire).serve(incoming, rest))
     finally:
         if "ray" in sys.modules:

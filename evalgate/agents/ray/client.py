@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from evalgate.agents.workers.process import AgentProcess, LaunchSpec, describe_start_error
 from evalgate.agents.workers.protocol import WorkerProtocolError, decode_message
@@ -116,7 +116,7 @@ class RayClusterClient:
         self._folder: str | None = None
         """Folder for the files of a cluster on this machine."""
         self._listener: ActorListener | None = None
-        self._joined: asyncio.Future[Mapping[str, object]] | None = None
+        self._joined: asyncio.Future[Mapping[str, Any]] | None = None
 
     async def join_cluster(self, listener: ActorListener) -> str:
         """Start the bridge and join the cluster. Return its capacity as a clause for an error message.
@@ -147,7 +147,7 @@ class RayClusterClient:
         if reply["say"] == "refused":
             await self._end_bridge()
             raise self._build_join_error(str(reply["why"]))
-        return f"the cluster has {reply['cpus']:g} CPUs, and each worker wants {self._cluster.cpus:g}"
+        return describe_capacity(self._cluster, reply["resources"])
 
     def add_actor(self, number: int) -> None:
         """Request a new actor from the bridge."""
@@ -232,6 +232,19 @@ class RayClusterClient:
                 self._joined.set_result(message)
             case {"say": str(what), **rest} if self._listener is not None:
                 _notify_listener(self._listener, what, rest)
+
+
+def describe_capacity(cluster: ClusterSpec, resources: Mapping[str, float]) -> str:
+    """Return a clause about what the cluster has in all, and what one worker wants of it.
+
+    `resources` are those of the cluster by Ray's names: `CPU`, and each that `cluster.resources` names.
+    """
+    wanted = {"CPU": cluster.cpus, **cluster.resources}
+    return f"the cluster has {_join_amounts(resources)}, and each worker wants {_join_amounts(wanted)}"
+
+
+def _join_amounts(resources: Mapping[str, float]) -> str:
+    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())
 
 
 def _notify_listener(listener: ActorListener, kind: str, rest: Mapping[str, object]) -> None:

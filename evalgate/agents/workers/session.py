@@ -21,8 +21,10 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.system.loop_timer import LoopTimer
+from evalgate.system.loop_timer import TimeLimits
 
+GRACE_S = 1.0
+"""Seconds that an agent may take to answer a cancel before its process or thread counts as blocked."""
 STALL_S = 0.5
 """Seconds from a cancel to its answer, above which the worker was blocked and delayed all of its sessions."""
 
@@ -42,7 +44,8 @@ class SessionOwner(Protocol):
 
     features: frozenset[str]
     """Optional parts of the protocol that the worker announced."""
-    turn_limits: "TurnLimits"
+    turn_limits: "TimeLimits[WorkerSession]"
+    """Limits of turns in progress. A turn that reaches its limit is cancelled."""
 
     def write_message(self, message: JsonObject) -> None:
         """Send a message to the worker's process."""
@@ -165,11 +168,11 @@ class WorkerSession:
         self._send_turn(message)
         answer: asyncio.Future[Reply] = self._loop.create_future()
         self._answer = answer
-        self._owner.turn_limits.start_turn(self, self._timeout_s)
+        self._owner.turn_limits.set_limit(self, self._timeout_s)
         try:
             return await answer
         finally:
-            self._owner.turn_limits.end_turn(self)
+            self._owner.turn_limits.remove_limit(self)
             # The caller was cancelled before the answer came.
             if self.state is SessionState.RUNNING:
                 self._owner.cancel_turn(self)
@@ -232,6 +235,12 @@ class WorkerSession:
         return start
 
     # --- called by the worker -------------------------------------------------------------------------------
+
+    def begin_cancel(self, *, concurrent: bool) -> None:
+        """Note that a cancel is sent now; `concurrent` says if other sessions of the worker are busy."""
+        self.concurrent = concurrent
+        self.state = SessionState.CANCELLING
+        self.cancelled_at = time.monotonic()
 
     def cancel_expired_turn(self) -> None:
         """Cancel the turn in progress because its time is over."""
@@ -394,40 +403,3 @@ class WorkerSession:
         self._broken = error
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
-
-
-class TurnLimits:
-    """Time limits of all turns in progress, with one timer, because few turns reach their limit."""
-
-    def __init__(self) -> None:
-        self._ends: dict[WorkerSession, float] = {}
-        """Time of the event loop at which each turn has taken too long."""
-        self._timer: LoopTimer | None = None
-
-    def start_turn(self, session: WorkerSession, seconds: float) -> None:
-        """Cancel the session's turn after `seconds`, unless `end_turn` is called before."""
-        end = self._ends[session] = asyncio.get_running_loop().time() + seconds
-        if self._timer is None or end < self._timer.due:
-            self._set_timer(seconds)
-
-    def end_turn(self, session: WorkerSession) -> None:
-        """Remove the time limit of the session's turn."""
-        self._ends.pop(session, None)
-
-    def cancel_timer(self) -> None:
-        """Stop the timer, so that no turn is cancelled any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _set_timer(self, seconds: float) -> None:
-        self.cancel_timer()
-        self._timer = LoopTimer(seconds, self._cancel_expired_turns)
-
-    def _cancel_expired_turns(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        for session in [each for each, end in self._ends.items() if end <= now]:
-            del self._ends[session]
-            session.cancel_expired_turn()
-        if self._ends:
-            self._set_timer(min(self._ends.values()) - now)

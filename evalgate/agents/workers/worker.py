@@ -1,7 +1,6 @@
 """One worker: its handshake, its sessions, and the choice of the session that fails if it stalls or dies."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,18 +15,16 @@ from evalgate.agents.workers.protocol import (
     peek_session_key,
     quote_text,
 )
-from evalgate.agents.workers.session import SessionState, TurnLimits, WorkerSession
+from evalgate.agents.workers.session import GRACE_S, WorkerSession
 from evalgate.core.protocols import AgentUnreachableError
 from evalgate.core.types import ENTRY_NOT_FOUND, EvalCase, Failure, JsonObject
-from evalgate.system.loop_timer import LoopTimer
+from evalgate.system.loop_timer import TimeLimits
 
 if TYPE_CHECKING:
     from evalgate.agents.workers.opened_files import OpenedFiles
 
 PROTOCOL_VERSION = 1
 """Same as in `agents/host/conversations.py`: the host imports nothing of evalgate."""
-GRACE_S = 1.0
-"""Seconds that a worker may take to answer a cancel before it counts as stalled."""
 
 _SESSION_MESSAGES = frozenset(
     {"tool_call", "tool_result", "message", "usage", "captured", "span", "done", "error", "cancelled"}
@@ -71,10 +68,8 @@ class Worker:
         self.ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())
         self._on_change = on_change
         self._issued = 0
-        self._unanswered: dict[WorkerSession, float] = {}
-        """Sessions with an unanswered cancel, and the monotonic seconds at which it was sent."""
-        self._grace_timer: LoopTimer | None = None
-        self.turn_limits = TurnLimits()
+        self.turn_limits = TimeLimits(WorkerSession.cancel_expired_turn)
+        self._cancel_limits = TimeLimits[WorkerSession](lambda _: self._on_stall())
 
     async def start(self, launch: LaunchSpec, timeout_s: float) -> None:
         """Start the process and send the hello message; the future `ready` holds the result.
@@ -109,17 +104,13 @@ class Worker:
 
     def cancel_turn(self, session: WorkerSession) -> None:
         """Send a cancel; if no answer arrives within 1 s (`GRACE_S`), the worker is shut down as stalled."""
-        session.concurrent = sum(each.busy for each in self.sessions.values()) > 1
-        session.state = SessionState.CANCELLING
-        session.cancelled_at = self._unanswered[session] = time.monotonic()
+        session.begin_cancel(concurrent=sum(each.busy for each in self.sessions.values()) > 1)
         self.write_message({"type": "cancel", "session": session.key})
-        # One timer for all cancels, which is set again for the next one that is due.
-        if self._grace_timer is None:
-            self._grace_timer = LoopTimer(GRACE_S, self._check_stall)
+        self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
         """Handle the answer to a cancel; if the turn is still running, let the worker take no new session."""
-        self._unanswered.pop(session, None)
+        self._cancel_limits.remove_limit(session)
         if still_running:
             self.retiring = True
 
@@ -240,14 +231,7 @@ class Worker:
         failure = Failure("start", f"the agent did not start within {timeout_s:g} s")
         self._shut_down(self._add_stderr(failure))
 
-    def _check_stall(self) -> None:
-        self._grace_timer = None
-        if self.gone or not self._unanswered:
-            return
-        wait = min(self._unanswered.values()) + GRACE_S - time.monotonic()
-        if wait > 0:
-            self._grace_timer = LoopTimer(wait, self._check_stall)
-            return
+    def _on_stall(self) -> None:
         sentence = "the agent's process stopped reacting while it answered"
         self._shut_down(Failure("timeout", sentence, self.process.get_stderr_tail()), stalled=True)
 
@@ -261,9 +245,8 @@ class Worker:
         if self.gone:
             return
         self.kill_process()
-        if self._grace_timer is not None:
-            self._grace_timer.cancel()
-        self.turn_limits.cancel_timer()
+        self._cancel_limits.remove_all()
+        self.turn_limits.remove_all()
         if not self.ready.done():
             self.ready.set_exception(AgentUnreachableError(failure))
         sessions = list(self.sessions.values())

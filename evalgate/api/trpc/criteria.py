@@ -49,6 +49,8 @@ class JSONCriterion(WireModel):
     number_tolerance: float | None = None
     """Greatest difference of two equal numbers; None: 1e-6."""
     valid: bool = False
+    schema_: Annotated[Any, Field(alias="schema")] = None
+    """JSON Schema of the actual value."""
     compare_name: str = ""
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
     """Called with the actual and the expected value; True is a match, and only bools are accepted."""

@@ -72,8 +72,10 @@ from evalgate.core.types.dataset import (
     SessionInput,
     ToolMock,
     ToolRecording,
+    iter_argument_paths,
 )
 from evalgate.core.types.record import (
+    EVAL_SET_TRACES,
     REPORT_ONLY,
     SCHEMA_VERSION,
     AgentInfo,
@@ -117,6 +119,7 @@ from evalgate.core.types.result import (
 __all__ = [
     "AGENT_FAULT_OUTCOMES",
     "ENTRY_NOT_FOUND",
+    "EVAL_SET_TRACES",
     "MEASURED_STATUSES",
     "NON_AGENT_OUTCOMES",
     "NO_JSON",
@@ -211,4 +214,5 @@ __all__ = [
     "UserMessage",
     "Verdict",
     "VerdictStatus",
+    "iter_argument_paths",
 ]

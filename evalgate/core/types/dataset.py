@@ -1,7 +1,7 @@
 """Eval sets and their cases."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
@@ -106,6 +106,24 @@ class Goal:
     """Statement that a judge must affirm."""
     scope: Literal["response", "conversation"] = "conversation"
     """Text that the judge of a check sees: the last response, or the whole conversation."""
+
+    def replace_args(self, args: JsonObject | None) -> "Goal":
+        """Return the goal with other arguments; `arg_matching` keeps its entries for those that are left."""
+        left = set(iter_argument_paths(args or {}))
+        matching = {path: way for path, way in self.arg_matching.items() if path in left}
+        return replace(self, args=args, arg_matching=matching)
+
+
+def iter_argument_paths(args: JsonObject, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted path of each value in the arguments of a tool call, at every level.
+
+    Empty objects are left out, except at the top level.
+    """
+    for key, value in args.items():
+        if value != {} or not prefix:
+            yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from iter_argument_paths(value, f"{prefix}{key}.")
 
 
 @frozen

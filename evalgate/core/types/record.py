@@ -27,6 +27,10 @@ SCHEMA_VERSION = 1
 # 1: the first.
 
 
+EVAL_SET_TRACES = "the traces of the eval sets"
+"""`AgentInfo.what` if no agent was named, because every case of the eval sets is a recorded conversation."""
+
+
 @frozen
 class AgentInfo:
     """Kind and name of the gated agent."""

@@ -17,9 +17,11 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
-from evalgate.datasets.adk_turns import extract_native_data, normalize_keys
+from evalgate.datasets.adk_turns import extract_native_data
 from evalgate.documents.key_case import find_snake_or_camel_key, get_member
 from evalgate.integrations.adk.case_models import (
+    AdkAgentDetails,
+    AdkAppDetails,
     AdkCase,
     AdkFunctionCall,
     AdkFunctionResponse,
@@ -77,16 +79,31 @@ def _build_turn(wire: AdkInvocation, raw: Mapping[str, Any]) -> CaseTurn:
     response = wire.final_response
     text = None if response is None else _join_text(response.parts or ())
     beyond = extract_native_data(raw)
-    app_details = get_member(raw, "app_details", find_snake_or_camel_key) if wire.app_details else None
     return CaseTurn(
         _build_user_message(wire.user_content),
         Reply(text, _build_events(wire.intermediate_data)),
         rubrics=_build_rubrics(wire.rubrics, "turn_rubric") if wire.rubrics else (),
-        app_details=normalize_keys(app_details),
+        app_details=None if wire.app_details is None else _build_app_details(wire.app_details),
         invocation_id=wire.invocation_id or "",
         creation_timestamp=wire.creation_timestamp or 0.0,
         native={"adk": beyond} if beyond else {},
     )
+
+
+def _build_app_details(wire: AdkAppDetails) -> JsonObject:
+    """Return the keys that Google ADK reads; it refuses a file with others, such as `app_name`."""
+    if wire.agent_details is None:
+        return {}
+    return {"agent_details": {name: _build_agent(agent) for name, agent in wire.agent_details.items()}}
+
+
+def _build_agent(wire: AdkAgentDetails) -> JsonObject:
+    fields = (
+        ("name", wire.name),
+        ("instructions", wire.instructions),
+        ("tool_declarations", wire.tool_declarations),
+    )
+    return {key: value for key, value in fields if value is not None}
 
 
 def _join_text(parts: Sequence[AdkPart]) -> str:

@@ -36,6 +36,7 @@ from evalgate.core.types import (
     SessionInput,
     ToolCall,
     UserMessage,
+    iter_argument_paths,
 )
 from evalgate.datasets.cases import build_cases
 from evalgate.datasets.conversion_losses import find_linear_goal_order
@@ -65,23 +66,11 @@ class ToolCallGoal(_Goal):
 
     @model_validator(mode="after")
     def _check_argument_paths(self) -> Self:
-        known = {*_iter_paths(self.args or {})}
+        known = {*iter_argument_paths(self.args or {})}
         unknown = [path for path in self.arg_matching or {} if self.args and path not in known]
         if unknown:
             raise ValueError(f"must hold in `arg_matching` paths of `args` only, not {join_quoted(unknown)}")
         return self
-
-
-def _iter_paths(args: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of each value in `args`, at every level.
-
-    Empty objects are left out, except at the top level.
-    """
-    for key, value in args.items():
-        if value != {} or not prefix:
-            yield f"{prefix}{key}"
-        if isinstance(value, dict):
-            yield from _iter_paths(value, f"{prefix}{key}.")
 
 
 _Keywords: TypeAlias = list[Annotated[str, Field(coerce_numbers_to_str=True)]]

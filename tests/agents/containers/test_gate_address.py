@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.agents.containers import docker_client
+from evalgate.agents.containers import container_settings, docker_client
 from evalgate.agents.containers.gate_address import HOST_GATEWAY_NAME, find_reachable_endpoint
 from evalgate.agents.containers.spec import ContainerLimits, ContainerSpec
 from evalgate.agents.tracing.collector import CollectorEndpoint
@@ -23,7 +23,7 @@ NOT_OURS = {"IPAM": {"Config": [{"Gateway": "203.0.113.1"}]}}
 @pytest.fixture(autouse=True)
 def outside_of_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("docker")
-    monkeypatch.setattr(docker_client, "find_own_container", lambda: "")
+    monkeypatch.setattr(container_settings, "find_own_container", lambda: "")
 
 
 def report_network(monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], info: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ import docker
 import pytest
 
 from evalgate.agents.adapters.docker import DockerAgentOptions
-from evalgate.agents.containers import docker_client
+from evalgate.agents.containers import container_settings
 from evalgate.agents.containers.gate_address import (
     HOST_GATEWAY_NAME,
     find_network_gateway,
@@ -161,7 +161,7 @@ def test_gate_in_a_container_uses_its_own_address(
     gate = client.containers.run(IMAGE, "sleep 600", detach=True, init=True)
     try:
         gate.reload()
-        monkeypatch.setattr(docker_client, "find_own_container", lambda: gate.id)
+        monkeypatch.setattr(container_settings, "find_own_container", lambda: gate.id)
         found = find_reachable_endpoint(
             ContainerSpec(image=IMAGE), CollectorEndpoint(port=1), host_is_given=True
         )

@@ -41,6 +41,11 @@ class Agent(AgentExecutor):
         updater = TaskUpdater(event_queue, task.id, task.context_id)
         if text == "fail":
             await updater.failed(updater.new_agent_message([new_text_part("No seats.")]))
+        elif text == "draft":
+            await updater.add_artifact([adk("function_call", {"name": "draft"}), new_text_part("Dear all")])
+            await updater.requires_input(updater.new_agent_message([new_text_part("Send it?")]))
+        elif text == "yes":
+            await updater.complete(updater.new_agent_message([new_text_part("Sent.")]))
         elif text == "book":
             await updater.requires_input(updater.new_agent_message([new_text_part("Which day?")]))
         else:

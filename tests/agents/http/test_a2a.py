@@ -1,5 +1,6 @@
 """A2A in both releases: conversations with the server of the official SDK, and answers of other servers."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,7 @@ async def test_conversations(sdk_server: str) -> None:
         a_talk("work", "Paris"),
         a_talk("message", "message", "Paris"),
         a_talk("book", "book", "Paris"),
+        a_talk("draft", "draft", "yes"),
         a_talk("fail", "fail"),
     ]
     runs = await run_cases_over_http({"url": sdk_server, "dialect": "a2a"}, cases)
@@ -58,6 +60,8 @@ async def test_conversations(sdk_server: str) -> None:
     assert runs["work"].replies == (worked,)
     assert runs["message"].replies == (Reply("Just this."), worked)
     assert runs["book"].replies == (Reply("Which day?"), worked)
+    drafted = Reply("Send it?", (ToolCall("draft", {}), Message("Dear all")))
+    assert runs["draft"].replies == (drafted, Reply("Sent."))
     failed = Failure("exception", "the agent's task ended as `failed`: No seats. (turn 1)")
     assert (runs["fail"].outcome, runs["fail"].failure) == ("crashed", failed)
 
@@ -113,6 +117,49 @@ async def test_next_turn_keeps_the_context_and_drops_the_finished_task() -> None
         sent = [post["params"]["message"] for post in server.posts]
     assert run.replies == (Reply("done"), Reply("done"))
     assert [(each.get("contextId"), each.get("taskId")) for each in sent] == [(None, None), ("c", None)]
+
+
+def an_artifact(id_: str, *texts: str) -> dict[str, Any]:
+    return {"artifactId": id_, "parts": [{"kind": "text", "text": text} for text in texts]}
+
+
+@pytest.mark.parametrize(
+    ("artifacts", "response"),
+    [
+        ([an_artifact("a", "draft")], None),
+        ([an_artifact("a", "draft"), an_artifact("b", "sent")], "sent"),
+        ([an_artifact("a", "draft", " and sent")], " and sent"),
+        ([an_artifact("a", "final")], "final"),
+    ],
+    ids=["unchanged", "another", "continued", "replaced"],
+)
+async def test_artifacts_of_earlier_turns_are_no_answer(artifacts: list[Any], response: str | None) -> None:
+    asks = a_task("input-required", artifacts=[an_artifact("a", "draft")])
+    async with serving(served(asks, a_task("completed", artifacts=artifacts))) as server:
+        run = await run_case({"url": server.url, "dialect": "a2a"}, a_talk("case", "one", "two"))
+    assert run.replies == (Reply(None, (Message("draft"),)), Reply(response))
+
+
+async def test_an_artifact_that_is_streamed_again_is_an_answer() -> None:
+    asks = a_task("input-required", artifacts=[an_artifact("a", "draft")])
+    again = {
+        "kind": "artifact-update",
+        "taskId": "t",
+        "contextId": "c",
+        "artifact": an_artifact("a", "draft"),
+    }
+    rest = iter([[asks], [asks, again, a_task("completed", artifacts=[an_artifact("a", "draft")])]])
+
+    async def answer(received: ReceivedRequest) -> web.StreamResponse:
+        if received.method == "GET":
+            return web.json_response(a_card(url=str(received.request.url.with_path("/"))))
+        lines = [f"data: {json.dumps({'jsonrpc': '2.0', 'result': each})}\n\n" for each in next(rest)]
+        return web.Response(text="".join(lines), content_type="text/event-stream")
+
+    async with serving(answer) as server:
+        options = {"url": server.url, "dialect": "a2a", "stream": True}
+        run = await run_case(options, a_talk("case", "one", "two"))
+    assert run.replies == (Reply(None, (Message("draft"),)), Reply("draft"))
 
 
 @pytest.mark.parametrize(

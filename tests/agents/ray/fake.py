@@ -30,7 +30,7 @@ class FakeLink:
 
     async def join_cluster(self, watcher: ActorListener) -> str:
         self.watcher = watcher
-        return "the cluster has 2 CPUs, and each worker wants 1"
+        return "the cluster has 2 CPU, and each worker wants 1 CPU"
 
     def add_actor(self, number: int) -> None:
         if self.has_room:

@@ -160,7 +160,7 @@ async def test_full_cluster_is_reported() -> None:
     link = FakeLink(lambda _: Scripted(), has_room=False)
     async with build_cluster_agent(link, start_timeout_s=0.0) as agent:
         with pytest.raises(
-            AgentUnreachableError, match="no worker was ready within 0 s: the cluster has 2 CPUs"
+            AgentUnreachableError, match="no worker was ready within 0 s: the cluster has 2 CPU"
         ):
             await agent.acquire_actor()
 

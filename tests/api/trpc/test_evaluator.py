@@ -584,6 +584,15 @@ class TestComparers:
         assert run.final_eval_status == "passed"
         assert seen == [({"sum": 5, "more": 1}, {"sum": 5})]
 
+    @pytest.mark.parametrize(("required", "status"), [("sum", "passed"), ("total", "failed")])
+    def test_json_schema(self, required: str, status: str) -> None:
+        schema = {"type": "object", "required": [required]}
+        rules = trpc.JSONCriterion(match_strategy="skip", schema_=schema)
+        criterion = trpc.Criterion(final_response=trpc.FinalResponseCriterion(json_=rules))
+        run = evaluate_one(lambda text: '{"sum": 5}', a_case("one"), metrics=[a_metric(criterion)])
+        assert run.final_eval_status == status
+        assert rules.to_wire() == {"matchStrategy": "skip", "schema": schema}
+
     def test_json_of_a_tool(self) -> None:
         strategy = trpc.ToolTrajectoryStrategy(
             name=trpc.TextCriterion(),

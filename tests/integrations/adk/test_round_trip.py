@@ -181,6 +181,13 @@ def test_each_part_of_a_turn_survives_a_round_trip(key: str) -> None:
     assert converted(content) == content
 
 
+def test_keys_that_google_adk_refuses_in_app_details_are_not_written() -> None:
+    details = {"agentDetails": {"eye": {"name": "eye"}}, "app_name": "home", "userId": "u"}
+    case = {**FULL["eval_cases"][0], "conversation": [{**OLDER, "app_details": details}]}
+    [written] = converted({**FULL, "eval_cases": [case]})["eval_cases"]
+    assert written["conversation"][0]["app_details"] == {"agent_details": {"eye": {"name": "eye"}}}
+
+
 def test_a_rubric_in_the_form_of_the_guide_gets_an_id() -> None:
     case = {"eval_id": "c", "conversation": [], "rubrics": [{"criterion": "Is kind."}]}
 

@@ -28,7 +28,13 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
-from evalgate.integrations.trpc.judging.evaluator import LlmJudgeOptions, RubricJudgeOptions, TrpcJudgeModel
+from evalgate.integrations.trpc.judging.evaluator import (
+    LlmEvaluator,
+    LlmJudgeOptions,
+    RubricJudgeOptions,
+    TrpcJudgeModel,
+)
+from evalgate.integrations.trpc.judging.rubrics import JudgedRubric
 from evalgate.integrations.trpc.metrics.judged import (
     TrpcLlmFinalResponse,
     TrpcLlmHallucinations,
@@ -40,6 +46,7 @@ from evalgate.integrations.trpc.metrics.judged import (
 )
 from evalgate.llm.client import ModelAnswer
 from evalgate.metrics.scoring import BoundMetric, score_run
+from evalgate.metrics.turnwise import build_exchanges
 from evalgate.runner.metric_binding import bind_metrics
 from tests.llm.fakes import ScriptedModel, failed
 from tests.llm.fakes import Turn as Answer
@@ -180,6 +187,18 @@ async def test_rubrics_of_a_turn_without_a_type_are_judged_in_that_turn() -> Non
 
     assert isinstance(result, MetricScore)
     assert [turn.score for turn in result.turns] == [0.5, 1.0]
+
+
+@pytest.mark.parametrize("metric", [TrpcLlmRubricResponse, TrpcLlmVerifierPairwise])
+async def test_a_rubric_of_several_lines_is_one_line_of_the_question(metric: type[LlmEvaluator]) -> None:
+    rubrics = [JudgedRubric("1", "It names:\nprice: in dollars\n"), JudgedRubric("2", "It is polite.")]
+    options = {"llmJudge": {"judgeModel": {"modelName": "gpt-4o"}}}
+    context = MetricContext(NEWEST_ADK, build_scripted_resolver(ScriptedModel()))
+    built = metric.build(Criterion("trpc/mine", 1.0, options), context)
+
+    question = await built.build_question(build_exchanges(a_case("a"), a_run("b")), rubrics)
+
+    assert "\nRubrics:\n1: It names: price: in dollars\n2: It is polite.\n" in f"{question.text}\n"
 
 
 async def test_a_turn_without_a_rubric_is_not_judged() -> None:

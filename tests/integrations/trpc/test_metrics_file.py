@@ -99,7 +99,8 @@ def test_a_problem_is_reported_with_its_position(tmp_path: Path, metrics: Any, e
             {"metricName": "support_response_policy"},
             (
                 "`support_response_policy` is no evaluator of tRPC-Agent-Go's own, and Go code cannot be called. "
-                "Define a Python function as `custom_metrics.support_response_policy` in the thresholds file."
+                "Define a Python function as `custom_metrics.support_response_policy` in evalgate.yaml, which is "
+                "read unless --thresholds names another file."
             ),
         ),
         (

@@ -69,7 +69,10 @@ def iter_event_lines(exchange: Exchange, *, until: int | None = None) -> Iterato
 
 
 def format_dialogue(exchanges: Sequence[Exchange]) -> str:
-    """Format the whole conversation, tool calls and results included."""
+    """Format the whole conversation, tool calls and results included.
+
+    Later lines of a text are indented more than tool calls, so that a response cannot pretend to be one.
+    """
     return "\n\n".join(block for exchange in exchanges for block in _iter_blocks(exchange))
 
 
@@ -78,8 +81,11 @@ def _iter_blocks(exchange: Exchange) -> Iterator[str]:
     if exchange.reply is None:
         yield f"AGENT, TURN {exchange.number}: no reply"
         return
-    lines = "\n".join(filter(None, [*iter_event_lines(exchange), exchange.response.strip("\n")]))
-    yield f"AGENT, TURN {exchange.number}:\n  {indent_later_lines(lines)}"
+    lines = [*iter_event_lines(exchange)]
+    if response := exchange.response.strip("\n"):
+        lines.append(f"agent: {indent_later_lines(response)}")
+    text = "\n".join(lines)
+    yield f"AGENT, TURN {exchange.number}:\n  {indent_later_lines(text)}"
 
 
 def to_json_line(value: object) -> str:

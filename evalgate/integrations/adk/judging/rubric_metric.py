@@ -171,8 +171,10 @@ class RubricMetric(JudgedMetric):
             JudgeError: an answer is missing for a reason other than a refusal.
         """
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
-        listed = "\n".join(f"* {text}" for text in rubrics.values())
-        return await self.ask_judge(build_rubric_parser(rubrics, release), {**material, "rubrics": listed})
+        # The judge copies each rubric behind `Property:`, and an answer is read line by line.
+        lines = {name: " ".join(text.split()) for name, text in rubrics.items()}
+        listed = "\n".join(f"* {line}" for line in lines.values())
+        return await self.ask_judge(build_rubric_parser(lines, release), {**material, "rubrics": listed})
 
 
 def _require_unique_ids(rubrics: Sequence[tuple[str, str]]) -> dict[str, str]:

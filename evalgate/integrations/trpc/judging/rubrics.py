@@ -70,8 +70,8 @@ def _to_judged_rubric(rubric: Rubric) -> JudgedRubric:
 
 
 def format_rubrics(rubrics: Sequence[JudgedRubric]) -> str:
-    """Format the rubrics as `id: text`, each on a line."""
-    return "\n".join(f"{rubric.id}: {rubric.text}" for rubric in rubrics)
+    """Format the rubrics as `id: text`, each on one line, so that no line of a text looks like a rubric."""
+    return "\n".join(f"{rubric.id}: {' '.join(rubric.text.split())}" for rubric in rubrics)
 
 
 def find_repeated_id(rubrics: Iterable[JudgedRubric]) -> str:

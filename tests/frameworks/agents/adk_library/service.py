@@ -53,7 +53,7 @@ async def evaluate(service, types_, sets, results):
         app_name="app", eval_set_id="suite", inference_config=types_.InferenceConfig()
     )
     made = [each for _ in range(2) async for each in service.perform_inference(request)]
-    assert all(each.status.name == "SUCCESS" for each in made)
+    assert all(each.status == ours.InferenceStatus.SUCCESS for each in made)
     evaluation = types_.EvaluateRequest(
         inference_results=made, evaluate_config=types_.EvaluateConfig(eval_metrics=METRICS)
     )
@@ -89,6 +89,11 @@ theirs = asyncio.run(
 service = ours.LocalEvalService(root_agent, our_sets, eval_set_results_manager=our_results)
 own = asyncio.run(evaluate(service, ours, our_sets, our_results))
 assert own == theirs, f"{own}\n{theirs}"
+# The library's service with Google's requests, which take only Google's results.
+mixed_results, mixed_sets = ours.LocalEvalSetResultsManager("mixed"), ours.InMemoryEvalSetsManager()
+service = ours.LocalEvalService(root_agent, mixed_sets, eval_set_results_manager=mixed_results)
+mixed = asyncio.run(evaluate(service, base_eval_service, mixed_sets, mixed_results))
+assert mixed == theirs, f"{mixed}\n{theirs}"
 print(len(own), "equal results:", {each[1] for each in own})
 
 # Each reads what the other has written.
