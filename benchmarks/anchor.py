@@ -10,7 +10,7 @@ from benchmarks.falsealarms import list_chances
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.gating.anchor import decide_anchor_outcome
-from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.statistics.gate_decision import decide_fixed_runs
 from evalgate.statistics.metric_assessment import AnalysisStage, build_assessments
 from evalgate.statistics.parameters import MetricRule

@@ -18,7 +18,7 @@ from benchmarks.falsealarms import BROKEN, as_share, list_chances, open_chain
 from benchmarks.gatechain import Dice, Outcome, Setup
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseResult, Record
-from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.runner.run_strategy import choose_statistics
 from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.control_runs import (

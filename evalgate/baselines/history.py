@@ -11,6 +11,8 @@ from dataclasses import asdict, replace
 from datetime import datetime
 
 from evalgate.baselines.failing_since import collect_case_thresholds, mark_breaks
+from evalgate.core.failures.divergence import Criteria
+from evalgate.core.failures.run_divergences import find_run_divergence, has_failed
 from evalgate.core.types import (
     NON_AGENT_OUTCOMES,
     Baseline,
@@ -23,7 +25,6 @@ from evalgate.core.types import (
     RunResult,
     TrackedFiles,
 )
-from evalgate.datasets.divergences import Criteria, find_run_divergence, has_failed
 
 DEFAULT_KEEP = 20
 """Gate runs that a baseline keeps of each eval set by default."""

@@ -34,8 +34,8 @@ from evalgate.core.types import (
     RunResult,
     Verdict,
 )
-from evalgate.gating.comparison import compare_runs
-from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.comparison import compare_runs, find_allowed_drop
+from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.runner.reevaluation import (
@@ -108,9 +108,9 @@ class AaResult:
 
 
 def run_aa_test(
-    cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS, seed: int = 0
+    cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS
 ) -> AaResult:
-    """Run the gate on random samples of stored runs. The same seed gives the same figures.
+    """Run the gate on random samples of stored runs. The same stored runs give the same figures.
 
     `cases` have the runs and thresholds. `stored` has the raw scores of the same runs. Cases with fewer than
     `FEWEST_RUNS` scored runs are left out and counted.
@@ -126,7 +126,7 @@ def run_aa_test(
     closed: Counter[str] = Counter()
     inconclusive = made = 0
     for repeat in range(repeats):
-        found = trial.run_trial(random.Random(f"{seed}/{repeat}"))  # noqa: S311 - reproducible, guards no secret
+        found = trial.run_trial(random.Random(f"0/{repeat}"))  # noqa: S311 - reproducible, guards no secret
         made += found.runs
         inconclusive += found.verdict.status == "inconclusive"
         if found.verdict.status in {"fail", "error"}:
@@ -141,7 +141,7 @@ def run_aa_test(
         dict(closed.most_common()),
         inconclusive,
         made / repeats / len(pairs),
-        None if unmeasured else _estimate_smallest_drop(drawn, rules, repeats, seed),
+        None if unmeasured else _estimate_smallest_drop(drawn, rules, repeats),
         len(found_pairs) - len(pairs),
         "" if rules.gate.deterministic else "max_runs" if rules.runs == "auto" else "runs",
         format_planned_runs(rules.runs, rules.gate.max_runs),
@@ -290,30 +290,18 @@ def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[st
     }
 
 
-def _estimate_smallest_drop(
-    stored: Sequence[BaselineCase], rules: GateRules, repeats: int, seed: int
-) -> float | None:
+def _estimate_smallest_drop(stored: Sequence[BaselineCase], rules: GateRules, repeats: int) -> float | None:
     statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
     shares = _collect_shares(stored, rules)
     metrics = dict.fromkeys(name for runs in shares.values() for run in runs for name in run)
-    limits = {
-        name: MetricRule(_get_allowance(name, rules, statistics.max_drop), statistics.require)
-        for name in metrics
+    allowed = {
+        name: find_allowed_drop(criterion, criterion.range, statistics.max_drop)
+        for name, criterion in rules.criteria.items()
     }
-    return measure_gate_sensitivity(
-        shares, limits, statistics.parameters, repeats=repeats, seed=seed
-    ).smallest_drop
-
-
-def _get_allowance(metric: str, rules: GateRules, of_all: float | None) -> float | None:
-    """Return the drop that is allowed for a metric, as a share of its range. None: no drop closes the gate.
-
-    `of_all` is the allowed drop of metrics without `max_regression`.
-    """
-    criterion = rules.criteria.get(metric)
-    if criterion is None or criterion.max_regression is None:
-        return of_all
-    return criterion.max_regression / criterion.range.width
+    limits = {
+        name: MetricRule(allowed.get(name, statistics.max_drop), statistics.require) for name in metrics
+    }
+    return measure_gate_sensitivity(shares, limits, statistics.parameters, repeats=repeats).smallest_drop
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:

@@ -13,6 +13,7 @@ import click
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.failures.call_divergences import compares_responses
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
@@ -26,7 +27,6 @@ from evalgate.datasets.acceptance import (
     is_rule,
 )
 from evalgate.datasets.case_notes_edits import change_notes, set_note
-from evalgate.datasets.divergences import compares_responses
 from evalgate.datasets.edit_undo import FileChange, UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
 from evalgate.datasets.loading import build_notes_name

@@ -12,15 +12,19 @@ from evalgate.baselines.failing_since import find_break, format_failing_since
 from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.baselines.history import STALE_DAYS, compute_age_days, describe_staleness
 from evalgate.cli.aa import format_planned_runs
+from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.formatting import compute_mean, format_figure, format_score, join_first, pluralize
+from evalgate.core.formatting import format_figure, format_score, join_first, pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_mean
 from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, Criterion, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
-from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy, list_baseline_scores
+from evalgate.gating.comparison import find_allowed_drop
+from evalgate.gating.score_tables import list_baseline_scores
+from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.runner.current_thresholds import load_current_thresholds
 from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
 from evalgate.runner.run_strategy import choose_default_runs
@@ -124,10 +128,7 @@ def _estimate_drops(
     stored = build_score_history(baseline, config).items()
     history = {name: cases for name, cases in stored if name not in reported}
     ranges = {name: config.get_score_range(name) for name in history}
-    allowed = {
-        name: find_allowed_drop(criteria.get(name), own, config.gate.max_regression)
-        for name, own in ranges.items()
-    }
+    allowed = {name: get_drop_limit(criteria.get(name), own, config.gate) for name, own in ranges.items()}
     found = estimate_detectable_drops(history, statistics.parameters, allowed)
     return {
         name: replace(
@@ -194,11 +195,10 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
     }
 
 
-def find_allowed_drop(criterion: Criterion | None, own: Range, usual: float) -> float:
-    """Return how far a metric's mean may drop, as a share of its range. 1 allows every drop."""
-    if criterion is None or criterion.max_regression is None or usual >= 1:
-        return usual
-    return criterion.max_regression / own.width
+def get_drop_limit(criterion: Criterion | None, own: Range, gate: GateConfig) -> float:
+    """Return the smallest drop of a mean that is too large, as a share of the range; 1 if none is."""
+    allowed = find_allowed_drop(criterion, own, gate.max_regression)
+    return 1.0 if allowed is None else allowed
 
 
 def format_baseline_summary(summary: BaselineSummary) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from evalgate.cli.baseline_show import build_score_history, find_allowed_drop
+from evalgate.cli.baseline_show import build_score_history, get_drop_limit
 from evalgate.config import option_defaults
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
@@ -14,7 +14,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline
 from evalgate.datasets.loading import load_eval_sets
-from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.runner.cost_estimate import (
     estimate_cost,
@@ -212,7 +212,7 @@ def _plan_metrics(
     parameters = build_statistical_policy(gate, "auto", ()).parameters
     for metric, cases in noise.items():
         own = target.config.get_score_range(metric)
-        allowed = find_allowed_drop(criteria.get(metric), own, gate.max_regression)
+        allowed = get_drop_limit(criteria.get(metric), own, gate)
         # An allowed drop is never caught reliably: to catch it, only smaller drops may be allowed.
         wanted = min(allowed, request.drop / 2) if request.drop <= allowed else allowed
         model = DropModel(cases, parameters, max_drop=allowed, metrics=len(noise))

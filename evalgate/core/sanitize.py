@@ -170,14 +170,18 @@ def truncate_block(text: str, limit: int = 1500, lines: int = 40) -> str:
     return f"{kept}\n… {left_out:,} more {_pluralize_character(left_out)}" if left_out else seen
 
 
-def keep_last_lines(text: str, limit: int = 1500, lines: int = 30) -> str:
-    """Return the last `lines` lines of the visible text, but at most its last `limit` characters.
+_LAST_CHARACTERS = 1500
+_LAST_LINES = 30
+
+
+def keep_last_lines(text: str) -> str:
+    """Return the last 30 lines of the visible text, but at most its last 1500 characters.
 
     Newlines at both ends are removed. If text is left out, a first line gives the number of its characters.
     Use this function for tracebacks, which end with the error.
     """
     seen = strip_invisible(text).strip("\n")
-    kept = "\n".join(seen[-limit:].split("\n")[-lines:])
+    kept = "\n".join(seen[-_LAST_CHARACTERS:].split("\n")[-_LAST_LINES:])
     left_out = len(seen) - len(kept)
     return f"… {left_out:,} {_pluralize_character(left_out)} before\n{kept}" if left_out else seen
 

@@ -104,14 +104,13 @@ def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
 # --- turns --------------------------------------------------------------------------------------------------
 
 
-def arrange_turns(case: EvalCase, order: Sequence[int | None], added: CaseTurn | None = None) -> EvalCase:
-    """Return the case with its turns in the order of `order`: old indices, and None for an added turn.
+def arrange_turns(case: EvalCase, order: Sequence[int | None]) -> EvalCase:
+    """Return the case with its turns in the order of `order`: old indices, and None for an added, empty turn.
 
-    If `added` is None, the added turn is empty. Mocks of tools move with their turns. Recorded replies move
-    with their turns, too, with two exceptions: a turn is added, or there is not one recorded reply for each
-    turn.
+    Mocks of tools move with their turns. Recorded replies move with their turns, too, with two exceptions: a
+    turn is added, or there is not one recorded reply for each turn.
     """
-    turns = [added or CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
+    turns = [CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
     places = {old: new for new, old in enumerate(order) if old is not None}
     recorded = case.recorded
     if recorded is not None and len(recorded) == len(case.turns) and None not in order:

@@ -27,12 +27,8 @@ from evalgate.core.types import (
     CaseResult,
 )
 from evalgate.gating.comparison import ScoredRuns
-from evalgate.gating.score_tables import (
-    StatisticalPolicy,
-    build_pool_name,
-    build_score_tables,
-    is_line_table,
-)
+from evalgate.gating.score_tables import build_pool_name, build_score_tables, is_line_table
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict_messages import format_odds
 from evalgate.metrics.aggregation import group_by_metric
 from evalgate.statistics.gate_decision import MetricDecision
@@ -119,7 +115,7 @@ def build_anchor_tables(
     own = gate.anchor.max_regression if gate.anchor else None
     limit = gate.max_regression if own is None else own
     criteria = statistics.criteria if own is None else {}
-    statistics = replace(statistics, max_drop=limit if limit < 1 else None, criteria=criteria)
+    statistics = replace(statistics, max_drop=limit, criteria=criteria)
     return {
         name: GatingMetric(table.cases, MetricRule(table.rule.max_drop))
         for name, table in build_score_tables(cases, anchor_baseline, statistics).items()

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evalgate.core.formatting import (
-    compute_mean,
     format_figure,
     format_score,
     format_scores,
@@ -12,6 +11,7 @@ from evalgate.core.formatting import (
     round_to_limit,
     to_sentence,
 )
+from evalgate.core.means import compute_mean
 from evalgate.core.types import RatioEstimate, ThresholdEstimate
 from evalgate.statistics.gate_decision import MetricDecision
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evalgate.config.schema.budgets import BudgetLimits
-from evalgate.core.formatting import compute_mean, compute_weighted_mean
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_mean, compute_weighted_mean
 from evalgate.core.types import (
     Baseline,
     BaselineCase,
@@ -45,7 +45,7 @@ from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric, Score, UnpairedReason
 
 if TYPE_CHECKING:
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.gating.verdict_messages import MessageContext
 
 _COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})

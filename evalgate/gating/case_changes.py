@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalgate.baselines.history import find_newest_sources
-from evalgate.core.formatting import compute_mean, compute_weighted_mean, pluralize
+from evalgate.core.formatting import pluralize
+from evalgate.core.means import compute_mean, compute_weighted_mean
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     AverageRunUsage,

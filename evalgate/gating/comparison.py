@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evalgate.config.schema.gate import GateConfig
-from evalgate.core.formatting import EPSILON
 from evalgate.core.frozen import frozen
+from evalgate.core.means import EPSILON
+from evalgate.core.score_ranges import Range
 from evalgate.core.types import Baseline, CaseResult, Comparison, Criterion, MetricSummary, SamplingCost
 from evalgate.metrics.aggregation import summarize_metrics
 
 if TYPE_CHECKING:
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.statistics.gate_decision import Decision
 
 
@@ -59,7 +60,7 @@ def compare_runs(
         return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)
     # Only here: a run without a baseline would load the statistics for nothing.
     from evalgate.gating.case_changes import add_deltas, build_comparison
-    from evalgate.gating.failure_reruns import classify_failures
+    from evalgate.gating.follow_up_runs import classify_failures
     from evalgate.gating.significance import apply_decision
 
     # Before all else: the changes of a case, and its part in the verdict, depend on what its follow-up found.
@@ -97,11 +98,30 @@ def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, 
 
 
 def compute_drop_limit(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> float:
-    """Return the smallest drop of the mean that is a regression, in the metric's own range.
+    """Return the smallest drop of a plain mean that is a regression, in the metric's own range.
 
-    The `max_regression` of the metric's criterion takes precedence over that of the gate. If that of the gate
-    is 1, every drop is allowed.
+    If every drop is allowed, return the width of the range.
     """
-    criterion = criteria.get(metric.name)
-    own = None if criterion is None or gate.max_regression >= 1 else criterion.max_regression
-    return gate.max_regression * metric.range.width if own is None else own
+    share = find_allowed_drop(criteria.get(metric.name), metric.range, gate.max_regression)
+    # Scores outside of the range can fall by more than its width. If only the metric's own limit spans the
+    # range, such a drop is a regression.
+    return (1 if share is None else share) * metric.range.width
+
+
+def find_allowed_drop(criterion: Criterion | None, score_range: Range, of_all: float | None) -> float | None:
+    """Return the smallest drop of a metric's mean that is too large, as a share of the metric's range.
+
+    None: every drop is allowed. A limit that spans the range allows every drop.
+
+    Args:
+        criterion: criterion of the metric. Its `max_regression` takes precedence over `of_all`.
+        score_range: range of the metric's scores.
+        of_all: limit of metrics without a limit of their own, a share of the range. None and 1 allow every
+            drop of every metric.
+    """
+    if of_all is None or of_all >= 1:
+        return None
+    if criterion is None or criterion.max_regression is None:
+        return of_all
+    share = criterion.max_regression / score_range.width
+    return share if share < 1 else None

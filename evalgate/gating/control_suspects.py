@@ -19,14 +19,9 @@ from evalgate.core.types import (
     RunResult,
 )
 from evalgate.gating.comparison import ScoredRuns
-from evalgate.gating.failure_reruns import FailureClassifier, build_classifier
-from evalgate.gating.score_tables import (
-    ScoreTables,
-    StatisticalPolicy,
-    build_row_name,
-    build_score_tables,
-    list_baseline_scores,
-)
+from evalgate.gating.follow_up_runs import FailureClassifier, build_classifier
+from evalgate.gating.score_tables import ScoreTables, build_row_name, build_score_tables, list_baseline_scores
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.control_runs import (
     AverageSuspect,

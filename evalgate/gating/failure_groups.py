@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from evalgate.baselines.failing_since import collect_case_thresholds
 from evalgate.baselines.flakiness import MetricThresholds, score_run_pass
+from evalgate.core.failures.divergence import NO_AGENT_KINDS, Divergence
+from evalgate.core.failures.run_divergences import find_divergence
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import (
     Baseline,
@@ -23,7 +25,6 @@ from evalgate.core.types import (
     Record,
     RecordedCriterion,
 )
-from evalgate.datasets.divergences import NO_AGENT_KINDS, Divergence, find_divergence
 from evalgate.redaction.redactor import REPLACEMENT
 
 

@@ -1,76 +1,36 @@
 """Build the score tables of the statistics: one table per metric, one row of raw scores per case."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
 
-from evalgate.config.schema.budgets import BudgetLimits
-from evalgate.config.schema.gate import GateConfig
-from evalgate.core.formatting import build_case_quote
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     Baseline,
     BaselineCase,
+    CaseKey,
     CaseMetric,
     CaseResult,
-    Criterion,
 )
 from evalgate.gating.budgets import collect_budget_figures
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.metrics.aggregation import MetricKey, group_by_metric
-from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
-from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
+from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Score, pair_cases
 
 ScoreTables: TypeAlias = Mapping[str, GatingMetric]
 
 
 @frozen
-class StatisticalPolicy:
-    """Settings of the statistical comparison."""
+class OutOfRangeRow:
+    """Scores of a case of which at least one is outside the metric's range."""
 
-    parameters: Parameters = field(default_factory=Parameters)
-    max_drop: float | None = 0.05
-    """Smallest drop of an average that is too much, 0 to 1; None: no metric is compared with a baseline."""
-    require: Require = "guard"
-    criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Metric name to its own rules."""
-    budgets: Mapping[str, BudgetLimits] = field(default_factory=dict)
-    """Metric name to the limits of its figures, also of budgets that are only reported."""
-    case_runs: int = 0
-    """Most runs of a case that never passes, and fails as no stored run did; a case that passes once may get
-    twice as many. 1: no case can be run again. 0: no follow-ups, every failing case counts
-    (`max_failed_cases`)."""
-
-    @property
-    def is_auto(self) -> bool:
-        """Return True if the number of runs depends on the results."""
-        return self.parameters.runs is None
-
-    @property
-    def makes_more_runs(self) -> bool:
-        """Return True if runs may be made in addition to the first ones, which every case gets."""
-        return self.is_auto or self.parameters.follow_up
-
-    def build_rule(self, metric: CaseMetric) -> MetricRule:
-        """Build the rule that judges a metric, with limits as shares of its range."""
-        criterion = self.criteria.get(metric.name)
-        if criterion is None:
-            return MetricRule(self.max_drop, self.require)
-        score_range = metric.range
-        own = None if criterion.max_regression is None else criterion.max_regression / score_range.width
-        max_drop = own if own is not None and self.max_drop is not None else self.max_drop
-        if criterion.rule == "literal":
-            return MetricRule(max_drop, self.require)
-        wanted, own = criterion.reliability, metric.min_mean
-        min_score = None if own is None else score_range.to_share(own)
-        if wanted is None or wanted.kind != "pass^k":
-            minimum = score_range.to_share(metric.threshold) if min_score is None else min_score
-            return MetricRule(max_drop, self.require, min_score=minimum)
-        reliability = PassKRule(wanted.k, wanted.at_least, pass_score=score_range.to_share(metric.threshold))
-        return MetricRule(max_drop, self.require, min_score, reliability)
+    case: CaseResult
+    metric: CaseMetric
+    scores: CaseScores
 
 
 def build_table_name(key: MetricKey) -> str:
@@ -105,31 +65,54 @@ def build_score_tables(
     - A case to which the metric does not apply has no row.
     - A gating budget with `max_increase` has a table of its figures.
     """
+    tables, _ = split_score_tables(cases, baseline, statistics)
+    return tables
+
+
+def split_score_tables(
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
+) -> tuple[ScoreTables, tuple[OutOfRangeRow, ...]]:
+    """Build the tables of `build_score_tables`, and list why other metrics have none.
+
+    The list has the first row with a score outside its range, of each line of a metric.
+    """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
     pools: dict[str, dict[MetricKey, GatingMetric]] = {}
+    outside: dict[MetricKey, OutOfRangeRow] = {}
     has_budgets = False
     for key, members in group_by_metric(cases).items():
         if not key.gates or members.metrics[0].range.lower_is_better:
             has_budgets = has_budgets or key.gates
             continue
-        rows = {
-            build_row_name(case): _build_row(case, metric, before.get(case.key), keep)
+        rows = [
+            (case, metric, _build_row(case, metric, before.get(case.key), keep))
             for case, metric in members
             if _is_applicable(case, metric)
-        }
+        ]
+        if beyond := next((row for row in rows if not _is_unit(row[2])), None):
+            outside[key] = OutOfRangeRow(*beyond)
         if rows:
-            table = GatingMetric(rows, statistics.build_rule(members[0][1]))
+            table = GatingMetric(
+                {build_row_name(case): scores for case, _, scores in rows},
+                statistics.build_rule(members.metrics[0]),
+            )
             pools.setdefault(build_pool_name(key.name, key.fingerprint), {})[key] = table
     found: dict[str, GatingMetric] = {}
     for name, lines in pools.items():
-        if all(_is_unit(row) for line in lines.values() for row in line.cases.values()):
+        if outside.keys().isdisjoint(lines):
             found.update(_pool_tables(name, lines, cases))
-    budgets = collect_budget_figures(cases, baseline, statistics) if has_budgets else {}
-    for name, figures in budgets.items():
+    if has_budgets:
+        found.update(_build_budget_tables(cases, baseline, statistics))
+    return found, tuple(outside.values())
+
+
+def _build_budget_tables(
+    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
+) -> Iterator[tuple[str, GatingMetric]]:
+    for name, figures in collect_budget_figures(cases, baseline, statistics).items():
         if figures.metric in statistics.criteria and figures.limits.max_increase is not None:
-            found[name] = figures.build_table(statistics)
-    return found
+            yield name, figures.build_table(statistics)
 
 
 def _pool_tables(
@@ -179,32 +162,27 @@ def is_line_table(name: str) -> bool:
 
 
 def describe_out_of_range_scores(
-    cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
+    rows: Iterable[OutOfRangeRow], quote: Callable[[CaseKey], str]
 ) -> Iterator[str]:
-    """Yield a sentence for each metric that has no table. It names the score that is out of range."""
-    before = baseline.index_cases() if baseline else {}
-    keep = statistics.parameters.baseline_keep
-    quote = build_case_quote(case.key for case in cases)
-    for key, members in group_by_metric(cases).items():
-        is_score = key.gates and not members.metrics[0].range.lower_is_better
-        for case, metric in members if is_score else ():
-            row = _build_row(case, metric, before.get(case.key), keep)
-            if _is_applicable(case, metric) and not _is_unit(row):
-                yield _describe_out_of_range(quote(case.key), metric, row)
-                break
+    """Yield a sentence for each metric that the statistics leave out because a score is outside its range.
 
+    It names the case and the score.
 
-def _describe_out_of_range(name: str, metric: CaseMetric, row: CaseScores) -> str:
-    score_range = metric.range
-    side = "" if not all(map(_is_share, row.candidate or ())) else " in the baseline"
-    scores = row.candidate if not side else row.baseline
-    score = next(
-        score_range.to_score(each) for each in scores or () if each is not None and not _is_share(each)
-    )
-    return (
-        f"{metric.name} is compared by its plain mean, without statistics: {name} scored "
-        f"{score:g}{side}, and scores lie between {score_range}. A custom metric says its own `range`."
-    )
+    Args:
+        rows: rows as `split_score_tables` lists them.
+        quote: function that turns the key of a case into its name in sentences.
+    """
+    for row in rows:
+        metric, scores = row.metric, row.scores
+        side = "" if not all(map(_is_share, scores.candidate or ())) else " in the baseline"
+        shares = scores.candidate if not side else scores.baseline
+        score = next(
+            metric.range.to_score(each) for each in shares or () if each is not None and not _is_share(each)
+        )
+        yield (
+            f"{metric.name} is compared by its plain mean, without statistics: {quote(row.case.key)} scored "
+            f"{score:g}{side}, and scores lie between {metric.range}. A custom metric says its own `range`."
+        )
 
 
 def _is_applicable(case: CaseResult, metric: CaseMetric) -> bool:
@@ -257,55 +235,3 @@ def _is_unit(row: CaseScores) -> bool:
 
 def _is_share(score: Score) -> bool:
     return score is None or 0 <= score <= 1
-
-
-_AVERAGES_SHARE = 0.6
-"""Share of `alpha` for the averages. `alpha` is the budget of the whole gate, and the tests of single
-cases take the rest. With few stored runs the mid-p test of the averages is also slightly too sharp."""
-
-
-def build_statistical_policy(
-    gate: GateConfig,
-    runs: int | Literal["auto"],
-    criteria: Collection[Criterion],
-    *,
-    repeatable: bool = True,
-    shares_with_anchor: bool = False,
-) -> StatisticalPolicy:
-    """Translate the section `gate` and the criteria into settings of the statistics.
-
-    `repeatable` is False if a recording is replayed instead of the agent, because another run would end the
-    same. `shares_with_anchor`: half of the averages' share of `alpha` is left to `gate.anchor`.
-    """
-    fine = gate.statistics
-    is_literal = gate.max_failed_cases is not None
-    # A deterministic agent would fail the same way again: following it up costs runs and tells nothing.
-    repeatable = repeatable and not gate.deterministic
-    parameters = Parameters(
-        alpha=fine.alpha,
-        averages_share=_AVERAGES_SHARE / 2 if shares_with_anchor else _AVERAGES_SHARE,
-        doubt=fine.doubt_alpha,
-        futility=0.02,
-        runs=None if runs == "auto" else runs,
-        min_runs=min(find_least_runs(criteria), gate.max_runs),
-        max_runs=gate.max_runs,
-        case_alpha=fine.case_alpha,
-        case_drop=fine.case_drop,
-        confirm_runs=fine.confirm_runs,
-        follow_up=repeatable and not is_literal,
-        fail_fast=fine.fail_fast,
-        deterministic=gate.deterministic,
-        max_missing=fine.max_missing,
-        baseline_keep=fine.baseline_keep,
-        pass_score=fine.pass_score,
-        fdr=fine.fdr,
-    )
-    by_name = {criterion.metric: criterion for criterion in criteria if criterion.gates}
-    budgets = {
-        criterion.metric: BudgetLimits.model_validate(criterion.options)
-        for criterion in criteria
-        if criterion.range.lower_is_better and criterion.options
-    }
-    case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
-    max_drop = gate.max_regression if gate.baseline is not None and gate.max_regression < 1 else None
-    return StatisticalPolicy(parameters, max_drop, gate.require, by_name, budgets, case_runs)

@@ -37,7 +37,6 @@ from evalgate.gating.budgets import compare_budgets
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
     ScoreTables,
-    StatisticalPolicy,
     build_pool_name,
     build_row_name,
     build_score_tables,
@@ -45,7 +44,9 @@ from evalgate.gating.score_tables import (
     compare_line_means,
     describe_out_of_range_scores,
     is_line_table,
+    split_score_tables,
 )
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict_messages import (
     MessageContext,
     describe_corrections,
@@ -88,13 +89,14 @@ def apply_decision(
     statistics, decision, cases = scored.statistics, scored.decision, scored.cases
     if statistics is None:
         return ComparedRuns(metrics, cases)
-    beyond = tuple(describe_out_of_range_scores(cases, baseline, statistics))
+    tables, outside = split_score_tables(cases, baseline, statistics)
+    quote = build_case_quote(case.key for case in cases)
+    beyond = tuple(describe_out_of_range_scores(outside, quote))
     parameters = statistics.parameters
     context = build_message_context(baseline, cases, parameters, gate)
     metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
         return ComparedRuns(metrics, cases, notices=beyond)
-    tables = build_score_tables(cases, baseline, statistics)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     differences = dict(compare_line_means(tables, rounds, parameters))
     summaries, compared_cases = add_comparisons(metrics, cases, decision, context, differences)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from evalgate.llm.caching import CachingModel, ResponseCache
     from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
     from evalgate.llm.endpoint import ModelEndpoint
-    from evalgate.llm.retrying import EndpointLimiter, MeteredModel
+    from evalgate.llm.metering import MeteredModel
+    from evalgate.llm.rate_limiting import EndpointLimiter
 
 
 # The client, retries and cache are imported when a model is opened, because most runs open no model.
@@ -192,14 +193,10 @@ class ModelPool:
 
     def _open_model(self, config: JudgeConfig, purpose: Purpose) -> "ModelClient":
         from evalgate.llm.endpoint import resolve_endpoint
+        from evalgate.llm.metering import MeteredModel, WatchedModel, check_budget
         from evalgate.llm.openai_client import OpenAIModel
-        from evalgate.llm.retrying import (
-            LimitedModel,
-            MeteredModel,
-            RetryingModel,
-            WatchedModel,
-            check_budget,
-        )
+        from evalgate.llm.rate_limiting import LimitedModel
+        from evalgate.llm.retrying import RetryingModel
         from evalgate.system.throttling.backoff import RetryPolicy
 
         context, endpoint = self._context, resolve_endpoint(config, self._context.environ)
@@ -221,7 +218,7 @@ class ModelPool:
         return self._wrap_in_cache(metered, config, endpoint, purpose)
 
     def _get_limiter(self, config: JudgeConfig, endpoint: "ModelEndpoint") -> "EndpointLimiter":
-        from evalgate.llm.retrying import EndpointLimiter
+        from evalgate.llm.rate_limiting import EndpointLimiter
         from evalgate.system.throttling.rate_limiter import RateLimiter
 
         limiter = RateLimiter(config.requests_per_minute, config.tokens_per_minute)

@@ -5,7 +5,7 @@ import re
 
 from evalgate.core.frozen import frozen
 from evalgate.llm.client import AnswerSchema, ModelAnswer
-from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.sampling import UnparsableAnswerError
 
 VERDICT_SCHEMA = AnswerSchema(
     "verdict",

@@ -9,13 +9,8 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, NamedTuple, overload
 
-from evalgate.core.formatting import (
-    EPSILON,
-    compute_weighted_mean,
-    join_first,
-    pluralize,
-    round_mean_to_limit,
-)
+from evalgate.core.formatting import join_first, pluralize
+from evalgate.core.means import EPSILON, compute_weighted_mean, round_mean_to_limit
 from evalgate.core.sanitize import shorten_text
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import (
@@ -227,7 +222,7 @@ def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | N
     judged = [run for case in cases for run in case.runs if run.judge is not None]
     if not judged:
         return None
-    from evalgate.llm.judge_health import compute_self_agreement, read_sample_scores
+    from evalgate.llm.sample_agreement import compute_self_agreement, read_sample_scores
 
     metrics: Iterator[RunMetric | TurnMetric] = chain.from_iterable(
         (*run.metrics, *chain.from_iterable(turn.metrics for turn in run.turns)) for run in judged

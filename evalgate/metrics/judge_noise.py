@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evalgate.core.formatting import compute_mean
+from evalgate.core.means import compute_mean
 from evalgate.core.types import CaseResult, JsonObject, RunResult
-from evalgate.llm.judge_health import read_sample_scores
+from evalgate.llm.sample_agreement import read_sample_scores
 from evalgate.statistics.judge_noise import CaseVariance, JudgeShare, decompose_case, estimate_judge_share
 
 _MOST = 0.5

@@ -1,4 +1,8 @@
-"""Decide the status of a case by pass^k (all of k runs pass) or pass@k (at least one of k runs passes)."""
+"""Decide the status of a case by pass^k (all of k runs pass) or pass@k (at least one of k runs passes).
+
+Both are estimated without bias from n ≥ k runs of which c passed. pass^k is C(c, k) / C(n, k) (Yao et al.
+2024, arXiv:2406.12045). pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374).
+"""
 
 from collections.abc import Iterable, Sequence
 from math import comb

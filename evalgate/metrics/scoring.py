@@ -1,9 +1,5 @@
 """Score runs and cases with every metric.
 
-pass^k and pass@k are estimated without bias from n ≥ k runs of which c passed. pass^k is C(c, k) / C(n, k)
-(Yao et al. 2024, arXiv:2406.12045). pass@k is 1 − C(n − c, k) / C(n, k) (Chen et al. 2021,
-arXiv:2107.03374).
-
 A crashed run has no score, which is not the same as 0. If a metric raises an exception, its result is a
 `MetricFailure`.
 """
@@ -14,8 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import zip_longest
 
-from evalgate.core.formatting import compute_mean, round_mean_to_limit
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_mean, round_mean_to_limit
 from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
@@ -195,7 +191,8 @@ def _build_turn_results(
 ) -> tuple[TurnResult, ...]:
     rows: zip_longest[tuple[CaseTurn | None, Reply | None, UserMessage | None]]
     # The longest of the three, because a recording may have more turns than its case, and a case with a
-    # simulated user has no turns.
+    # simulated user has no turns. Not `turnwise.build_exchanges`: it would double the time, and it leaves out
+    # messages without a reply.
     rows = zip_longest(case.turns, run.replies, run.said)
     scored = [
         (bound, result.turns) for bound, result in results if isinstance(result, MetricScore) and result.turns

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.types import (
     CaseRun,
     CaseTurn,
@@ -104,6 +104,7 @@ def _score_turns(
     mean: Callable[[Sequence[float]], float],
 ) -> MetricScore:
     turns: list[TurnScore] = []
+    # Not with `build_exchanges`: its objects would double the time of this loop, and no message is needed.
     for turn, reply in zip_longest(case.turns, run.replies):
         if turn is None:
             score = TurnScore(0.0, NOT_ASKED_FOR)

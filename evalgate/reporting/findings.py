@@ -56,7 +56,7 @@ class Finding:
         - a run with a failed or errored gating metric,
         - any run.
         """
-        from evalgate.datasets.divergences import find_failing_run  # a green run has no use for it
+        from evalgate.core.failures.run_divergences import find_failing_run
 
         return find_failing_run(self.case)
 

@@ -187,7 +187,7 @@ class RuleFiles:
 
         If the folder has no such file, return the defaults. If `thresholds_file` is a folder, its files hold
         the criteria of each eval set, as in tRPC-Agent-Go's base folder of metrics. They replace the criteria
-        of the file in the working folder, whose other sections apply.
+        of the file in the working folder; its other sections apply.
 
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.

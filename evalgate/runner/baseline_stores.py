@@ -39,7 +39,7 @@ def open_anchor_store(name: str, workspace: Workspace, rule_files: RuleFiles) ->
     source, _, when = name.rpartition("@")
     if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
         return open_baseline_store(name, workspace, rule_files)
-    from evalgate.baselines.revisions import open_past_baseline
+    from evalgate.baselines.past_baseline import open_past_baseline
 
     context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
     if rule_files.lacks_base_commit and not source.startswith("branch:"):

@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from evalgate.config.schema.budgets import Budget
-from evalgate.core.formatting import compute_mean, format_money, pluralize
+from evalgate.core.formatting import format_money, pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_mean
 from evalgate.core.types import Baseline, BaselineCase, CaseKey, Usage
 from evalgate.llm.usage import MeteredUsage
 

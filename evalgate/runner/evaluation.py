@@ -34,7 +34,7 @@ from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 if TYPE_CHECKING:
     from evalgate.agents.tracing.run_trace import RunTrace
-    from evalgate.llm.judge_health import CalibrationVerdict
+    from evalgate.llm.judge_calibration import CalibrationVerdict
 
 _KEPT_AT_ONCE = 64
 """Finished runs after which the journal is written at once; fewer wait for the event loop's next round."""

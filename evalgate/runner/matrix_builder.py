@@ -6,16 +6,12 @@ from typing import TypeAlias
 from evalgate import __version__
 from evalgate.baselines.history import build_baseline
 from evalgate.config import option_defaults
-from evalgate.core.formatting import compute_mean, compute_weighted_mean, join_quoted, pluralize
+from evalgate.core.formatting import join_quoted, pluralize
+from evalgate.core.means import compute_mean, compute_weighted_mean
 from evalgate.core.score_ranges import UNIT_RANGE, Range, get_score_range
 from evalgate.core.types import NON_AGENT_OUTCOMES, CaseKey, Record, RunResult
-from evalgate.gating.score_tables import (
-    StatisticalPolicy,
-    build_row_name,
-    build_score_tables,
-    build_statistical_policy,
-    is_line_table,
-)
+from evalgate.gating.score_tables import build_row_name, build_score_tables, is_line_table
+from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.variant_matrix import (
     UsageFigure,
     VariantCase,
@@ -132,7 +128,8 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
         for metric, table in own.items():
             pairs = pair_cases(table.cases, keep=_ALL_RUNS).pairs
             if pairs:
-                limit = option_defaults.MAX_REGRESSION if table.rule.max_drop is None else table.rule.max_drop
+                # None: the metric's own `max_regression` allows every drop.
+                limit = 1.0 if table.rule.max_drop is None else table.rule.max_drop
                 compared[variant.name, metric] = ComparedScores(pairs, limit)
     found: dict[str, dict[str, VariantScore]] = {}
     for (name, metric), score in compare_variants(compared).items():

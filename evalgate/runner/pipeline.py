@@ -33,7 +33,7 @@ from evalgate.runner.run_strategy import (
 from evalgate.system.signals import cancel_on_signals
 
 if TYPE_CHECKING:
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.runner.control.runs import ControlResult
     from evalgate.runner.record_builder import RunTiming
 

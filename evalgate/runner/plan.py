@@ -43,9 +43,9 @@ from evalgate.system.workspace import Workspace, list_socket_notices, resolve_wo
 
 if TYPE_CHECKING:
     from evalgate.gating.affected_suites import AffectedSuites
+    from evalgate.runner.calibration_cases import CalibrationSet
     from evalgate.runner.control.base_commit import ControlSource
     from evalgate.runner.judge_assessment import LabelCheck
-    from evalgate.runner.judge_calibration import CalibrationSet
 
 
 @frozen
@@ -361,7 +361,7 @@ def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "C
     judge, rule_files = plan_input.config.judge, plan_input.rule_files
     if judge is None or judge.anchors is None:
         return None
-    from evalgate.runner.judge_calibration import read_calibration_set
+    from evalgate.runner.calibration_cases import read_calibration_set
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
     path = plan_input.thresholds.folder / judge.anchors

@@ -37,7 +37,7 @@ from evalgate.system.git import count_commits_since
 from evalgate.system.pull_requests import describe_unmerged_change
 
 if TYPE_CHECKING:
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
 
 
 @frozen
@@ -230,6 +230,9 @@ def _describe_doubts(plan: Plan, evaluation: Evaluation, cases: Sequence[CaseRes
 
 def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
     """Yield sentences about likely causes of failures outside of the agent's code."""
+    is_openai = getattr(plan.agent.options, "dialect", "") == "openai"
+    if not (is_openai or evidence.unreachable or _has_failure_or_expected_calls(evidence.cases)):
+        return  # there is no cause to look for
     from evalgate.reporting.likely_causes import (
         describe_missing_tool_calls,
         describe_missing_variables,
@@ -241,11 +244,19 @@ def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
     yield from describe_missing_variables(cases, withheld, evidence.unreachable)
     if silent := describe_missing_tool_calls(cases, agent.settings.kind, agent.options):
         yield silent
-    if getattr(agent.options, "dialect", "") == "openai":
+    if is_openai:
         from evalgate.agents.http.tool_stubs import NOT_RECORDED
 
         if unrecorded := describe_unrecorded_results(cases, NOT_RECORDED):
             yield unrecorded
+
+
+def _has_failure_or_expected_calls(cases: Sequence[CaseResult]) -> bool:
+    return any(
+        run.failure is not None or any(turn.expected and turn.expected.tool_calls for turn in run.turns)
+        for case in cases
+        for run in case.runs
+    )
 
 
 def _list_notices(

@@ -36,8 +36,8 @@ from evalgate.core.types import (
 from evalgate.gating.case_changes import describe_missing_checks, explain_missing_deltas
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.failure_groups import group_failures
-from evalgate.gating.score_tables import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.significance import decide_metrics
+from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
 from evalgate.metrics.scoring import BoundMetric, score_case

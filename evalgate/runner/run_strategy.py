@@ -1,4 +1,4 @@
-"""Plan the runs: a fixed number of each case, as many as the comparison needs, or reruns of failures."""
+"""Plan the runs: a fixed number of each case, as many as the comparison needs, or follow-ups of failures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from evalgate.runner.plan import Plan
 from evalgate.system.pull_requests import describe_unmerged_change
 
 if TYPE_CHECKING:  # a run without a baseline loads no statistics
-    from evalgate.gating.score_tables import StatisticalPolicy
+    from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.statistics.auto_runs import Step
     from evalgate.statistics.gate_decision import Decision
 
@@ -98,7 +98,7 @@ class StatisticalRuns:
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
         """Return the runs to make after the first ones, or an empty schedule if enough is known."""
-        from evalgate.gating.failure_reruns import build_classifier
+        from evalgate.gating.follow_up_runs import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.auto_runs import plan_next_step
         from evalgate.statistics.gate_decision import Decision
@@ -120,9 +120,9 @@ class StatisticalRuns:
         counted = collect_results(rounds) if has_follow_ups else results
         # Failing cases go first: if one broke, the gate closes, and another round of all cases is wasted.
         classifier = build_classifier(self.baseline, self.statistics)
-        reruns = dict(classifier.plan_reruns(counted)) if classifier else {}
-        if step is None or isinstance(step, Decision) or (reruns and step.why == "round"):
-            return reruns
+        follow_ups = dict(classifier.plan_follow_ups(counted)) if classifier else {}
+        if step is None or isinstance(step, Decision) or (follow_ups and step.why == "round"):
+            return follow_ups
         if step.why == "round" and self._has_follow_up_break(counted):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(results)}
@@ -130,7 +130,7 @@ class StatisticalRuns:
         return {
             at: _list_free_numbers(results[at], len(numbers))
             for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
-        } | reruns
+        } | follow_ups
 
     def _count_rounds(self, step: "Step | None", results: Sequence[CaseResult]) -> int:
         """Return the number of first runs of each case that its score counts at this step."""
@@ -143,14 +143,14 @@ class StatisticalRuns:
             return first
         if step is None:
             return min((len(case.runs) for case in results), default=first)
-        if step.why == "confirm":
+        if step.why == "follow_up":
             return first
         # The round that `step` asks for is not complete yet.
         return max(first, max(numbers[-1] for numbers in step.runs.values()) - 1)
 
     def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
         """Return True if `fail_fast` is on, and the follow-up runs of a case confirm a regression."""
-        from evalgate.gating.failure_reruns import classify_failures
+        from evalgate.gating.follow_up_runs import classify_failures
 
         if not self.statistics.parameters.fail_fast:
             return False
@@ -214,7 +214,7 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
     if baseline is None and not statistical and plan.runs != "auto":
         return None
-    from evalgate.gating.score_tables import build_statistical_policy
+    from evalgate.gating.statistical_policy import build_statistical_policy
 
     repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
     # An unmerged change is only closed by the anchor if it fell significantly by itself (`gating/anchor.py`).

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from evalgate import __version__
 from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.formatting import compute_sequential_mean
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.protocols import AveragesTurns
 from evalgate.core.types import (
     AgentInfo,

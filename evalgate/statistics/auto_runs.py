@@ -109,8 +109,8 @@ class NextRuns:
 
     runs: Mapping[str, tuple[int, ...]]
     """Case id to the numbers of its next runs, counted from 1; never empty. All can be made at once."""
-    why: Literal["round", "confirm"]
-    """`round`: every case with fewer runs than the round needs gets the missing ones. `confirm`: each
+    why: Literal["round", "follow_up"]
+    """`round`: every case with fewer runs than the round needs gets the missing ones. `follow_up`: each
     suspect gets one run more."""
 
 
@@ -154,7 +154,7 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
                 unsettled = [case for (_, case), status in statuses.items() if status == "rerun"]
                 if not failed and unsettled:
                     made = count_runs_per_case(metrics)
-                    return NextRuns({case: (made[case] + 1,) for case in unsettled}, "confirm")
+                    return NextRuns({case: (made[case] + 1,) for case in unsettled}, "follow_up")
         broke = parameters.fail_fast and "broken" in statuses.values()
         settled = all(
             _is_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics

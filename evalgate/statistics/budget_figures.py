@@ -88,12 +88,9 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
     return LogShares(shares, width)
 
 
-def count_needed_runs(alpha: float, share: float = PERCENTILE) -> int:
-    """Return how many runs are needed for one above the percentile with a chance of 1 − alpha or more.
-
-    `share` is the percentile as a share: 0.95 is the 95th percentile.
-    """
-    return math.ceil(math.log(alpha) / math.log(share) - 1e-9)
+def count_needed_runs(alpha: float) -> int:
+    """Return how many runs are needed for one above the 95th percentile with a chance of 1 − alpha."""
+    return math.ceil(math.log(alpha) / math.log(PERCENTILE) - 1e-9)
 
 
 def compare_percentile(

@@ -20,6 +20,7 @@ FloorAnswer: TypeAlias = Literal["met", "missed", "undecided"]
 
 _FIGURES = ("agreement", "kappa", "tpr", "tnr", "pass_rate")
 _DRAWS = 3_000
+_TAIL = 0.025  # chance that the true value lies beyond one end of an interval
 MOST_FURTHER_LABELS = 10_000
 """Limit of the search for the number of further labels. The search doubles this number from 1, so the largest
 number that it finds is 8,192."""
@@ -132,15 +133,15 @@ def correct_pass_rate(observed: float, tpr: float, tnr: float) -> float | None:
     return None if gain <= 0 else min(1.0, max(0.0, (observed + tnr - 1) / gain))
 
 
-def estimate_accuracy(counts: LabelCounts, alpha: float = 0.025, *, draws: int = _DRAWS) -> JudgeAccuracy:
-    """Return the judge's figures with intervals, by default of 95 %.
+def estimate_accuracy(counts: LabelCounts, *, draws: int = _DRAWS) -> JudgeAccuracy:
+    """Return the judge's figures with intervals of 95 %.
 
-    The true value lies beyond each end with chance `alpha`. `draws` is the number of draws from the
-    posterior. Without a label all values are None, and the limits are those of the prior.
+    `draws` is the number of draws from the posterior. Without a label all values are None, and the limits are
+    those of the prior.
     """
     drawn = _draw_figures(counts, draws)
     value = _compute_figures(*_compute_shares(counts))
-    found = {name: _build_estimate(value[name], drawn[name], alpha) for name in value}
+    found = {name: _build_estimate(value[name], drawn[name]) for name in value}
     if not counts.labelled:
         found = {name: Estimate(None, each.low, each.high) for name, each in found.items()}
     return JudgeAccuracy(**found)
@@ -242,7 +243,7 @@ def _iter_posterior(counts: LabelCounts, draws: int) -> Iterator[tuple[float, fl
         )
 
 
-def _build_estimate(value: float | None, drawn: list[float], alpha: float) -> Estimate:
-    skipped = int(alpha * len(drawn))
+def _build_estimate(value: float | None, drawn: list[float]) -> Estimate:
+    skipped = int(_TAIL * len(drawn))
     low, high = drawn[skipped], drawn[-1 - skipped]
     return Estimate(value, low, high) if value is None else Estimate(value, min(low, value), max(high, value))

@@ -1,4 +1,8 @@
-"""Parameters of the statistical tests; the defaults are the recommended procedure."""
+"""Parameters of the statistical tests.
+
+The defaults are those of the procedure that the conformance vectors describe, without what the gate adds. The
+gate uses none of them: `gating/statistical_policy.py: build_statistical_policy` sets every field.
+"""
 
 from typing import Literal, TypeAlias
 
@@ -56,7 +60,8 @@ class Parameters:
     alpha: float = 0.05
     """Largest chance that at least one unchanged average fails, one-sided, over all gating metrics."""
     averages_share: float = 1.0
-    """Share of `alpha` that the averages may use up; below 1 if single cases close the gate as well."""
+    """Share of `alpha` that the averages may use up; below 1 if single cases close the gate as well, as they
+    do in a run."""
     doubt: float = 1.0
     """Level up to which a drop of `max_drop` is inconclusive; the metrics share it. A drop with a larger p
     passes, unless proof is required. 1: every such drop is inconclusive."""

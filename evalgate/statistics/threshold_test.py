@@ -61,15 +61,15 @@ def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> fl
     return a + math.sqrt(z * z * variance + a * a)
 
 
-def compute_wilson_interval(successes: int, trials: int, alpha: float = 0.025) -> tuple[float, float]:
+def compute_wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the lower and the upper bound of the true share of successes; (0, 1) without trials.
 
-    Each bound is wrong with chance `alpha`, by default 2.5 %. The interval is Wilson's score interval: unlike
-    share ± 2 standard errors, it has a width even if no trial or every trial succeeded.
+    Each bound is wrong with a chance of 2.5 %. The interval is Wilson's score interval: unlike share ± 2
+    standard errors, it has a width even if no trial or every trial succeeded.
     """
     if trials == 0:
         return 0.0, 1.0
-    z = compute_normal_quantile(alpha)
+    z = compute_normal_quantile(0.025)
     share = successes / trials
     middle = share + z * z / (2 * trials)
     reach = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))

@@ -96,24 +96,22 @@ class ComparedScores:
     """Smallest drop that counts against the variant, as a share of the metric's range."""
 
 
-def compare_variants(
-    tables: Mapping[Comparison, ComparedScores], alpha: float = ALPHA
-) -> dict[Comparison, VariantScore]:
+def compare_variants(tables: Mapping[Comparison, ComparedScores]) -> dict[Comparison, VariantScore]:
     """Compare every variant with the reference on every metric.
 
     The tests are two-sided, by permutation of runs within cases, with Holm's correction over all comparisons.
-    The bounds of the drops are each at `alpha` divided by the number of comparisons, so all of the upper
-    bounds hold together with probability 1 - alpha.
+    The bounds of the drops are each at `ALPHA` divided by the number of comparisons, so all of the upper
+    bounds hold together with probability 1 - `ALPHA`.
     """
     if not tables:
         return {}
-    level = alpha / len(tables)
+    level = ALPHA / len(tables)
     found = {key: compare_means(table.pairs, alpha=level) for key, table in tables.items()}
     p_values = {
         key: min(1.0, 2 * min(found[key].p, _compute_gain_p(table.pairs))) for key, table in tables.items()
     }
     names = {key: "\0".join(key) for key in tables}
-    levels = compute_holm_levels({names[key]: p for key, p in p_values.items()}, alpha)
+    levels = compute_holm_levels({names[key]: p for key, p in p_values.items()}, ALPHA)
     return {
         key: _build_score(table, found[key], p_values[key], levels[names[key]], level)
         for key, table in tables.items()

@@ -343,7 +343,7 @@ def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
         raise
 
 
-def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owner | None = None) -> None:
+def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owner | None) -> None:
     """Replace the file at `path`, relative to an open folder, and create missing folders on the way.
 
     `path` has `/` between its parts.
@@ -364,7 +364,7 @@ def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owne
         os.close(descriptor)
 
 
-def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | None = None) -> None:
+def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | None) -> None:
     """Replace a file in an open folder, as `write_atomically` does.
 
     Raises:
@@ -377,7 +377,7 @@ def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | Non
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | None = None) -> None:
+def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | None) -> None:
     """Replace a file in an open folder by a copy of another file, atomically.
 
     Raises:
@@ -387,7 +387,7 @@ def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | N
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner | None = None) -> None:
+def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner | None) -> None:
     """Copy a file into an open folder, atomically, under the first of `names` that is not taken.
 
     Raises:

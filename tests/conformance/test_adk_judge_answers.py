@@ -14,7 +14,7 @@ from evalgate.integrations.adk.judging.answers import (
     parse_turn_validity,
 )
 from evalgate.llm.client import ModelAnswer
-from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.sampling import UnparsableAnswerError
 
 ROWS: list[dict[str, Any]] = json.loads(
     Path(__file__).with_name("adk_judge_answers.json").read_text("utf-8")

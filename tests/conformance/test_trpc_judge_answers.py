@@ -12,7 +12,7 @@ from evalgate.integrations.trpc.judging import answers
 from evalgate.integrations.trpc.judging import answers as textanswers
 from evalgate.integrations.trpc.judging.answers import Scorecard, parse_pairwise_score
 from evalgate.integrations.trpc.judging.evaluator import LlmJudgeOptions, RubricJudgeOptions
-from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.sampling import UnparsableAnswerError
 from tests.conformance.trpc import choices, rows
 
 ROWS = [

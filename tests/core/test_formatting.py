@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from evalgate.core.formatting import (
     build_case_quote,
-    compute_mean,
     format_delta,
     format_drop_pair,
     format_figure,
@@ -156,28 +155,9 @@ def test_one_number_has_one_spelling_however_it_was_added(one: float, other: flo
     assert format_score(one) == format_score(other)
 
 
-@given(st.lists(scores, min_size=1))
-def test_a_mean_stays_within_its_values(values: list[float]) -> None:
-    assert min(values) <= compute_mean(values) <= max(values)
-
-
-def test_the_mean_of_huge_values_is_finite() -> None:
-    assert compute_mean([1.7e308, 1.7e308]) == 1.7e308
-
-
-@given(scores, st.integers(1, 50))
-def test_the_mean_of_equal_scores_is_that_score(score: float, count: int) -> None:
-    assert compute_mean([score] * count) == score
-
-
 @pytest.mark.parametrize(("number", "text"), [(0, "0 cases"), (1, "1 case"), (1000, "1,000 cases")])
 def test_counts_agree_with_their_noun(number: int, text: str) -> None:
     assert pluralize(number, "case") == text
-
-
-@pytest.mark.parametrize(("value", "expected"), [(1, "1.0"), (-0.0, "0.0"), (0.7, "0.7"), (True, "1.0")])
-def test_the_mean_of_one_value_is_the_float_that_a_sum_gives(value: float, expected: str) -> None:
-    assert repr(compute_mean([value])) == repr(compute_mean([value, value])) == expected
 
 
 @pytest.mark.parametrize(

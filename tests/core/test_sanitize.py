@@ -175,7 +175,8 @@ def test_block_keeps_the_start_and_says_what_is_gone() -> None:
 
 
 def test_last_lines_keep_the_end() -> None:
-    assert keep_last_lines("a\nb\nc", lines=2) == "… 2 characters before\nb\nc"
+    lines = "\n".join("x" * 30)
+    assert keep_last_lines(f"a\n{lines}") == f"… 2 characters before\n{lines}"
     assert keep_last_lines("short") == "short"
 
 

@@ -1,7 +1,7 @@
 """Edits of eval sets in their files, in all formats."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -217,6 +217,11 @@ def _replace_user(case: EvalCase, at: int, text: str) -> EvalCase:
     return case_edits.replace_turn(case, at, replace(turn, user=replace(turn.user, text=text)))
 
 
+def _insert_turn(case: EvalCase, others: Sequence[int], turn: CaseTurn) -> EvalCase:
+    arranged = case_edits.arrange_turns(case, [*others, None])
+    return case_edits.replace_turn(arranged, len(others), turn)
+
+
 def _edit_case(data: st.DataObject, case: EvalCase) -> EvalCase:  # noqa: PLR0911  one line for each change
     """Return the case with one random change that every page form can make."""
     kinds = ["rename", "user", "response", "calls", "insert", "delete", "move", "event", "rubric"]
@@ -249,9 +254,7 @@ def _edit_case(data: st.DataObject, case: EvalCase) -> EvalCase:  # noqa: PLR091
         "user": lambda: _replace_user(case, at, text),
         "response": lambda: case_edits.set_expected_reply(case, at, replace(expected, response=text or None)),
         "calls": lambda: case_edits.set_expected_reply(case, at, _draw_reply(data, expected)),
-        "insert": lambda: case_edits.arrange_turns(
-            case, [*others, None], CaseTurn(UserMessage(text or "new"), Reply("ok"))
-        ),
+        "insert": lambda: _insert_turn(case, others, CaseTurn(UserMessage(text or "new"), Reply("ok"))),
         "delete": lambda: case_edits.arrange_turns(case, others),
         "move": lambda: case_edits.arrange_turns(case, [at, *others]),
         "event": lambda: case_edits.set_expected_reply(

@@ -9,8 +9,8 @@ from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import AnchorComparison, BaselineSource, CaseMetric, CaseResult, RunMetric
 from evalgate.gating.anchor import AnchorContext, _iter_sentences, compare_with_anchor, describe_anchor
 from evalgate.gating.comparison import ScoredRuns
-from evalgate.gating.score_tables import build_statistical_policy
 from evalgate.gating.significance import decide_metrics
+from evalgate.gating.statistical_policy import build_statistical_policy
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 from tests.gating.test_verdict_messages import CHANGE as CHANGE_OF_MEANS
 

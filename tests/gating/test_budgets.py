@@ -16,13 +16,14 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core.types import MetricSummary, RatioEstimate, ThresholdEstimate
 from evalgate.gating.budget_messages import describe_growth, describe_percentile
 from evalgate.gating.budgets import collect_budget_figures
-from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.reporting.baseline_lines import explain_delta
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.findings import describe_missing_baseline
 from evalgate.reporting.summary_lines import build_metric_line, format_minimum
 from evalgate.runner.plan import build_plan
 from evalgate.statistics.metric_assessment import RuleCheck
+from evalgate.statistics.parameters import Parameters
 from tests.commands import evalgate as evalgate_command
 from tests.gating.test_verdict_messages import MAIN, METRIC
 
@@ -392,7 +393,7 @@ def test_the_worst_cases_come_first_by_the_largest_figure(folder: Path) -> None:
 def test_cases_of_another_shard_have_no_row(folder: Path) -> None:
     record = run(folder, consume(), TOKENS)
     cases = [replace(case, runs=()) if case.eval_id == "c3" else case for case in record.cases]
-    (figures,) = collect_budget_figures(cases, None, StatisticalPolicy()).values()
+    (figures,) = collect_budget_figures(cases, None, StatisticalPolicy(Parameters(), max_drop=0.05)).values()
     assert len(figures.rows) == 11
 
 

@@ -24,9 +24,9 @@ from evalgate.core.types import (
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.control import apply_control, build_control_comparison
 from evalgate.gating.control_suspects import ControlSuspects, FreshRuns, find_suspects
-from evalgate.gating.failure_reruns import classify_failures
-from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.gating.follow_up_runs import classify_failures
 from evalgate.gating.significance import decide_metrics
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.control_runs import AverageControl, ControlDecision, decide_control_runs
 from evalgate.statistics.parameters import Parameters
 from tests.builders import a_case_result, a_run_result
@@ -59,6 +59,7 @@ def compare_tokens(limits: BudgetLimits, tokens: float) -> tuple[ComparedRuns, S
     baseline = Baseline(stored, (BaselineSource("2026-11-20T00:00:00Z"),))
     policy = StatisticalPolicy(
         Parameters(runs=RUNS),
+        max_drop=0.05,
         criteria={
             TOKENS: Criterion(metric=TOKENS, threshold=1e9, range=get_score_range(TOKENS)),
             "m": Criterion(metric="m", threshold=0.5),
@@ -78,7 +79,7 @@ def test_means_that_differ_are_told_apart() -> None:
         frozenset(),
         {},
         Baseline((), (BaselineSource("2026-11-20T00:00:00Z"),)),
-        StatisticalPolicy(),
+        StatisticalPolicy(Parameters(), max_drop=0.05),
     )
     found = AverageControl("open", 10, 0.85, 0.8004, 0.8046, 0.0042, 0.04, 0.03, is_measured=True)
     control = build_control_comparison(suspects, {}, ControlDecision({}, {"m\0m": found}), commit="c0ffee")
@@ -102,6 +103,7 @@ def test_a_missed_minimum_stays_and_the_explained_drop_goes() -> None:
     cases = tuple(a_case_result(name, metrics=(metric,), runs=made) for name in names)
     policy = StatisticalPolicy(
         Parameters(runs=RUNS, follow_up=False),
+        max_drop=0.05,
         criteria={"m": Criterion(metric="m", threshold=0.0, min_mean=0.9, rule="statistical")},
         case_runs=10,
     )
@@ -150,6 +152,7 @@ def test_a_case_that_control_runs_explain_is_not_called_luck(answered: int, left
     cases = tuple(a_case_result(name, metrics=(metric,), runs=made) for name in names)
     policy = StatisticalPolicy(
         Parameters(runs=1, follow_up=False),
+        max_drop=0.05,
         criteria={"m": Criterion(metric="m", threshold=0.0)},
         case_runs=10,
     )
@@ -195,7 +198,7 @@ def test_runs_that_failed_in_another_way_are_not_counted_as_passed() -> None:
     stored = tuple(BaselineRun(0, "answered", {"a": float(at >= 5), "b": 1.0}, 1.0) for at in range(RUNS))
     old = BaselineCase("travel", "case", "failed", "f00d", {"a": "a", "b": "b"}, stored)
     baseline = Baseline((old,), (BaselineSource("2026-11-20T00:00:00Z"),))
-    policy = StatisticalPolicy(Parameters(runs=1, follow_up=True), case_runs=10)
+    policy = StatisticalPolicy(Parameters(runs=1, follow_up=True), max_drop=0.05, case_runs=10)
     metrics = (
         CaseMetric("a", 1.0, 0.5, "passed", fingerprint="a"),
         CaseMetric("b", 0.0, 0.5, "failed", fingerprint="b"),

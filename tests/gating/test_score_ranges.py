@@ -100,6 +100,17 @@ def test_the_verdict_does_not_depend_on_how_scores_are_written(
     assert [shares(each, known) for each in ours.cases] == [shares(each, UNIT_RANGE) for each in usual.cases]
 
 
+@pytest.mark.parametrize("known", [UNIT_RANGE, *RANGES])
+@pytest.mark.parametrize(("own", "status"), [(1.0, "pass"), (0.9, "fail")])
+def test_a_limit_that_spans_the_range_allows_the_drop_of_a_case(
+    known: Range, own: float, status: str
+) -> None:
+    record = judged(known, [[1.0] * 10] * 8, [[0.0] * 10, *[[1.0] * 10] * 7], 0.0, own)
+
+    assert record.verdict.status == status
+    assert record.metrics[0].regressed == (status == "fail")
+
+
 def shares(case: CaseResult, known: Range) -> CaseComparison | None:
     """How a case stands, as if its scores were between 0 and 1."""
     found = case.metrics[0].standing

@@ -19,7 +19,7 @@ from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.judge_resolver import LlmContext, ModelPool
-from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
+from evalgate.llm.sampling import UnparsableAnswerError, take_samples
 from evalgate.reporting.summary_lines import format_judge_usage
 from tests.llm.fakes import FakeTime
 from tests.openai_server import Body, BrokenReply, Completion, ErrorReply, OpenAIServer, RawReply, Reply

@@ -19,7 +19,7 @@ from evalgate.config.schema.providers import PROVIDERS
 from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelClient, build_model_request
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.judge_resolver import LlmContext, ModelPool
-from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
+from evalgate.llm.sampling import UnparsableAnswerError, take_samples
 from tests.openai_server import Body, Completion, ErrorReply, OpenAIServer, Reply
 
 PROVIDER, MODEL = (os.environ.get(f"EVALGATE_JUDGE_{name}", "") for name in ("PROVIDER", "MODEL"))

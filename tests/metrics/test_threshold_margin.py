@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.core.formatting import compute_mean
+from evalgate.core.means import compute_mean
 from evalgate.core.types import CaseMetric, CaseResult, RunMetric
 from evalgate.metrics.aggregation import compute_threshold_margin
 from tests.builders import RESPONSE, a_case_result, a_run_result

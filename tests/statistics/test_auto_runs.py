@@ -55,7 +55,7 @@ def test_one_broken_case_is_confirmed_by_its_own_runs_alone() -> None:
     found, asked = played({"m": suite(20, TEN, "1", c3="0")}, Parameters())
 
     assert (found.verdict, found.metrics["m"].reason) == ("fail", "case_broke")
-    assert [step.why for step in asked] == ["round", "confirm", "confirm", "confirm"]
+    assert [step.why for step in asked] == ["round", "follow_up", "follow_up", "follow_up"]
     assert [step.runs for step in asked[1:]] == [{"c3": (2,)}, {"c3": (3,)}, {"c3": (4,)}]
     assert found.metrics["m"].cases["c3"].p == pytest.approx(1 / 1001)
 

@@ -21,7 +21,7 @@ from evalgate.config.schema.thresholds import NEWEST_ADK
 from evalgate.core import plugin_registry
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import EvalgateError, InvalidInputError
-from evalgate.core.formatting import compute_sequential_mean
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.protocols import MetricContext, ProvidesJudges
 from evalgate.core.types import (
     CaseRun,

@@ -20,7 +20,7 @@ from evalgate.api.trpc.results import (
     RunSummary,
     StatusCounts,
 )
-from evalgate.core.formatting import compute_sequential_mean
+from evalgate.core.means import compute_sequential_mean
 
 
 def summarize_statuses(statuses: Iterable[EvalStatus]) -> EvalStatus:

@@ -171,7 +171,9 @@ class MetricType(Protocol):
     """The class of a metric. Its fields are the metric's options."""
 
     def build(self, criterion: Criterion, context: MetricContext) -> Metric:
-        """Return the metric with the options of `criterion`, a line of the thresholds file.
+        """Return the metric with the options of `criterion`.
+
+        `criterion` is an entry of `criteria`, `checks` or `budgets`, or of another tool's file.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.

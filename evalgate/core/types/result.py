@@ -71,7 +71,10 @@ class ReliabilityRule:
 
 @frozen
 class Criterion:
-    """One line of a thresholds file: a metric, its options, and the score it must reach."""
+    """A metric with its options and the score that it must reach.
+
+    It is an entry of `criteria`, `checks` or `budgets`, or of another tool's file.
+    """
 
     metric: str
     """The name as the user wrote it."""

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from evalgate.core.formatting import compute_mean
+from evalgate.core.means import compute_mean
 from evalgate.core.types import CaseResult, JsonObject, Record, RunMetric, RunResult, Status
 
 _STATUSES: Mapping[Status, str] = {"passed": "PASSED", "failed": "FAILED"}

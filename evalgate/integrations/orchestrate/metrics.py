@@ -32,7 +32,7 @@ from evalgate.integrations.orchestrate.journey.outcome import (
 from evalgate.llm.client import ChatMessage, ModelClient, ModelRequest
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
 from evalgate.llm.prompt_templates import load_prompt
-from evalgate.llm.sample_votes import take_samples
+from evalgate.llm.sampling import take_samples
 from evalgate.llm.verdicts import VERDICT_SCHEMA, parse_verdict
 from evalgate.metrics.tool_call_matching import TOO_DEEP
 

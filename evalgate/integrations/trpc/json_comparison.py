@@ -12,11 +12,10 @@ from evalgate.documents.json_schemas import find_validator_type
 KeyTree: TypeAlias = Mapping[str, object]
 """Key to True or False, or to the tree of the keys below it."""
 
-DEFAULT_TOLERANCE = 1e-6
 _LONGEST_VALUE = 120
 
 
-def find_difference(actual: object, expected: object, tolerance: float = DEFAULT_TOLERANCE) -> str:
+def find_difference(actual: object, expected: object, tolerance: float) -> str:
     """Describe the first difference between two JSON values; return "" if they match.
 
     Lists are compared in order, and numbers as doubles within `tolerance`. A number equals neither a boolean
@@ -36,9 +35,7 @@ def find_difference(actual: object, expected: object, tolerance: float = DEFAULT
     return "" if is_equal else _describe_inequality(actual, expected)
 
 
-def find_unignored_difference(
-    actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
-) -> str:
+def find_unignored_difference(actual: object, expected: object, tree: KeyTree, tolerance: float) -> str:
     """Describe the first difference between two values. Keys that are True in `tree` are not compared.
 
     `tree` applies to objects within objects, but not to objects within lists. Return "" if the values match.
@@ -48,9 +45,7 @@ def find_unignored_difference(
     return find_difference(actual, expected, tolerance)
 
 
-def find_selected_difference(
-    actual: object, expected: object, tree: KeyTree, tolerance: float = DEFAULT_TOLERANCE
-) -> str:
+def find_selected_difference(actual: object, expected: object, tree: KeyTree, tolerance: float) -> str:
     """Describe the first difference in the keys that `tree` selects; return "" if there is none.
 
     True at a key selects the whole value, False nothing. An object selects keys of the value, by the same

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from evalgate.core.formatting import compute_sequential_mean
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.sanitize import to_file_name
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,

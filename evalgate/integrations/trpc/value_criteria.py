@@ -22,7 +22,6 @@ from evalgate.documents.re2_patterns import (
 )
 from evalgate.integrations.trpc.go_json import lower_text, parse_json_text, truncate_text
 from evalgate.integrations.trpc.json_comparison import (
-    DEFAULT_TOLERANCE,
     SchemaValidatorMissingError,
     check_schema_validator,
     find_schema_problem,
@@ -230,7 +229,7 @@ class JsonCriterion(GoModel):
     ignore_tree: dict[str, Any] = Field(default_factory=dict, alias="ignoreTree")
     only_tree: dict[str, Any] = Field(default_factory=dict, alias="onlyTree")
     match_strategy: str = Field(default="", alias="matchStrategy")
-    number_tolerance: float = Field(default=DEFAULT_TOLERANCE, alias="numberTolerance")
+    number_tolerance: float = Field(default=1e-6, alias="numberTolerance")
     valid: bool = False
     schema_: Any = Field(default=None, alias="schema")
     compare_name: str = Field(default="", alias="compareName")

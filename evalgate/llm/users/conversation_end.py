@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from evalgate.core.frozen import frozen
-from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.sampling import UnparsableAnswerError
 from evalgate.llm.users.role import UserRole
 
 _MOST_REPEATS = 3

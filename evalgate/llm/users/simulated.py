@@ -11,7 +11,7 @@ from evalgate.core.types import EvalCase, Failure, Message, Reply, ToolCall, Usa
 from evalgate.llm.client import ChatMessage, ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompt_templates import Prompt, indent_later_lines, load_prompt
-from evalgate.llm.sample_votes import ATTEMPTS, UnparsableAnswerError
+from evalgate.llm.sampling import ATTEMPTS, UnparsableAnswerError
 from evalgate.llm.usage import UsageTally
 from evalgate.llm.users.conversation_end import SimulatedMessage, parse_simulated_message, should_end
 from evalgate.llm.users.personas import BUILT_IN, Persona, UnknownPersonaError

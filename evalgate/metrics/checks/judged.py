@@ -14,7 +14,7 @@ from evalgate.llm.client import ChatMessage, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
 from evalgate.llm.prompt_templates import load_prompt
-from evalgate.llm.sample_votes import take_samples
+from evalgate.llm.sampling import take_samples
 from evalgate.llm.verdicts import VERDICT_SCHEMA, parse_verdict
 from evalgate.metrics.checks.transcript import (
     Answer,

@@ -20,7 +20,8 @@ from evalgate.gating.control_suspects import (
     find_suspects,
     split_fresh_runs,
 )
-from evalgate.gating.score_tables import StatisticalPolicy, build_row_name
+from evalgate.gating.score_tables import build_row_name
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_in_thread

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate.config.schema.gate import GateConfig, StatisticsConfig
-from evalgate.gating.score_tables import build_statistical_policy
+from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.statistics.auto_runs import decide_available_runs
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric
 

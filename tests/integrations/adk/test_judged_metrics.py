@@ -37,7 +37,7 @@ from evalgate.integrations.adk.judging.judged_metric import score_by_vote
 from evalgate.llm.client import ModelAnswer, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompt_templates import compute_fence_mark
-from evalgate.llm.sample_votes import Sample, Samples
+from evalgate.llm.sampling import Sample, Samples
 from tests.llm.fakes import ScriptedModel, failed
 from tests.llm.resolvers import ScriptedJudges, build_scripted_resolver
 

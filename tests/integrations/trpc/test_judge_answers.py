@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from evalgate.integrations.trpc.judging import answers
 from evalgate.integrations.trpc.judging import answers as textanswers
 from evalgate.integrations.trpc.judging.answers import Scorecard, choose_representative
-from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.sampling import UnparsableAnswerError
 
 # As the Go packages have them; their \s is ASCII.
 GO_FINAL = re.compile(

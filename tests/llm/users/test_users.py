@@ -27,8 +27,8 @@ from evalgate.integrations.orchestrate.evalset import OrchestrateFormat
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.client import ModelAnswer
 from evalgate.llm.errors import JudgeError
+from evalgate.llm.metering import MeteredModel
 from evalgate.llm.prompt_templates import Prompt
-from evalgate.llm.retrying import MeteredModel
 from evalgate.llm.users.personas import BUILT_IN, UnknownPersonaError, read_personas
 from evalgate.llm.users.role import apply_story, build_user_role
 from evalgate.llm.users.simulated import UserFactory, UserModel

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.llm.client import ModelAnswer
-from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.sampling import UnparsableAnswerError
 
 _POSITIVE = frozenset({"valid", "true"})
 _NEGATIVE = frozenset({"invalid", "almost", "false", "partially", "partially_valid", "partially valid"})

@@ -12,11 +12,9 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from evalgate.core.formatting import (
-    compute_sequential_mean,
-    pluralize,
-)
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     Criterion,
@@ -35,7 +33,7 @@ from evalgate.llm.client import ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
 from evalgate.llm.judge_resolver import DefaultJudge, Judge, get_judge_resolver
 from evalgate.llm.prompt_templates import Prompt, list_prompt_variables, load_prompt, read_user_prompt
-from evalgate.llm.sample_votes import Samples, take_samples
+from evalgate.llm.sampling import Samples, take_samples
 from evalgate.metrics.turnwise import Exchange
 
 T = TypeVar("T")

@@ -12,12 +12,8 @@ from pydantic import (
 )
 from typing_extensions import override
 
-from evalgate.core.formatting import (
-    compute_exact_mean,
-    compute_mean,
-    compute_weighted_mean,
-    pluralize,
-)
+from evalgate.core.formatting import pluralize
+from evalgate.core.means import compute_exact_mean, compute_mean, compute_weighted_mean
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     Criterion,
@@ -40,7 +36,7 @@ from evalgate.integrations.adk.judging.judged_metric import (
     build_failed_turn,
 )
 from evalgate.integrations.adk.judging.prompts import collect_rubrics
-from evalgate.llm.sample_votes import Sample, Samples
+from evalgate.llm.sampling import Sample, Samples
 from evalgate.metrics.turnwise import Exchange
 
 T = TypeVar("T")

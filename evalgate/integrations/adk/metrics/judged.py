@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from evalgate.core.formatting import compute_exact_mean, compute_sequential_mean
+from evalgate.core.means import compute_exact_mean, compute_sequential_mean
 from evalgate.core.score_ranges import SCORE_RANGES, UNIT_RANGE, Range
 from evalgate.core.types import (
     CaseRun,
@@ -54,7 +54,7 @@ from evalgate.integrations.adk.judging.rubric_metric import (
     score_turn_by_rubrics,
 )
 from evalgate.llm.prompt_templates import indent_later_lines
-from evalgate.llm.sample_votes import Samples
+from evalgate.llm.sampling import Samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 

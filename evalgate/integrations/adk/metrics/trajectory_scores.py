@@ -16,7 +16,7 @@ from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from typing_extensions import override
 
-from evalgate.core.formatting import compute_mean
+from evalgate.core.means import compute_mean
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import (
     CaseRun,

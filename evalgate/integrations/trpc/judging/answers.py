@@ -9,13 +9,13 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from evalgate.core.formatting import compute_sequential_mean
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import JsonObject
 from evalgate.integrations.trpc.go_json import fold_key, reject_constant, trim_go_space
 from evalgate.llm.client import AnswerSchema, TokenChoice
-from evalgate.llm.sample_votes import UnparsableAnswerError
+from evalgate.llm.sampling import UnparsableAnswerError
 
 
 @frozen

@@ -10,8 +10,9 @@ from typing_extensions import override
 
 from evalgate.config.schema.judge import JudgeConfig, require_variable_reference
 from evalgate.config.schema.providers import CUSTOM, PROVIDERS
-from evalgate.core.formatting import compute_sequential_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
+from evalgate.core.means import compute_sequential_mean
 from evalgate.core.protocols import MetricContext, ProvidesJudges
 from evalgate.core.types import (
     CaseRun,
@@ -47,7 +48,7 @@ from evalgate.integrations.trpc.value_criteria import BOUND, GoModel
 from evalgate.llm.client import AnswerSchema, ChatMessage, ModelAnswer, ModelRequest
 from evalgate.llm.judge_resolver import Judge, get_judge_resolver
 from evalgate.llm.prompt_templates import Prompt, list_prompt_variables, load_prompt, read_user_prompt
-from evalgate.llm.sample_votes import Samples, UnparsableAnswerError, take_samples
+from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 _DEFAULT_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}

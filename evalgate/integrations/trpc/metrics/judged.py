@@ -39,7 +39,7 @@ from evalgate.integrations.trpc.judging.user_template import JudgeTemplate, Temp
 from evalgate.integrations.trpc.value_criteria import BOUND
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.prompt_templates import load_prompt
-from evalgate.llm.sample_votes import UnparsableAnswerError, take_samples
+from evalgate.llm.sampling import UnparsableAnswerError, take_samples
 from evalgate.metrics.tool_call_matching import ToolRecord, collect_tool_records
 from evalgate.metrics.turnwise import Exchange
 

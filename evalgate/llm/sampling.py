@@ -10,7 +10,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest
 from evalgate.llm.errors import RANDOM_FAILURES, JudgeError
-from evalgate.llm.judge_health import compute_agreement
+from evalgate.llm.sample_agreement import compute_agreement
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from evalgate.core.types import (
     FollowUp,
     RunResult,
 )
-from evalgate.gating.score_tables import StatisticalPolicy
+from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.case_regression import (
     BreakageCriteria,
     StoredOutcomes,
@@ -62,7 +62,7 @@ class FailureClassifier:
         self._keep = keep
         self._most = most
 
-    def plan_reruns(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
+    def plan_follow_ups(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
         """Return the number of the next run of each failing case that another run can decide.
 
         Keys are indexes in `cases`. Each value is a tuple with one run number.

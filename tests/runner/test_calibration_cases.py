@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.runner.judge_calibration import read_calibration_set
+from evalgate.runner.calibration_cases import read_calibration_set
 
 ANCHOR = {"metric": "m", "user": "u", "response": "r", "label": True}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from evalgate.config.schema.prices import Tokens
 from evalgate.llm.client import ModelAnswer, ModelRequest, build_model_request
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.retrying import EndpointLimiter, LimitedModel, estimate_tokens
+from evalgate.llm.rate_limiting import EndpointLimiter, LimitedModel, estimate_tokens
 from evalgate.system.throttling.rate_limiter import MINUTE, Admission, RateLimiter
 from tests.llm.fakes import FakeTime, ScriptedModel, answered, failed
 

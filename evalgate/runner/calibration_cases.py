@@ -16,7 +16,7 @@ from evalgate.core.types import CaseRun, CaseTurn, EvalCase, MetricScore, Reply,
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.llm.errors import JudgeError
-from evalgate.llm.judge_health import CalibrationAnswer, CalibrationVerdict, evaluate_calibration
+from evalgate.llm.judge_calibration import CalibrationAnswer, CalibrationVerdict, evaluate_calibration
 from evalgate.metrics.scoring import BoundMetric
 
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from evalgate.core.failures import call_divergences
+from evalgate.core.failures.run_divergences import find_divergence
 from evalgate.core.plugin_registry import METRICS, get_own_metric_type
 from evalgate.core.types import (
     CaseMetric,
@@ -16,8 +18,6 @@ from evalgate.core.types import (
     ToolCall,
     TurnMetric,
 )
-from evalgate.datasets import divergences
-from evalgate.datasets.divergences import find_divergence
 from tests.builders import RESPONSE, TRAJECTORY, a_call, a_case_result, a_reply, a_run_result, a_turn_result
 
 LOOKUP, REFUND, MAIL = a_call("lookup_order", order="A-7"), a_call("issue_refund", amount=9), a_call("mail")
@@ -159,6 +159,6 @@ def test_the_metrics_that_compare_calls_and_responses_are_known() -> None:
     for name in METRICS:
         compares = getattr(get_own_metric_type(name), "compares_with", None)
         if compares == "tools" and name != "trajectory_single_tool_use":
-            assert name in divergences._TOOL_METRICS
+            assert name in call_divergences._TOOL_METRICS
         if compares == "response":
-            assert name.rpartition("/")[2] in divergences._RESPONSE_METRICS
+            assert name.rpartition("/")[2] in call_divergences._RESPONSE_METRICS

@@ -5,7 +5,7 @@ import pytest
 from evalgate.config.schema.prices import Tokens
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.errors import ADVICE, RANDOM_FAILURES, FailureKind, JudgeError
-from evalgate.llm.sample_votes import Samples, UnparsableAnswerError, take_samples
+from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 from tests.llm.fakes import ScriptedModel, Turn, answered, failed
 
 

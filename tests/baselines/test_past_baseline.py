@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.baselines.history import build_baseline
-from evalgate.baselines.revisions import open_past_baseline
+from evalgate.baselines.past_baseline import open_past_baseline
 from evalgate.baselines.serialization import dump_baseline
 from evalgate.baselines.stores.branch import BranchStore
 from evalgate.core.errors import InvalidInputError

@@ -1,8 +1,8 @@
-"""Measure the reliability of a judge: its agreement with people's labels, and with itself."""
+"""Compare a judge with people's labels of calibration cases, the entries of `judge.anchors`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
-from evalgate.core.formatting import compute_mean, pluralize
+from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 
 
@@ -71,34 +71,3 @@ def evaluate_calibration(answers: Sequence[CalibrationAnswer], floor: float) -> 
         missed=tuple(answer.name for answer in missed),
         unanswered=tuple(answer.name for answer in missed if answer.judged is None),
     )
-
-
-def compute_agreement(votes: Sequence[object]) -> float | None:
-    """Return the share of pairs of votes on one question that are equal, in [0, 1].
-
-    This is the agreement on one subject by Fleiss (1971), "Measuring nominal scale agreement among many
-    raters": the sum of n(n - 1) / N(N - 1) over the different answers, each given by n of N votes. Return
-    None for fewer than two votes.
-    """
-    total = len(votes)
-    if total < 2:
-        return None
-    same = sum(vote == other for vote in votes for other in votes)
-    return (same - total) / (total * (total - 1))
-
-
-def compute_self_agreement(questions: Iterable[Sequence[object]]) -> float | None:
-    """Return the mean agreement over the questions with two or more votes; None if there are none."""
-    values = [value for votes in questions if (value := compute_agreement(votes)) is not None]
-    return compute_mean(values) if values else None
-
-
-def read_sample_scores(details: Mapping[str, object] | None) -> tuple[object, ...]:
-    """Return the scores of a judge's samples from a metric's details, without those of failed samples.
-
-    Return () if the details have no samples.
-    """
-    samples = (details or {}).get("samples")
-    rows = samples if isinstance(samples, list | tuple) else ()
-    scores = (row.get("score") for row in rows if isinstance(row, Mapping))
-    return tuple(score for score in scores if score is not None)

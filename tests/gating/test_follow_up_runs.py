@@ -18,7 +18,7 @@ from evalgate.core.types import (
     Status,
     Verdict,
 )
-from evalgate.gating.failure_reruns import FailureClassifier
+from evalgate.gating.follow_up_runs import FailureClassifier
 from evalgate.runner.reevaluation import GateRules, reevaluate
 from tests.builders import a_case_result, a_record, a_run_result
 
@@ -88,7 +88,7 @@ def test_stored_runs_without_a_score_of_the_metric_prove_nothing() -> None:
         classifier = FailureClassifier(baseline, keep=20, most=10)
         case = a_case_missing("case", "d", 4)
         (done,) = classifier.add_follow_ups([case])
-        again = bool(classifier.plan_reruns([case]))
+        again = bool(classifier.plan_follow_ups([case]))
         found[scored] = (done.follow_up and (done.follow_up.outcome, done.follow_up.baseline_runs), again)
     # Without any score, the metric is like a new one: the failure counts, and needs no further runs.
     assert found == {0: (None, False), 1: (("open", 1), True), 20: (("broke", 20), False)}
@@ -126,7 +126,7 @@ def test_a_case_of_which_every_stored_run_crashed_did_not_break() -> None:
 
     (done,) = classifier.add_follow_ups([case])
     assert done.follow_up == FollowUp("excused", 3, 0, 0, baseline_runs=20, baseline_failed=20)
-    assert classifier.plan_reruns([case]) == {}
+    assert classifier.plan_follow_ups([case]) == {}
     assert decide(case, baseline, 3).status == "pass"
 
 
@@ -181,7 +181,7 @@ def test_no_run_follows_a_failure_that_no_stored_run_can_excuse() -> None:
     classifier = FailureClassifier(baseline, keep=20, most=10)
     for missed, again in (("a", {0: (2,)}), ("d", {}), ("ad", {})):
         case = a_case_missing("case", missed, 1)
-        assert classifier.plan_reruns([case]) == again
+        assert classifier.plan_follow_ups([case]) == again
         assert decide(case, baseline, 1).status == ("inconclusive" if again else "fail")
         assert decide(replace(case, fingerprint="new"), baseline, 1).status == "fail"
 

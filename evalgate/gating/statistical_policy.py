@@ -1,0 +1,107 @@
+"""Settings of the statistical comparison, translated from the thresholds file."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import field
+from typing import Literal
+
+from evalgate.config.schema.budgets import BudgetLimits
+from evalgate.config.schema.gate import GateConfig
+from evalgate.core.frozen import frozen
+from evalgate.core.types import CaseMetric, Criterion
+from evalgate.gating.comparison import find_allowed_drop
+from evalgate.metrics.pass_at_k import find_least_runs
+from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
+
+_AVERAGES_SHARE = 0.6
+"""Share of `alpha` for the averages. `alpha` is the budget of the whole gate, and the tests of single
+cases take the rest. With few stored runs the mid-p test of the averages is also slightly too sharp."""
+
+
+@frozen
+class StatisticalPolicy:
+    """Settings of the statistical comparison."""
+
+    parameters: Parameters
+    max_drop: float | None
+    """Smallest drop of an average that is too much, as `of_all` of `find_allowed_drop`. None: no metric is
+    compared with a baseline."""
+    require: Require = "guard"
+    criteria: Mapping[str, Criterion] = field(default_factory=dict)
+    """Metric name to its own rules."""
+    budgets: Mapping[str, BudgetLimits] = field(default_factory=dict)
+    """Metric name to the limits of its figures, also of budgets that are only reported."""
+    case_runs: int = 0
+    """Most runs of a case that never passes, and fails as no stored run did; a case that passes once may get
+    twice as many. 1: no case can be run again. 0: no follow-ups, every failing case counts
+    (`max_failed_cases`)."""
+
+    @property
+    def is_auto(self) -> bool:
+        """Return True if the number of runs depends on the results."""
+        return self.parameters.runs is None
+
+    @property
+    def makes_more_runs(self) -> bool:
+        """Return True if runs may be made in addition to the first ones, which every case gets."""
+        return self.is_auto or self.parameters.follow_up
+
+    def build_rule(self, metric: CaseMetric) -> MetricRule:
+        """Build the rule that judges a metric, with limits as shares of its range."""
+        criterion, score_range = self.criteria.get(metric.name), metric.range
+        max_drop = find_allowed_drop(criterion, score_range, self.max_drop)
+        if criterion is None or criterion.rule == "literal":
+            return MetricRule(max_drop, self.require)
+        wanted, own = criterion.reliability, metric.min_mean
+        min_score = None if own is None else score_range.to_share(own)
+        if wanted is None or wanted.kind != "pass^k":
+            minimum = score_range.to_share(metric.threshold) if min_score is None else min_score
+            return MetricRule(max_drop, self.require, min_score=minimum)
+        reliability = PassKRule(wanted.k, wanted.at_least, pass_score=score_range.to_share(metric.threshold))
+        return MetricRule(max_drop, self.require, min_score, reliability)
+
+
+def build_statistical_policy(
+    gate: GateConfig,
+    runs: int | Literal["auto"],
+    criteria: Collection[Criterion],
+    *,
+    repeatable: bool = True,
+    shares_with_anchor: bool = False,
+) -> StatisticalPolicy:
+    """Translate the section `gate` and the criteria into settings of the statistics.
+
+    `repeatable` is False if a recording is replayed instead of the agent, because another run would end the
+    same. `shares_with_anchor`: half of the averages' share of `alpha` is left to `gate.anchor`.
+    """
+    fine = gate.statistics
+    is_literal = gate.max_failed_cases is not None
+    # A deterministic agent would fail the same way again: following it up costs runs and tells nothing.
+    repeatable = repeatable and not gate.deterministic
+    parameters = Parameters(
+        alpha=fine.alpha,
+        averages_share=_AVERAGES_SHARE / 2 if shares_with_anchor else _AVERAGES_SHARE,
+        doubt=fine.doubt_alpha,
+        futility=0.02,
+        runs=None if runs == "auto" else runs,
+        min_runs=min(find_least_runs(criteria), gate.max_runs),
+        max_runs=gate.max_runs,
+        case_alpha=fine.case_alpha,
+        case_drop=fine.case_drop,
+        confirm_runs=fine.confirm_runs,
+        follow_up=repeatable and not is_literal,
+        fail_fast=fine.fail_fast,
+        deterministic=gate.deterministic,
+        max_missing=fine.max_missing,
+        baseline_keep=fine.baseline_keep,
+        pass_score=fine.pass_score,
+        fdr=fine.fdr,
+    )
+    by_name = {criterion.metric: criterion for criterion in criteria if criterion.gates}
+    budgets = {
+        criterion.metric: BudgetLimits.model_validate(criterion.options)
+        for criterion in criteria
+        if criterion.range.lower_is_better and criterion.options
+    }
+    case_runs = 0 if is_literal else fine.confirm_runs if repeatable else 1
+    max_drop = None if gate.baseline is None else gate.max_regression
+    return StatisticalPolicy(parameters, max_drop, gate.require, by_name, budgets, case_runs)
