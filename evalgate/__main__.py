@@ -52,7 +52,9 @@ def _run_cli(argv: Sequence[str] | None, interrupts: InterruptHandler) -> int:
         if error.__context__ is None:  # shell completion ends so: 1 when the request names no shell
             return ExitCode.INVALID_INPUT if error.code else ExitCode.OPEN
         raise error.__context__ from None  # click's answer to a pipe that broke anywhere
-    return code if isinstance(code, int) else 0
+    if not isinstance(code, int):  # a command that forgot its `return` must not open the gate
+        raise TypeError(f"the command returned {code!r}, which is no exit code")
+    return code
 
 
 def _tune_interpreter() -> None:
@@ -71,7 +73,7 @@ def _report_interruption() -> int:
 def _set_outputs_without_verdict(code: int) -> int:
     if "GITHUB_ACTIONS" in os.environ:
         with contextlib.suppress(Exception):  # the bug may be in this module, and the exit code matters more
-            from evalgate.runner.publish import set_outputs_without_verdict
+            from evalgate.ci.github_actions import set_outputs_without_verdict
 
             set_outputs_without_verdict(code, environ=os.environ, stream=sys.stderr)
     return code

@@ -85,6 +85,17 @@ def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], strea
     _append_text("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
 
 
+def set_outputs_without_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
+    """Set the outputs of a GitHub Actions step if its command ended without a record.
+
+    `verdict` is `error` and `exit-code` is `exit_code`; all other outputs are empty. Outside of GitHub
+    Actions nothing is done.
+    """
+    if is_github_actions(environ):
+        known = {"verdict": "error", "exit-code": str(exit_code)}
+        set_outputs({name: known.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
+
+
 def write_annotations(annotations: Iterable[Annotation], total: int, stream: TextIO) -> None:
     """Write each annotation as an error. `total` is their number.
 

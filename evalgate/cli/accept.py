@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from evalgate.cli.options import DEFAULT_RESULTS, project_directory, require_nonempty, thresholds_file
+from evalgate.cli.options import DEFAULT_RESULTS, in_project_directory, require_nonempty, thresholds_file
 from evalgate.cli.project_folder import FILE
 
 
@@ -41,7 +41,7 @@ from evalgate.cli.project_folder import FILE
 @click.option("--yes", "-y", is_flag=True, help="Save without asking.")
 @click.option("--dry-run", is_flag=True, help="Print the changes and save nothing.")
 @thresholds_file
-@project_directory
+@in_project_directory
 def accept(working_directory: str, **options: Any) -> int:
     """Make what the agent did the new expectation of cases.
 

@@ -36,7 +36,7 @@ from evalgate.documents.strict_yaml import compose_yaml
 from evalgate.documents.validation_errors import list_case_names
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.repro_command import iter_option_pairs
-from evalgate.runner.plan import load_suites
+from evalgate.runner.validation import load_suites
 from evalgate.system.git import read_commit
 
 

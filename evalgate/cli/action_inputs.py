@@ -108,8 +108,8 @@ def parse_inputs(run: click.Command, parent: click.Context, environ: Mapping[str
         InvalidInputError, click.UsageError: an input is misspelt, or its value is not valid.
         PrintedError: instead, if the inputs ask for posts. The error was printed, and posted if possible.
     """
+    from evalgate.cli.publish_options import post_on_failure
     from evalgate.cli.redacted_output import build_redactor
-    from evalgate.cli.run import post_on_failure
     from evalgate.redaction.redactor import SHORTEST_MASK
 
     # `run` refuses masks that are too short.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from evalgate.cli.options import project_directory, require_nonempty, thresholds_file
+from evalgate.cli.options import in_project_directory, require_nonempty, thresholds_file
 from evalgate.cli.project_folder import AGENT, FILE
 from evalgate.cli.redacted_output import build_redactor, print_report, print_sentence
 
@@ -39,7 +39,7 @@ from evalgate.cli.redacted_output import build_redactor, print_report, print_sen
     "--agent", type=AGENT, metavar="KIND:WHAT", help="Agent that runs, if the thresholds file names none."
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def affected(
     eval_sets: tuple[str, ...],
     base: str | None,

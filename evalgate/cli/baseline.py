@@ -11,7 +11,7 @@ from evalgate.cli.help_pages import FullLineGroup
 from evalgate.cli.options import (
     DEFAULT_RESULTS,
     baseline_file,
-    project_directory,
+    in_project_directory,
     require_nonempty,
     thresholds_file,
 )
@@ -29,7 +29,7 @@ def baseline() -> None:
 def _add_save_options(command: _Command) -> _Command:
     """Add the options that `save` and `accept` share to a command."""
     for option in (
-        project_directory,
+        in_project_directory,
         thresholds_file,
         baseline_file,
         click.option(
@@ -120,7 +120,7 @@ def accept(
 )
 @baseline_file
 @thresholds_file
-@project_directory
+@in_project_directory
 def prune(keep: int, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Keep only the newest gate runs of each eval set."""
     from evalgate.cli.baseline_save import prune_baseline
@@ -134,7 +134,7 @@ def prune(keep: int, to: str | None, thresholds: str | None, working_directory: 
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @baseline_file
 @thresholds_file
-@project_directory
+@in_project_directory
 def show(as_json: bool, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Show the baseline and the smallest drop it can detect."""
     from evalgate.cli.baseline_show import format_baseline_summary, summarize_baseline
@@ -156,7 +156,7 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
 )
 @baseline_file
 @thresholds_file
-@project_directory
+@in_project_directory
 def export(format_name: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Print every raw score with its origin."""
     from evalgate.cli.baseline_show import export_baseline

@@ -10,10 +10,9 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, BaselineSource, Record
-from evalgate.datasets.results_io import read_record
-from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.redactor import Redactor
 from evalgate.runner.baseline_targets import BaselineTarget
+from evalgate.runner.result_loading import load_checked_record
 from evalgate.system import git
 from evalgate.system.pull_requests import describe_unmerged_change
 
@@ -125,7 +124,7 @@ def _read_acceptable_record(
             "--allow-pull-request."
         )
     folder = destination.workspace.folder
-    record = read_record(folder / results, results)
+    record = load_checked_record(folder, results)
     if problem := _explain_rejection(record) or _explain_staleness(record, folder, save_options):
         raise InvalidInputError(f"{results}: {problem}")
     source = BaselineSource(
@@ -138,8 +137,6 @@ def _read_acceptable_record(
 
 
 def _explain_rejection(record: Record) -> str:
-    if wrong := list(find_inconsistencies(record)):
-        return f"{'; '.join(wrong)}. The file was edited: run `evalgate run` again."
     if part := _explain_part(record):
         return part
     if not any(metric.score is not None for case in record.cases for metric in case.metrics):

@@ -13,8 +13,8 @@ import click
 from evalgate.cli.options import (
     add_agent_options,
     build_overrides,
+    in_project_directory,
     new_file_format,
-    project_directory,
     require_nonempty,
 )
 from evalgate.cli.project_folder import FILE
@@ -65,7 +65,7 @@ def add_save_options(command: _Command) -> _Command:
     help="Show after each turn its calls of models and tools, with times and tokens.",
 )
 @add_agent_options
-@project_directory
+@in_project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
 def chat(
     interrupts: InterruptHandler,

@@ -19,7 +19,7 @@ from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.runner.publish import build_error_record, post_record
+from evalgate.runner.posts import build_error_record, post_record
 from evalgate.system.workspace import resolve_workspace
 
 LARGEST_RECORD = 64 * 1024 * 1024

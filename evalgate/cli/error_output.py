@@ -51,7 +51,7 @@ def print_and_post_error(error: Exception, posting: "PostOptions", redactor: "Li
 
     `redactor` removes secrets from the post.
     """
-    from evalgate.runner.publish import post_error
+    from evalgate.runner.posts import post_error
 
     shown = InvalidInputError(error.format_message()) if isinstance(error, click.ClickException) else error
     try:

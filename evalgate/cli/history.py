@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalgate.cli.options import baseline_file, project_directory, require_nonempty, thresholds_file
+from evalgate.cli.options import baseline_file, in_project_directory, require_nonempty, thresholds_file
 from evalgate.cli.project_folder import FOLDER
 from evalgate.cli.redacted_output import build_redactor, print_sentence
 from evalgate.core.formatting import pluralize
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 )
 @baseline_file
 @thresholds_file
-@project_directory
+@in_project_directory
 def history(
     out: str,
     label: str,

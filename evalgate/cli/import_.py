@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from evalgate.cli.options import new_file_format, project_directory, require_nonempty
+from evalgate.cli.options import in_project_directory, new_file_format, require_nonempty
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor, print_sentence
 from evalgate.core.exit_codes import ExitCode
@@ -96,7 +96,7 @@ class _MomentParamType(click.ParamType[datetime]):
     is_flag=True,
     help="Do not replace e-mail addresses, phone numbers and card numbers.",
 )
-@project_directory
+@in_project_directory
 def import_(source: str, out: str, to: str | None, **given: Any) -> int:
     """Make cases from recorded traces of production.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from evalgate.cli.help_pages import FullLineGroup
-from evalgate.cli.options import DEFAULT_RESULTS, project_directory, require_nonempty, thresholds_file
+from evalgate.cli.options import DEFAULT_RESULTS, in_project_directory, require_nonempty, thresholds_file
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import print_report, print_sentence
 
@@ -42,7 +42,7 @@ def judge() -> None:
     help="File for people to fill; never overwritten.",
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def sample(
     results: str,
     count: int,
@@ -72,7 +72,7 @@ def sample(
     "--by", required=True, metavar="NAME", callback=require_nonempty, help="Person who gave the labels."
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def add(labels: str, by: str, thresholds: str | None, working_directory: str) -> int:
     """Store the labels of one person.
 
@@ -89,7 +89,7 @@ def add(labels: str, by: str, thresholds: str | None, working_directory: str) ->
 @judge.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 @thresholds_file
-@project_directory
+@in_project_directory
 def check(as_json: bool, thresholds: str | None, working_directory: str) -> int:
     """Compare the judge with the labels of people.
 

@@ -20,20 +20,17 @@ from evalgate.cli.options import (
     DEFAULT_RESULTS,
     WRITABLE_FORMATS,
     FormatParamType,
-    add_post_settings,
     baseline_file,
     comparison_page,
-    detailed_results,
     format_option,
-    owner_reports,
-    pop_post_options,
-    project_directory,
+    in_project_directory,
     reports_folder,
     require_nonempty,
     thresholds_file,
     working_directory,
 )
 from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
+from evalgate.cli.publish_options import add_post_settings, detailed_results, owner_reports, pop_post_options
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
 
 _MODULES = {
@@ -97,7 +94,7 @@ def cli() -> None:
 @click.argument("eval_sets", nargs=-1, type=FILE, metavar="[EVAL_SETS]...")
 @thresholds_file
 @format_option
-@project_directory
+@in_project_directory
 def validate(
     eval_sets: tuple[str, ...], thresholds: str | None, format_name: str | None, working_directory: str
 ) -> int:
@@ -107,7 +104,7 @@ def validate(
     """
     from evalgate.config.cli_overrides import Overrides
     from evalgate.redaction.redactor import Redactor
-    from evalgate.runner.plan import check_files
+    from evalgate.runner.validation import check_files
 
     overrides = Overrides(eval_sets=eval_sets, format=format_name)
     redactor = Redactor.from_environment(os.environ)
@@ -196,7 +193,7 @@ def convert(
     "--simulated-user", metavar="PROVIDER/MODEL", callback=require_nonempty, help="Model that plays the user."
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def generate(
     stories: str | None,
     recorded: str | None,
@@ -290,13 +287,13 @@ def init(agent: str | None, source: str | None, working_directory: str) -> int:
 @owner_reports
 @detailed_results
 @reports_folder
-@project_directory
+@in_project_directory
 def report(results: str, reports: tuple[str, ...], details: bool, out: str, working_directory: str) -> int:
     """Render the reports again from a results.json.
 
     The file may be of any older version. Ends with the exit code of its verdict.
     """
-    from evalgate.runner.publish import rerender_reports
+    from evalgate.runner.rerender import rerender_reports
 
     return rerender_reports(
         results,
@@ -321,7 +318,7 @@ def comment(results: str, **options: Any) -> int:
     in it is trusted. Ends with exit code 0 even if it could not be posted.
     """
     from evalgate.cli.comment import post_stored_record
-    from evalgate.runner.publish import show_post
+    from evalgate.runner.posts import show_post
 
     posting = pop_post_options({**options, "comment": True})
     if posting is not None:
@@ -336,7 +333,7 @@ def comment(results: str, **options: Any) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict and the metrics as JSON.")
 @comparison_page
 @thresholds_file
-@project_directory
+@in_project_directory
 def compare(
     before: str, after: str, as_json: bool, page: str | None, thresholds: str | None, working_directory: str
 ) -> int:
@@ -365,7 +362,7 @@ def compare(
     help="Baseline to use instead of `gate.baseline`.",
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def backtest(
     results: tuple[str, ...], baseline: str | None, thresholds: str | None, working_directory: str
 ) -> int:
@@ -387,7 +384,7 @@ def backtest(
 @cli.command()
 @baseline_file
 @thresholds_file
-@project_directory
+@in_project_directory
 def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int:
     """List flaky cases of the baseline and propose quarantines.
 
@@ -416,7 +413,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     help="Number of trials to draw from stored runs.",
 )
 @thresholds_file
-@project_directory
+@in_project_directory
 def aa(
     stored: str | None, rounds: int | None, repeats: int, thresholds: str | None, working_directory: str
 ) -> int:

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalgate.cli.help_pages import SectionedCommand
-from evalgate.cli.options import add_measure_options, build_overrides, project_directory, reports_folder
+from evalgate.cli.options import (
+    add_case_filters,
+    add_measure_options,
+    build_overrides,
+    in_project_directory,
+    pop_case_filters,
+    reports_folder,
+)
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor
-from evalgate.cli.run import add_case_filters, pop_case_filters, suggest_resume
+from evalgate.cli.repeat_commands import suggest_resume
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
 if TYPE_CHECKING:
@@ -51,7 +58,7 @@ if TYPE_CHECKING:
 @add_measure_options
 @add_case_filters
 @reports_folder
-@project_directory
+@in_project_directory
 @click.make_pass_decorator(InterruptHandler, ensure=True)
 def matrix(
     interrupts: InterruptHandler,
@@ -84,7 +91,7 @@ def matrix(
         )
         variants = build_variants(plan, overrides.agent_name, variations)
         if plan.agent.settings.env_file:
-            redactor.learn_environment(plan.environ)
+            redactor.learn_environment(plan.agent_environ)
         _refuse_secrets(variants, redactor)
         publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor)
         for sentence in describe_expected_cost(plan, len(variants)):
@@ -127,7 +134,7 @@ def _measure(
     workspace = publisher.workspace
     opened = check_writable(workspace.folder / publisher.out, workspace.owner, root=workspace.folder)
 
-    def begin() -> None:
+    def ignore_signals_and_clear_reports() -> None:
         interrupts.ignores_signals = True  # from here on there is a result
         remove_reports(opened, RENDERERS)
 
@@ -139,7 +146,9 @@ def _measure(
     with OpenCheckpoints() as checkpoints:
         options = RunOptions(None, opened.path, resume, publisher.redactor, checkpoints)
         try:
-            measured, again = measure_variants(variants, progress, begin, choose_winner, options)
+            measured, again = measure_variants(
+                variants, progress, ignore_signals_and_clear_reports, choose_winner, options
+            )
         finally:
             progress.close()
         code = _publish(measured, again, publisher, opened)

@@ -9,22 +9,26 @@ import click
 
 from evalgate.cli.help_pages import SectionedCommand
 from evalgate.cli.options import (
-    add_destination_options,
+    add_case_filters,
     add_plan_options,
-    add_posting_options,
     build_overrides,
-    html_page,
-    list_masks,
-    owner_reports,
-    pop_destinations,
-    pop_post_options,
-    pop_requested_reports,
-    project_directory,
+    in_project_directory,
+    pop_case_filters,
     reports_folder,
 )
 from evalgate.cli.project_folder import FILE
+from evalgate.cli.publish_options import (
+    add_destination_options,
+    add_posting_options,
+    html_page,
+    list_masks,
+    owner_reports,
+    pop_post_options,
+    pop_publish_options,
+    post_on_failure,
+)
 from evalgate.cli.redacted_output import build_redactor
-from evalgate.cli.run import add_case_filters, build_repro_options, pop_case_filters, post_on_failure
+from evalgate.cli.repeat_commands import build_repro_options
 
 
 @click.command(cls=SectionedCommand)
@@ -44,12 +48,14 @@ from evalgate.cli.run import add_case_filters, build_repro_options, pop_case_fil
 @html_page
 @owner_reports
 @reports_folder
-@project_directory
+@in_project_directory
 def merge(
     shards: tuple[str, ...],
     eval_sets: tuple[str, ...],
     out: str,
     working_directory: str,
+    thresholds: str | None,
+    mask: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Merge the results of all shards and print the verdict.
@@ -65,28 +71,22 @@ def merge(
     from evalgate.runner.shard_merge import merge_shards
     from evalgate.system.gc import pause_gc
 
-    thresholds_file, folder = options.pop("thresholds"), Path(working_directory)
-    posting, requested = pop_post_options(options), pop_requested_reports(options)
-    redactor = build_redactor()
+    post_options = pop_post_options(options)
+    folder, redactor = Path(working_directory), build_redactor()
     with pause_gc():  # everything that is read here is needed to the end
-        with post_on_failure(posting, redactor), redactor.redact_errors():
-            redactor.learn_masks(options["mask"])  # before anything that may fail
-            filters, destinations = pop_case_filters(options), pop_destinations(options)
-            overrides, files = (
-                build_overrides(eval_sets, options, filters),
-                find_shards(shards, folder=folder),
-            )
-            redactor.learn_masks(list_masks(overrides, destinations))
-            plan = build_plan(overrides, thresholds_file=thresholds_file, folder=folder, environ=os.environ)
+        with post_on_failure(post_options, redactor), redactor.redact_errors():
+            redactor.learn_masks(mask)  # before anything that may fail
+            filters, publish_options = pop_case_filters(options), pop_publish_options(options, post_options)
+            overrides = build_overrides(eval_sets, {**options, "mask": mask}, filters)
+            files = find_shards(shards, folder=folder)
+            redactor.learn_masks(list_masks(overrides, publish_options.destinations))
+            plan = build_plan(overrides, thresholds_file=thresholds, folder=folder, environ=os.environ)
             redactor.keep_texts(plan.notices)
             streams = (sys.stdout, sys.stderr)
-            publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, posting, requested)
-            publisher.destinations = destinations
+            publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, publish_options)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
             record = merge_shards(plan, records)
-            repro_options = build_repro_options(
-                working_directory, thresholds_file, out, overrides, os.environ
-            )
+            repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
             record = replace(record, options=repro_options)
         publisher.clear_previous_reports()
         return publisher.publish(record)

@@ -1,7 +1,6 @@
 """Options that several commands share, and the conversion of their values."""
 
 import functools
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,9 +12,7 @@ from evalgate.config import option_defaults as defaults
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from evalgate.ci.posting import PostOptions
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
-    from evalgate.runner.notifications import Destinations
 
 DEFAULT_OUT = "evalgate-report"
 DEFAULT_RESULTS = f"{DEFAULT_OUT}/results.json"
@@ -59,7 +56,7 @@ def add_options(command: _Command, options: Sequence[Callable[[_Command], _Comma
     return command
 
 
-_nonempty_option = functools.partial(click.option, callback=require_nonempty)
+nonempty_option = functools.partial(click.option, callback=require_nonempty)
 """Like `click.option`, but rejects a blank value, such as that of a variable that a CI job does not set."""
 
 working_directory = click.option(
@@ -83,14 +80,14 @@ _project_directory = click.option(
 )
 
 
-def project_directory(command: _Command) -> _Command:
+def in_project_directory(command: _Command) -> _Command:
     """Add `--working-directory` to a command, and run it in the folder of the nearest thresholds file."""
     return _project_directory(run_in_project(command))
 
 
 thresholds_file = click.option("--thresholds", "-c", type=FILE, metavar="FILE", help="Thresholds file.")
 
-baseline_file = _nonempty_option(
+baseline_file = nonempty_option(
     "--to",
     type=BASELINE,
     metavar="FILE",
@@ -104,7 +101,7 @@ new_file_format = click.option(
     help="Format of a new file: adk, adk-rs, trpc or orchestrate.  [default: adk]",
 )
 
-format_option = _nonempty_option(
+format_option = nonempty_option(
     "--format",
     "format_name",
     type=FormatParamType(FORMATS),
@@ -112,50 +109,14 @@ format_option = _nonempty_option(
     help="Format of the eval sets, instead of detecting it: trpc, adk-rs, adk, adk-legacy or orchestrate.",
 )
 
-comparison_page = _nonempty_option(
+comparison_page = nonempty_option(
     "--html",
     "page",
     type=FILE,
     metavar="FILE",
     help="Write the comparison as a page, too: each case with its replies in A and B.",
 )
-html_page = click.option(
-    "--html", is_flag=True, help="Write report.html as well, with the whole conversation of each case."
-)
-
-kept_results = click.option(
-    "--keep-results",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Results of the newest runs to keep for `evalgate results`; 0 keeps none and removes none.  "
-    "[default: 20; 0 where CI is set]",
-)
-
-detailed_results = click.option(
-    "--print-detailed-results",
-    "details",
-    is_flag=True,
-    help="Print every case, and a table of the invocations for each metric that fails.",
-)
-
-OWNER_REPORTS = ("adk", "adk-rs", "trpc", "orchestrate")
-
-owner_reports = click.option(
-    "--report",
-    "reports",
-    multiple=True,
-    type=click.Choice(OWNER_REPORTS),
-    help="Write the results as this tool writes its own, too.",
-)
-
-
-def pop_requested_reports(options: dict[str, Any]) -> tuple[str, ...]:
-    """Remove `--report` and `--html` from `options`; return the names of the requested reports."""
-    html, reports = options.pop("html"), tuple(options.pop("reports"))
-    return (*reports, "html") if html else reports
-
-
-reports_folder = _nonempty_option(
+reports_folder = nonempty_option(
     "--out",
     default=DEFAULT_OUT,
     show_default=True,
@@ -163,6 +124,57 @@ reports_folder = _nonempty_option(
     metavar="DIR",
     help="Folder for the reports.",
 )
+
+
+# --- the options that select cases --------------------------------------------------------------------------
+
+
+class TagParamType(TextType):
+    """A tag of cases, or `!` followed by a tag."""
+
+    name = "tag"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        """Return the tags in the last results that begin with the typed text."""
+        from evalgate.cli.shell_completion import complete_tag
+
+        del ctx, param
+        return complete_tag(incomplete, DEFAULT_RESULTS)
+
+
+_CASE_FILTERS = (
+    click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        type=TagParamType(),
+        metavar="TAG",
+        help="Run the cases with this tag; with `!TAG` those without it. Repeatable: one of the tags is "
+        "enough.",
+    ),
+    click.option(
+        "-k",
+        "keyword",
+        metavar="EXPRESSION",
+        callback=require_nonempty,
+        help="Run the cases that match the expression, as pytest's: parts of ids, eval sets and tags, with "
+        "`and`, `or`, `not` and parentheses.",
+    ),
+)
+
+
+def add_case_filters(command: _Command) -> _Command:
+    """Add `--tag` and `-k` to a command. These options select cases."""
+    return add_options(command, _CASE_FILTERS)
+
+
+def pop_case_filters(options: dict[str, Any]) -> "SelectionOptions":
+    """Remove `--tag` and `-k` from `options`, and return their values."""
+    from evalgate.config.cli_overrides import SelectionOptions
+
+    return SelectionOptions(tags=options.pop("tags"), keyword=options.pop("keyword"))
 
 
 # --- the options of a plan ----------------------------------------------------------------------------------
@@ -186,8 +198,8 @@ _AGENT_OPTIONS = (
         metavar="SECONDS",
         help=f"Longest time that one turn may take.  [default: {defaults.TURN_TIMEOUT:g}]",
     ),
-    _nonempty_option("--app-name", metavar="NAME", help="Name of the app for cases that name none."),
-    _nonempty_option("--user-id", metavar="ID", help="Id of the user for cases that name none."),
+    nonempty_option("--app-name", metavar="NAME", help="Name of the app for cases that name none."),
+    nonempty_option("--user-id", metavar="ID", help="Id of the user for cases that name none."),
     click.option("--setup", metavar="COMMAND", help="Shell command that installs what the agent needs."),
     click.option("--python", type=INTERPRETER, metavar="PATH", help="Interpreter that runs a Python agent."),
     click.option(
@@ -231,7 +243,7 @@ _MEASURE_OPTIONS = (
         help=f"Largest allowed drop of a metric's mean.  [default: {defaults.MAX_REGRESSION:g}]",
     ),
     click.option("--adk-version", metavar="X.Y", help="Reproduce the scores of this Google ADK release."),
-    _nonempty_option(
+    nonempty_option(
         "--judge",
         metavar="PROVIDER/MODEL",
         help="Model that judges, for example openai/gpt-4.1-mini; its key is read from the environment.",
@@ -242,12 +254,12 @@ _MEASURE_OPTIONS = (
         help="Whether stored answers of the judge are reused and new ones stored.  "
         f"[default: {defaults.JUDGE_CACHE}]",
     ),
-    _nonempty_option(
+    nonempty_option(
         "--simulated-user",
         metavar="PROVIDER/MODEL",
         help="Model that plays the user in scenarios and stories, for example openai/gpt-4.1-mini.",
     ),
-    _nonempty_option(
+    nonempty_option(
         "--initial-session",
         type=FILE,
         metavar="FILE",
@@ -283,13 +295,13 @@ _OPTIONS = (
         help="Where the agent processes run: on this machine, or as actors of a Ray cluster.  "
         f"[default: {defaults.EXECUTOR}]",
     ),
-    _nonempty_option(
+    nonempty_option(
         "--ray-address",
         metavar="ADDRESS",
         help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.  [default: RAY_ADDRESS, else a cluster "
         "on this machine for this run]",
     ),
-    _nonempty_option(
+    nonempty_option(
         "--baseline",
         type=BASELINE,
         metavar="WHERE",
@@ -310,7 +322,7 @@ _OPTIONS = (
         "metrics. Quarantines are always the base branch's, plugins always those that are installed.  "
         f"[default: {defaults.POLICY}]",
     ),
-    _nonempty_option(
+    nonempty_option(
         "--control",
         metavar="REF",
         help="Commit of the agent for control runs, such as main.  [default: in CI the base of the change]",
@@ -341,110 +353,3 @@ def build_overrides(
 
     name = options.pop("format_name", None)
     return Overrides(eval_sets=eval_sets, format=name, selection_options=selection or EVERY_CASE, **options)
-
-
-# --- the servers that a run is sent to ----------------------------------------------------------------------
-
-_DESTINATIONS = (
-    _nonempty_option(
-        "--otlp",
-        metavar="URL",
-        help="Send each score and the verdict to this OpenTelemetry endpoint (OTLP over HTTP); `env` takes "
-        "the address from OTEL_EXPORTER_OTLP_ENDPOINT.",
-    ),
-    _nonempty_option(
-        "--webhook",
-        envvar="EVALGATE_WEBHOOK",
-        show_envvar=True,
-        metavar="URL",
-        help="Post the verdict to this address. It is hidden like a secret.",
-    ),
-    click.option(
-        "--webhook-format",
-        type=click.Choice(["json", "slack", "teams"]),
-        default="json",
-        show_default=True,
-        help="Body of the webhook: documented JSON, or a message of Slack or Microsoft Teams.",
-    ),
-)
-
-
-def add_destination_options(command: _Command) -> _Command:
-    """Add options to a command: those for servers that receive the results."""
-    return add_options(command, _DESTINATIONS)
-
-
-def pop_destinations(options: dict[str, Any]) -> "Destinations | None":
-    """Remove the options for servers from `options`. Return the destinations, or None if no option is given.
-
-    Raises:
-        InvalidInputError: an address or an environment variable is invalid.
-    """
-    otlp, webhook, form = (options.pop(name) for name in ("otlp", "webhook", "webhook_format"))
-    if otlp is None and webhook is None:
-        return None
-    from evalgate.runner.notifications import resolve_destinations
-
-    return resolve_destinations(otlp, os.environ, webhook=webhook, webhook_format=form)
-
-
-def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> tuple[str, ...]:
-    """Return the texts to hide: the values of `--mask`, and the address of the webhook."""
-    webhook = destinations.webhook if destinations else None
-    return (*overrides.mask, webhook.url) if webhook else tuple(overrides.mask)
-
-
-_POST_SETTINGS = (
-    click.option("--check", is_flag=True, help="Create a check run with the failing cases as annotations."),
-    click.option(
-        "--name",
-        default="evalgate",
-        show_default=True,
-        metavar="GATE",
-        help="Name of the gate; each has its own comment and check run.",
-    ),
-    click.option(
-        "--section",
-        default="",
-        metavar="LEG",
-        help="Leg of a matrix; each has its own section in the gate's comment.",
-    ),
-    click.option(
-        "--token-env",
-        default="",
-        metavar="NAME",
-        help="Environment variable that holds the token.  [default: GITHUB_TOKEN; "
-        "in GitLab CI EVALGATE_GITLAB_TOKEN, else GITLAB_TOKEN]",
-    ),
-    click.option(
-        "--comment-author",
-        default="github-actions[bot]",
-        show_default=True,
-        metavar="LOGIN",
-        help="Account that the token belongs to, if it is not the workflow's. GitLab reports it itself.",
-    ),
-)
-_COMMENT = click.option(
-    "--comment", is_flag=True, help="Post the report as a comment under the pull or merge request."
-)
-
-
-def add_posting_options(command: _Command) -> _Command:
-    """Add options to a command: those that post a report, such as `--comment`."""
-    return _COMMENT(add_post_settings(command))
-
-
-def add_post_settings(command: _Command) -> _Command:
-    """Add options to a command: those for posting, except `--comment`."""
-    return add_options(command, _POST_SETTINGS)
-
-
-def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
-    """Remove the options for posting from `options`. Return them, or None if nothing will be posted."""
-    comment, author = options.pop("comment"), options.pop("comment_author")
-    settings = {name: options.pop(name) for name in ("check", "name", "section", "token_env")}
-    if not comment and not settings["check"]:
-        return None
-    from evalgate.ci.posting import PostOptions
-
-    return PostOptions(comment=comment, author=author, **settings)

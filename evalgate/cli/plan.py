@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalgate.cli.options import project_directory, require_nonempty, thresholds_file
+from evalgate.cli.options import in_project_directory, require_nonempty, thresholds_file
 from evalgate.cli.project_folder import BASELINE
 from evalgate.cli.redacted_output import build_redactor, print_json, print_report
 
@@ -54,7 +54,7 @@ def _require_number(_context: click.Context, parameter: click.Parameter, value: 
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @thresholds_file
-@project_directory
+@in_project_directory
 def plan(
     drop: float,
     power: float,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalgate.cli.chat import add_save_options, build_printer, resolve_setup
-from evalgate.cli.options import add_agent_options, project_directory, require_nonempty
+from evalgate.cli.options import add_agent_options, in_project_directory, require_nonempty
 from evalgate.cli.project_folder import FILE
 from evalgate.cli.redacted_output import build_redactor
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 @add_save_options
 @add_agent_options
-@project_directory
+@in_project_directory
 def record(
     source: str,
     out: str,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalgate.cli.help_pages import FullLineGroup
-from evalgate.cli.options import comparison_page, project_directory, thresholds_file
+from evalgate.cli.options import comparison_page, in_project_directory, thresholds_file
 from evalgate.cli.redacted_output import print_json, print_report
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def results() -> None:
 
 @results.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@project_directory
+@in_project_directory
 def list_(as_json: bool, working_directory: str) -> int:
     """List the kept results with their metrics, newest first."""
     from evalgate.reporting.results_history import list_results
@@ -41,7 +41,7 @@ def list_(as_json: bool, working_directory: str) -> int:
 
 @results.command()
 @click.argument("which", metavar="[RESULT]", default="1")
-@project_directory
+@in_project_directory
 def show(which: str, working_directory: str) -> int:
     """Print the report of a kept result.
 
@@ -59,7 +59,7 @@ def show(which: str, working_directory: str) -> int:
 @click.argument("after", metavar="[B]", required=False)
 @comparison_page
 @thresholds_file
-@project_directory
+@in_project_directory
 def diff(
     before: str | None, after: str | None, page: str | None, thresholds: str | None, working_directory: str
 ) -> int:

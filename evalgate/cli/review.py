@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalgate.cli.options import project_directory
+from evalgate.cli.options import in_project_directory
 from evalgate.cli.project_folder import FILE
 
 
@@ -24,7 +24,7 @@ def _print_line(line: str) -> None:
 @click.option("--accept", multiple=True, metavar="ID", help="Make a case expected: it gates. Repeatable.")
 @click.option("--drop", multiple=True, metavar="ID", help="Remove a case. Repeatable.")
 @click.option("--all", "accept_all", is_flag=True, help="Make all other observed cases expected.")
-@project_directory
+@in_project_directory
 def review(
     eval_set: str, accept: tuple[str, ...], drop: tuple[str, ...], accept_all: bool, working_directory: str
 ) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from evalgate.cli.options import project_directory, thresholds_file
+from evalgate.cli.options import in_project_directory, thresholds_file
 from evalgate.cli.project_folder import FILE
 
 
@@ -32,7 +32,7 @@ from evalgate.cli.project_folder import FILE
 )
 @click.option("--no-open", is_flag=True, help="Print the address without opening a browser.")
 @thresholds_file
-@project_directory
+@in_project_directory
 def view(
     results: tuple[str, ...],
     port: int,

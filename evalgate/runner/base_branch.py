@@ -1,14 +1,14 @@
 """Read the gate's own rules from the base branch, so that no change can soften them for itself.
 
-The rules are the thresholds files with their tool mocks, the baseline, prompts, judges' anchors, labels and
-personas, and the code of custom metrics. `gating.quarantine` handles the quarantine file. Eval sets and the
-agent are read as the change has them, with the tool mocks and final states inside an eval set. A notice lists
-the eval sets that the change edits.
+The rules are the thresholds files with their tool mocks, the baseline (`baseline_stores.py`), prompts,
+judges' anchors, labels and personas, and the code of custom metrics (`metric_code.py`). `gating.quarantine`
+handles the quarantine file. Eval sets and the agent are read as the change has them, with the tool mocks and
+final states inside an eval set. A notice lists the eval sets that the change edits.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from evalgate.config.loader import DEFAULT_NAMES, OUR_TABLE, find_thresholds_file, load_thresholds
-from evalgate.config.schema.gate import AnchorConfig
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Thresholds
-from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import BaselineStore, MetricCode, StoreContext
-from evalgate.core.types import Baseline
 from evalgate.system import git
 from evalgate.system.files import is_readable_name
 from evalgate.system.pull_requests import (
@@ -32,7 +28,6 @@ from evalgate.system.pull_requests import (
     find_base_commit,
     is_known_service,
 )
-from evalgate.system.workspace import Workspace
 
 if TYPE_CHECKING:
     from evalgate.system.committed_files import CommittedFiles
@@ -45,13 +40,12 @@ _OWN_RULES = (
     "branch that it goes to: `--policy head`."
 )
 _SHOWN_PATHS = 6
-_SHOWN_OF_COMMIT = 12
 _PATHS_AT_ONCE = 200
 """Most paths in the arguments of one process: Linux allows 2 MB in all."""
 
 
 @frozen
-class _BaseVersion:
+class BaseVersion:
     """Version of a file on the base branch.
 
     The checked-out file is used if `copy` is None and `is_new` is False. There are three possible causes: the
@@ -83,7 +77,6 @@ class RuleFiles:
     paths: set[str] = field(default_factory=set)
     """Paths of the files with rules that were asked for, relative to the folder."""
     _copies: TemporaryDirectory[str] | None = None
-    _committed: "CommittedFiles | None" = None
 
     def __enter__(self) -> Self:
         """With `--policy base`, check that the CI service tells if a pull request is tested.
@@ -128,6 +121,13 @@ class RuleFiles:
     def base_commit(self) -> str:
         """Return the base branch's commit; "" if its rules do not apply or git does not know the commit."""
         return find_base_commit(self.folder, self.environ) if self.applies_base_rules else ""
+
+    @cached_property
+    def committed_files(self) -> "CommittedFiles":
+        """Return the files of the base branch's commit, which git must know."""
+        from evalgate.system.committed_files import CommittedFiles
+
+        return CommittedFiles(self.folder, self.base_commit)
 
     @property
     def lacks_base_commit(self) -> bool:
@@ -220,7 +220,7 @@ class RuleFiles:
                 cannot be written.
         """
         self.paths.add(self.format_relative_path(path))
-        version = self._copy_base_version(path)
+        version = self.copy_base_version(path)
         if version.copy is not None:
             return version.copy
         if version.is_new and path.is_file():
@@ -233,56 +233,6 @@ class RuleFiles:
     def format_relative_path(self, path: Path) -> str:
         """Return `path` relative to the working folder, as messages show it."""
         return os.path.relpath(self.folder / path, self.folder)
-
-    def read_metric_code(self, entry: str, roots: Sequence[str]) -> MetricCode:
-        """Read the code of a custom metric and of its imports.
-
-        The base branch's version is read if the branch's rules apply and the branch has the metric. `entry`
-        is the entry point of the metric. `roots` are further folders in which Python looks for modules.
-
-        Raises:
-            InvalidInputError: `--policy base` is given and git does not know the base commit.
-        """
-        from evalgate.metrics.custom_metric_code import read_metric_code
-        from evalgate.system.committed_files import CommittedFiles, FolderFiles
-
-        files = FolderFiles(self.folder)
-        code = own = read_metric_code(entry, self.folder, files, roots)
-        self.paths |= own.imported
-        where = entry.rpartition(":")[0]
-        if self.lacks_base_commit and own.files:
-            self._handle_missing_base(where)
-        elif self.base_commit:
-            self._committed = self._committed or CommittedFiles(self.folder, self.base_commit)
-            then = read_metric_code(entry, self.folder, self._committed, roots)
-            code = then if then.files else own
-            paths = own.imported | then.imported
-            self.paths |= then.imported
-            here, there = files.read_files(paths), self._committed.read_files(paths)
-            self._note_code_change(
-                where, own, then, sorted(path for path in paths if here[path] != there[path])
-            )
-        return code
-
-    def _note_code_change(self, where: str, own: MetricCode, then: MetricCode, edited: Sequence[str]) -> None:
-        """Add a notice if a metric's code is edited, new or outside the folder: it names the version used."""
-        if not own.files and not then.files:
-            self.add_notice(
-                f"The code of the metric {where} is not in this folder: the gate used what is installed, "
-                "which the change may have chosen."
-            )
-        elif not then.files:
-            if any(git.is_tracked(self.folder, path) for path in own.imported):
-                self.add_notice(
-                    f"The metric {where} is new in this change: the base branch has none, so the change's "
-                    "own code decides."
-                )
-        elif edited:
-            decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
-            self.add_notice(
-                f"This change edits {format_paths(edited)}, which {decide}: the gate used the "
-                f"{version} of the base branch."
-            )
 
     def list_changed_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
         """Return the tracked files at the pathspecs that the change edits, adds or removes.
@@ -315,23 +265,29 @@ class RuleFiles:
                     "installed from: the change's own version was used, because it is what is installed."
                 )
 
-    def _copy_base_version(self, path: Path) -> _BaseVersion:
-        """Copy the base branch's version of a file, if the branch's rules apply and git knows its commit."""
+    def copy_base_version(self, path: Path) -> BaseVersion:
+        """Copy the base branch's version of a file, if the branch's rules apply and git knows its commit.
+
+        A notice is added if the change edits the file. `path` is absolute or relative to the working folder.
+
+        Raises:
+            InvalidInputError: as `choose_version`.
+        """
         if not self.applies_base_rules:
-            return _BaseVersion()
+            return BaseVersion()
         shown = self.format_relative_path(path)
         if not self.base_commit:
-            self._handle_missing_base(shown)
-            return _BaseVersion()
+            self.handle_missing_base(shown)
+            return BaseVersion()
         then = git.read_blob(self.folder, self.base_commit, shown)
         if not then:
             steps = iter_link_steps(self.folder, shown)
-            return _BaseVersion(is_new=any(git.is_tracked(self.folder, each) for each in steps))
+            return BaseVersion(is_new=any(git.is_tracked(self.folder, each) for each in steps))
         from evalgate.runner.edit_notices import describe_edit
 
         if edit := describe_edit(self.folder, shown, then):
             self.add_notice(edit)
-        return _BaseVersion(self._copy_content(shown, then))
+        return BaseVersion(self._copy_content(shown, then))
 
     def _copy_content(self, shown: str, content: bytes) -> Path:
         try:
@@ -345,31 +301,12 @@ class RuleFiles:
             ) from None
         return copy
 
-    def open_baseline(self, path: str, owner: tuple[int, int] | None) -> BaselineStore:
-        """Open the baseline in the file `path`.
-
-        If the base branch's rules apply, the base branch's version is read at once, and the returned store is
-        read-only. `owner` is the user and group id for files that are written. None: those of this process.
+    def handle_missing_base(self, path: str) -> None:
+        """Note that the change's own version of a file is read, because git does not know the base commit.
 
         Raises:
-            InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
-                as `choose_version` describes.
+            InvalidInputError: `--policy base` is given.
         """
-        from evalgate.baselines.stores.file import FileStore
-
-        self.paths.add(self.format_relative_path(self.folder / path))
-        version = self._copy_base_version(self.folder / path)
-        if version.copy is None and not version.is_new:
-            return FileStore(self.folder / path, path, owner)
-        if version.is_new and (self.folder / path).is_file():
-            self.add_notice(
-                f"{path} is new in this change: the base branch has none, so nothing is compared with it."
-            )
-        baseline = FileStore(version.copy, path).read() if version.copy is not None else None
-        origin = f"as the base branch has it at `{self.base_commit[:_SHOWN_OF_COMMIT]}`"
-        return ReadOnlyBaseline(replace(baseline, version=origin) if baseline else None)
-
-    def _handle_missing_base(self, path: str) -> None:
         if self.policy == "base":
             why = "git does not know here what the change is merged into"
             raise InvalidInputError(f"--policy base: {why}. {describe_base_fetch(self.environ)}")
@@ -378,22 +315,6 @@ class RuleFiles:
     def add_notice(self, notice: str) -> None:
         """Add a whole sentence to `notices`, unless it is there."""
         self._notices += [notice] if notice not in self._notices else []
-
-
-@frozen
-class ReadOnlyBaseline:
-    """Baseline store with a baseline that was read already and cannot be changed."""
-
-    baseline: Baseline | None
-
-    def read(self) -> Baseline | None:
-        """Return the baseline, None if there is none."""
-        return self.baseline
-
-    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Raise InvalidInputError, as the base branch cannot be changed here."""
-        del change
-        raise InvalidInputError("the baseline of another branch cannot be changed from here")
 
 
 def iter_link_steps(folder: Path, path: str) -> Iterator[str]:
@@ -413,38 +334,3 @@ def format_paths(paths: Sequence[str]) -> str:
     """Return the first six paths, separated by commas, and the number of the others."""
     more = len(paths) - _SHOWN_PATHS
     return ", ".join(paths[:_SHOWN_PATHS]) + (f" and {pluralize(more, 'file')} more" if more > 0 else "")
-
-
-def open_baseline_store(
-    name: str | None, workspace: Workspace, rule_files: RuleFiles
-) -> BaselineStore | None:
-    """Open the baseline `name` of `gate.baseline` or `--baseline`; return None if `name` is None."""
-    if name is None:
-        return None
-    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
-    return plugin_registry.resolve_baseline_store(name, context) or rule_files.open_baseline(
-        name, workspace.owner
-    )
-
-
-def open_anchor_store(
-    config: AnchorConfig | None, workspace: Workspace, rule_files: RuleFiles
-) -> BaselineStore | None:
-    """Open the baseline of `gate.anchor`, which stays fixed for comparison over months.
-
-    Return None if the thresholds file has no anchor. `SOURCE@WHEN` names a past version of the baseline. A
-    name with `://` is an address as a whole, even if it contains an `@`.
-
-    Raises:
-        InvalidInputError: the baseline cannot be opened.
-    """
-    name = config.baseline if config else ""
-    source, _, when = name.rpartition("@")
-    if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
-        return open_baseline_store(name or None, workspace, rule_files)
-    from evalgate.baselines.past_baseline import open_past_baseline
-
-    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
-    if rule_files.lacks_base_commit and not source.startswith("branch:"):
-        rule_files.note_unverified(source)
-    return open_past_baseline(source, when, context, rule_files.base_commit or "HEAD")

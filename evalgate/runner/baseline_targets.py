@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-from evalgate.baselines.stores.file import FileStore
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import DEFAULT_BASELINE
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config
@@ -90,6 +89,9 @@ def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
     Raises:
         InvalidInputError: `name` refers to no baseline.
     """
+    # Here, because `evalgate report` loads this module and reads no baseline.
+    from evalgate.baselines.stores.file import FileStore
+
     context = StoreContext(workspace.folder, os.environ, workspace.owner)
     store = plugin_registry.resolve_baseline_store(name, context)
     return store or FileStore(workspace.folder / name, name, workspace.owner)

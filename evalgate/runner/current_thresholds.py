@@ -5,7 +5,7 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.runner.baseline_targets import BaselineTarget
-from evalgate.runner.plan import load_suites
+from evalgate.runner.validation import load_suites
 
 
 def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:

@@ -1,4 +1,8 @@
-"""Describe what a change edits: rules that apply as the base branch has them, and eval sets of its own."""
+"""Describe what a change edits: rules, eval sets and caches of judges.
+
+Rules apply as the base branch has them, and eval sets as the change has them. Answers in its caches are not
+used.
+"""
 
 import difflib
 import glob
@@ -10,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from evalgate.core.sanitize import to_one_line
 from evalgate.datasets.loading import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
+from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.runner.base_branch import RuleFiles, format_paths, iter_link_steps
 from evalgate.system.git import run_git
 from evalgate.system.inner_files import read_inner_file
@@ -109,3 +114,30 @@ def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
     steps = {step for path in paths for step in iter_link_steps(rule_files.folder, path)}
     # Git fails for a path out of the repository, and would then tell nothing of the others.
     return sorted(step for step in steps if Path(os.path.normpath(f"{folder}/{step}")).is_relative_to(top))
+
+
+# --- caches of judges ---------------------------------------------------------------------------------------
+
+
+def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFiles) -> Iterator[str]:
+    """Let judges ask again what a cache answers that the change brings; yield a notice about each cache.
+
+    The change may have written the answers itself. A cache that git does not track, as CI restores it, is
+    used. Call this only if the base branch's rules apply.
+    """
+    for cache in judge_resolver.models.reserved_caches:
+        for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads
+            # SQLite reads all three files.
+            names = [f":(literal){path}{ending}" for ending in ("", "-journal", "-wal")]
+            if rule_files.base_commit:
+                edited = rule_files.list_changed_files(*names)
+            else:
+                edited = run_git(
+                    rule_files.folder, "ls-files", "--recurse-submodules", "--", *names
+                ).splitlines()
+            if edited:
+                cache.distrust_stored_answers()
+                yield (
+                    f"The change brings its own {edited[0]}, so no answer in it was used: the judge is asked "
+                    "again. Remove it from git; CI can keep it between runs."
+                )

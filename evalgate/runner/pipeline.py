@@ -240,7 +240,7 @@ def prepare_run(
 def _prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
     """Let the redactor hide the secrets of the agent's env files, and nothing of the plan's notices."""
     if plan.agent.settings.env_file:
-        redactor.learn_environment(plan.environ)
+        redactor.learn_environment(plan.agent_environ)
     redactor.keep_texts(plan.notices)
 
 
@@ -251,7 +251,7 @@ def build_plan_agent(plan: Plan) -> Agent:
         EvalgateError: the setup fails, or an option names something that cannot be used.
     """
     plan.judge_resolver.models.trust_stored_answers()  # now, because the setup runs code of the repository
-    return build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
+    return build_agent(plan.agent, plan.workspace, plan.agent_environ, plan.executor)
 
 
 def run_gate(

@@ -20,34 +20,24 @@ from evalgate.config.schema.gate import DEFAULT_BASELINE, GateConfig
 from evalgate.config.schema.judge import UserConfig
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, CreateUser
-from evalgate.core.types import EVAL_SET_TRACES, REPORT_ONLY, CaseKey, CaseSelection
+from evalgate.core.types import EVAL_SET_TRACES, CaseKey, CaseSelection
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.base_branch import RuleFiles, open_anchor_store, open_baseline_store
-from evalgate.runner.plan_problems import (
-    add_agent_and_criteria_problems,
-    check_judges,
-    describe_default_criteria,
-    distrust_committed_caches,
-    iter_plan_notices,
-    iter_warnings,
-    load_plan_thresholds,
-    resolve_control,
-)
+from evalgate.runner.base_branch import RuleFiles
+from evalgate.runner.plan_notices import iter_plan_notices
 from evalgate.runner.suites import (
     NOTHING_GIVEN,
     GivenObjects,
+    PlanInput,
     Suite,
     are_all_recorded,
     build_suites,
-    is_partial_selection,
 )
 from evalgate.system.workspace import Workspace, list_socket_notices, resolve_workspace
 
@@ -69,8 +59,9 @@ class Plan:
     """Runs of each case. If the user gave no number, `run_strategy.apply_default_runs` decides."""
     gate: GateConfig
     baseline_store: BaselineStore | None
-    environ: Mapping[str, str]
-    """The gate's own environment; the agent gets an allow-listed part of it."""
+    agent_environ: Mapping[str, str]
+    """The gate's environment with the agent's env files added; judges do not get those. The agent gets an
+    allow-listed part of it."""
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
     judge_calibration: "CalibrationSet | None" = None
@@ -180,11 +171,20 @@ def build_plan(
     """
     workspace = resolve_workspace(folder)
     with RuleFiles(workspace.folder, environ, overrides.policy) as rule_files:
-        thresholds = objects.thresholds or load_plan_thresholds(thresholds_file, rule_files, overrides)
-        with add_agent_and_criteria_problems(thresholds, overrides):
-            plan = _build_checked_plan(overrides, rule_files, thresholds, workspace, environ, objects)
-        cache_notices = distrust_committed_caches(plan.judge_resolver, rule_files)
-        plan = replace(plan, notices=(*plan.notices, *cache_notices))
+        thresholds = objects.thresholds
+        try:
+            thresholds = thresholds or rule_files.load_chosen_thresholds(thresholds_file)
+            plan_input = _build_plan_input(overrides, rule_files, thresholds, workspace, environ, objects)
+            plan = _build_checked_plan(plan_input)
+        except InvalidInputError as error:
+            from evalgate.runner.plan_errors import add_agent_and_criteria_problems
+
+            raise add_agent_and_criteria_problems(error, thresholds, overrides) from None
+        if rule_files.applies_base_rules:
+            from evalgate.runner.edit_notices import distrust_committed_caches
+
+            cache_notices = distrust_committed_caches(plan.judge_resolver, rule_files)
+            plan = replace(plan, notices=(*plan.notices, *cache_notices))
     if not overrides.selection_options.words:
         return plan
     from evalgate.runner.case_selection import select_plan_cases
@@ -192,37 +192,40 @@ def build_plan(
     return select_plan_cases(plan, overrides.selection_options, thresholds, rule_files)
 
 
-def _build_checked_plan(
+def _build_plan_input(
     overrides: Overrides,
     rule_files: RuleFiles,
     thresholds: Thresholds,
     workspace: Workspace,
     environ: Mapping[str, str],
     objects: GivenObjects,
-) -> Plan:
+) -> PlanInput:
     config = _choose_config(overrides, rule_files, thresholds, objects)
-    # Before the agent's env files are added, whose variables are not for judges.
-    resolver = _build_judge_resolver(overrides, thresholds, config, environ, workspace)
-    config, environ = add_env_files(config, environ, workspace.folder)
-    suites = build_suites(thresholds, config, workspace, environ, resolver, rule_files, objects=objects)
-    agent = _resolve_plan_agent(overrides, thresholds, config, suites, objects.agent)
-    suites, quarantine_notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
-    create_user = _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
-    rule_files.note_local_plugins()
-    check_judges(resolver, thresholds)
+    resolver = build_judge_resolver(overrides, thresholds, config, environ, workspace)
+    config, agent_environ = add_env_files(config, environ, workspace.folder)
+    return PlanInput(overrides, thresholds, config, workspace, agent_environ, resolver, rule_files, objects)
+
+
+def _build_checked_plan(plan_input: PlanInput) -> Plan:
+    overrides, thresholds, config = plan_input.overrides, plan_input.thresholds, plan_input.config
+    suites = build_suites(plan_input)
+    agent = _resolve_plan_agent(plan_input, suites)
+    suites, quarantine_notices = mark_quarantined_cases(plan_input, suites)
+    create_user = build_plan_user_factory(plan_input, suites)
+    _check_judges(plan_input)
     check_executor(config.executor, thresholds)
     plan = Plan(
-        workspace=workspace,
+        workspace=plan_input.workspace,
         suites=suites,
         agent=agent,
         runs=config.runs,
         gate=_limit_min_cases(config.gate, suites),
-        baseline_store=open_baseline_store(config.gate.baseline, workspace, rule_files),
-        environ=environ,
-        judge_resolver=resolver,
-        judge_calibration=_read_judge_calibration(config, thresholds, rule_files, suites),
-        anchor_store=open_anchor_store(config.gate.anchor, workspace, rule_files),
-        label_check=_check_labels(config, thresholds, rule_files, suites),
+        baseline_store=_open_baseline_store(plan_input),
+        agent_environ=plan_input.agent_environ,
+        judge_resolver=plan_input.judge_resolver,
+        judge_calibration=read_judge_calibration(plan_input, suites),
+        anchor_store=_open_anchor_store(plan_input),
+        label_check=check_judge_labels(plan_input, suites),
         create_user=create_user,
         user_config=config.user,
         thresholds_file=thresholds.file,
@@ -231,22 +234,23 @@ def _build_checked_plan(
         masks=overrides.mask,
         needs_baseline=overrides.baseline is not None,
         runs_given=config.runs_given,
-        is_part=not thresholds.config.eval_sets or is_partial_selection(thresholds, config, workspace),
-        control_source=resolve_control(config, thresholds, overrides, rule_files, objects.agent),
+        # A file that lists no eval sets does not tell if there are others.
+        is_part=not thresholds.config.eval_sets or plan_input.is_partial_selection,
+        control_source=_resolve_control_source(plan_input),
     )
-    # Last, because each file that was read above may have added to `rule_files.notices`.
-    setup = _describe_setup(agent, thresholds, rule_files, workspace)
-    return replace(plan, notices=(*setup, *quarantine_notices, *iter_plan_notices(config, suites, resolver)))
+    # Last, because `rule_files` has collected a notice about each file that was read above.
+    plan_input.rule_files.note_local_plugins()
+    setup = _describe_setup(agent, plan_input)
+    notices = iter_plan_notices(config, suites, plan_input.judge_resolver)
+    return replace(plan, notices=(*setup, *quarantine_notices, *notices))
 
 
-def _describe_setup(
-    agent: AgentSpec, thresholds: Thresholds, rule_files: RuleFiles, workspace: Workspace
-) -> Iterator[str]:
+def _describe_setup(agent: AgentSpec, plan_input: PlanInput) -> Iterator[str]:
     """Yield notices about the agent, the rules that apply, and the working folder."""
-    if sample := describe_sample_agent(agent, thresholds):
+    if sample := describe_sample_agent(agent, plan_input.thresholds):
         yield sample
-    yield from rule_files.notices
-    yield from list_socket_notices(workspace)
+    yield from plan_input.rule_files.notices
+    yield from list_socket_notices(plan_input.workspace)
 
 
 def _choose_config(
@@ -264,13 +268,8 @@ def _choose_config(
     return config.model_copy(update={"eval_sets": overrides.eval_sets}) if objects.eval_sets else config
 
 
-def _resolve_plan_agent(
-    overrides: Overrides,
-    thresholds: Thresholds,
-    config: Config,
-    suites: Sequence[Suite],
-    given_agent: AgentSpec | None,
-) -> AgentSpec:
+def _resolve_plan_agent(plan_input: PlanInput, suites: Sequence[Suite]) -> AgentSpec:
+    config, given_agent = plan_input.config, plan_input.objects.agent
     if given_agent is not None:
         # The limits of the thresholds file hold for an object, too, unless the program sets its own.
         own = given_agent.settings.model_dump(exclude_unset=True)
@@ -284,46 +283,38 @@ def _resolve_plan_agent(
             "no agent: give --agent KIND:WHAT (as --agent python:agent.py:answer) or an `agent` section in "
             "the thresholds file. `evalgate init` writes one."
         )
-    return resolve_agent(config.agent, overrides.agent_name, thresholds)
+    return resolve_agent(config.agent, plan_input.overrides.agent_name, plan_input.thresholds)
 
 
-def _apply_quarantine(
-    suites: tuple[Suite, ...],
-    thresholds: Thresholds,
-    config: Config,
-    workspace: Workspace,
-    rule_files: RuleFiles,
+def mark_quarantined_cases(
+    plan_input: PlanInput, suites: tuple[Suite, ...]
 ) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
     """Return the suites with quarantined cases marked, and notices about the quarantine."""
-    if config.gate.quarantine is None:
+    quarantine = plan_input.config.gate.quarantine
+    if quarantine is None:
         return suites, ()
     from evalgate.gating.quarantine import QuarantineFile, apply_quarantine
 
     found = apply_quarantine(
-        QuarantineFile(workspace.folder, config.gate.quarantine),
+        QuarantineFile(plan_input.workspace.folder, quarantine),
         [suite.eval_set for suite in suites],
         {key: case_policy for suite in suites for key, case_policy in suite.case_policies.items()},
         today=datetime.now(UTC).date(),
-        environ=rule_files.environ,
-        is_part=is_partial_selection(thresholds, config, workspace),
+        environ=plan_input.rule_files.environ,
+        is_part=plan_input.is_partial_selection,
     )
     if not found.is_verified:
-        rule_files.note_unverified(config.gate.quarantine)
+        plan_input.rule_files.note_unverified(quarantine)
     return tuple(replace(suite, case_policies=found.case_policies) for suite in suites), found.notices
 
 
-def _build_plan_user_factory(
-    overrides: Overrides,
-    thresholds: Thresholds,
-    config: Config,
-    suites: Sequence[Suite],
-    judge_resolver: JudgeResolver,
-    rule_files: RuleFiles,
-) -> CreateUser:
+def build_plan_user_factory(plan_input: PlanInput, suites: Sequence[Suite]) -> CreateUser:
+    """Build the function that creates users: simulated ones if a case has a scenario or story."""
     if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
         return create_scripted_user
     from evalgate.runner.user_factory import build_user_factory
 
+    overrides, thresholds = plan_input.overrides, plan_input.thresholds
     adjacent_thresholds = {
         suite.eval_set.eval_set_id: (
             replace(suite.thresholds, config=apply_user_override(suite.thresholds.config, overrides))
@@ -333,17 +324,24 @@ def _build_plan_user_factory(
         for suite in suites
         if suite.thresholds is not thresholds
     }
-    eval_sets, locate = [suite.eval_set for suite in suites], rule_files.choose_version
-    return build_user_factory(thresholds, config, adjacent_thresholds, judge_resolver, eval_sets, locate)
+    return build_user_factory(
+        thresholds,
+        plan_input.config,
+        adjacent_thresholds,
+        plan_input.judge_resolver,
+        [suite.eval_set for suite in suites],
+        plan_input.rule_files.choose_version,
+    )
 
 
-def _build_judge_resolver(
+def build_judge_resolver(
     overrides: Overrides,
     thresholds: Thresholds,
     config: Config,
     environ: Mapping[str, str],
     workspace: Workspace,
 ) -> JudgeResolver:
+    """Build the judges of a run, with the keys in `environ`; none is opened yet."""
     redactor, mode = LiveRedactor(Redactor.from_environment(environ, overrides.mask)), overrides.judge_cache
     meter, prices = UsageMeter(config.budget), config.prices
     context = LlmContext(
@@ -358,86 +356,80 @@ def _build_judge_resolver(
     return JudgeResolver(ModelPool(context), config.judge, forced_by_cli=overrides.judge is not None)
 
 
-def _read_judge_calibration(
-    config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
-) -> "CalibrationSet | None":
-    if config.judge is None or config.judge.anchors is None:
+def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "CalibrationSet | None":
+    """Read the labelled cases of `judge.anchors`; return None if the section names none."""
+    judge, rule_files = plan_input.config.judge, plan_input.rule_files
+    if judge is None or judge.anchors is None:
         return None
     from evalgate.runner.calibration_cases import read_calibration_set
 
     metrics = {bound.name: bound for suite in suites for bound in suite.metrics}
-    path = thresholds.folder / config.judge.anchors
+    path = plan_input.thresholds.folder / judge.anchors
     return read_calibration_set(
         rule_files.choose_version(path),
         rule_files.format_relative_path(path),
-        config.judge.floor.anchors,
+        judge.floor.anchors,
         list(metrics.values()),
     )
 
 
-def _check_labels(
-    config: Config, thresholds: Thresholds, rule_files: RuleFiles, suites: Sequence[Suite]
-) -> "LabelCheck | None":
-    floors = config.judge.floor.label_floors if config.judge else {}
+def check_judge_labels(plan_input: PlanInput, suites: Sequence[Suite]) -> "LabelCheck | None":
+    """Compare the judges with labels of people; return None if no floor needs labels."""
+    judge, rule_files = plan_input.config.judge, plan_input.rule_files
+    floors = judge.floor.label_floors if judge else {}
     if not floors:
         return None
     from evalgate.datasets.judge_labels import STORE_NAME, read_store
     from evalgate.runner.judge_assessment import check_label_floors
 
-    path = thresholds.folder / STORE_NAME
+    path = plan_input.thresholds.folder / STORE_NAME
     store = read_store(rule_files.choose_version(path), rule_files.format_relative_path(path))
     return check_label_floors(store, floors, [bound for suite in suites for bound in suite.metrics])
 
 
-def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:
-    """Return the eval sets with mocks, sessions and policies, as for a run, but without metrics.
-
-    Raises:
-        InvalidInputError: with every problem of the files.
-    """
-    workspace = resolve_workspace(folder)
-    rule_files = RuleFiles(workspace.folder, {})
-    thresholds = rule_files.load_chosen_thresholds(thresholds_file)
-    config = apply_overrides(thresholds.config, overrides)
-    resolver = _build_judge_resolver(overrides, thresholds, config, {}, workspace)
-    unscored = GivenObjects(scores=False)
-    return build_suites(thresholds, config, workspace, {}, resolver, rule_files, objects=unscored)
+def _check_judges(plan_input: PlanInput) -> None:
+    """Raise InvalidInputError if a judge or simulated user has a model that cannot be called."""
+    thresholds = plan_input.thresholds
+    try:
+        plan_input.judge_resolver.models.check_reserved()
+    except InvalidInputError as error:
+        where = thresholds.find_position(("judge",)) if thresholds.config.judge else (0, 0)
+        file = thresholds.file if thresholds.config.judge else ""
+        raise InvalidInputError(Problem(file, *where, found.message) for found in error.problems) from None
 
 
-def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
-    """Check the files without starting the agent, and yield a line about each eval set, warning and notice.
+def _open_baseline_store(plan_input: PlanInput) -> BaselineStore | None:
+    name = plan_input.config.gate.baseline
+    if name is None:
+        return None
+    from evalgate.runner.baseline_stores import open_baseline_store
 
-    Raises:
-        InvalidInputError: with every problem of the input that was found.
-    """
-    workspace = resolve_workspace(folder)
-    rule_files = RuleFiles(workspace.folder, {})
-    thresholds = load_plan_thresholds(thresholds_file, rule_files, overrides)
-    with add_agent_and_criteria_problems(thresholds, overrides):
-        config, _ = add_env_files(apply_overrides(thresholds.config, overrides), {}, workspace.folder)
-        if config.agent is not None:
-            resolve_agent(config.agent, overrides.agent_name, thresholds)
-        resolver = _build_judge_resolver(overrides, thresholds, config, {}, workspace)
-        suites = build_suites(thresholds, config, workspace, {}, resolver, rule_files, needs_criteria=False)
-        suites, notices = _apply_quarantine(suites, thresholds, config, workspace, rule_files)
-        _build_plan_user_factory(overrides, thresholds, config, suites, resolver, rule_files)
-        _read_judge_calibration(config, thresholds, rule_files, suites)
-        _check_labels(config, thresholds, rule_files, suites)
-        if empty := [suite.eval_set.path for suite in suites if not suite.eval_set.cases]:
-            raise InvalidInputError(Problem(path, 1, 1, "the eval set has no cases") for path in empty)
-        for suite in suites:
-            named = (
-                each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics
-            )
-            metrics = ", ".join(dict.fromkeys(named))
-            scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
-            yield f"{suite.eval_set.path}: {pluralize(len(suite.eval_set.cases), 'case')}, {scoring}"
-        found = list(iter_warnings(suites, thresholds, workspace.folder))
-        yield from found
-        yield from filter(None, [*map(describe_default_criteria, suites), resolver.models.default_notice])
-        yield from notices
-        verdict = f"{pluralize(len(found), 'warning')}, no error." if found else "no problem found."
-        yield f"{pluralize(len(suites), 'eval set')}: {verdict}"
+    return open_baseline_store(name, plan_input.workspace, plan_input.rule_files)
+
+
+def _open_anchor_store(plan_input: PlanInput) -> BaselineStore | None:
+    anchor = plan_input.config.gate.anchor
+    if anchor is None or not anchor.baseline:
+        return None
+    from evalgate.runner.baseline_stores import open_anchor_store
+
+    return open_anchor_store(anchor.baseline, plan_input.workspace, plan_input.rule_files)
+
+
+def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
+    """Return the source of control runs, runs of the base commit's agent; None if `gate.control` is off."""
+    if plan_input.config.gate.control.mode == "off":
+        return None
+    from evalgate.runner.control.base_commit import build_control_source
+
+    return build_control_source(
+        plan_input.config,
+        plan_input.thresholds,
+        plan_input.overrides,
+        plan_input.rule_files.folder,
+        plan_input.rule_files.environ,
+        is_object=plan_input.objects.agent is not None,
+    )
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:

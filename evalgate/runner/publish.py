@@ -7,9 +7,8 @@ import os
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from itertools import filterfalse
@@ -18,12 +17,11 @@ from typing import TYPE_CHECKING, TextIO
 
 from evalgate import __version__
 from evalgate.core import plugin_registry
-from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.exit_codes import ExitCode
-from evalgate.core.formatting import pluralize
+from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AnyReporter, ReportContext
-from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line, to_md_text
-from evalgate.core.types import REPORT_ONLY, AgentInfo, Record, Totals, Verdict
+from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
+from evalgate.core.types import AgentInfo, Record, Totals, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
@@ -41,70 +39,11 @@ from evalgate.reporting.results_history import DEFAULT_KEPT, describe_failure, k
 from evalgate.reporting.terminal import LiveProgress
 from evalgate.system.files import GuardedFolder
 from evalgate.system.pull_requests import is_github_actions
-from evalgate.system.workspace import Workspace, has_working_folder, resolve_workspace
+from evalgate.system.workspace import Workspace, has_working_folder
 
 if TYPE_CHECKING:
-    from evalgate.ci.posting import PostContent, PostNotice, PostOptions, PostTimeouts
+    from evalgate.ci.posting import PostOptions
     from evalgate.runner.notifications import Destinations
-
-
-def post_record(
-    record: Record,
-    options: "PostOptions",
-    comment: CommentReport,
-    on_notice: "Callable[[PostNotice], None]",
-    *,
-    environ: Mapping[str, str],
-    folder: str = "",
-    timeouts: "PostTimeouts | None" = None,
-) -> None:
-    """Post to the pull or merge request as `options` say, and call `on_notice` with the result of each post.
-
-    `record`, `comment` and `folder` are those of `build_post_content`.
-    """
-    from evalgate.ci.github_pull_request import post_pull_request
-    from evalgate.ci.gitlab import is_gitlab_ci, post_merge_request
-
-    content = build_post_content(record, options, comment, folder)
-    post = post_merge_request if is_gitlab_ci(environ) else post_pull_request
-    post(content, options, on_notice, environ=environ, timeouts=timeouts)
-
-
-def build_post_content(
-    record: Record, options: "PostOptions", comment: CommentReport, folder: str = ""
-) -> "PostContent":
-    """Return the content of the posts about a redacted record.
-
-    `comment` renders the comment. Paths in the record start from `folder`, which is relative to the
-    repository's root.
-    """
-    from evalgate.ci.posting import PostContent
-    from evalgate.runner.annotations import build_check_annotations
-
-    def render_comment(limit: int) -> str:
-        shorter = replace(comment, limit=limit - len(options.heading))
-        return f"{options.heading}{shorter.render(record)}"
-
-    verdict, reasons = record.verdict, record.verdict.reasons
-    title = reasons[0] if reasons else pluralize(record.totals.cases, "case")
-    return PostContent(
-        "inconclusive" if verdict.would_close else verdict.status,
-        f"{REPORT_ONLY.capitalize()}: {title}" if verdict.would_close else title,
-        render_comment,
-        build_check_annotations(record, folder) if options.check else (),
-    )
-
-
-def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
-    """Print a notice about a post to the log; on GitHub all but `info` also go to the step's summary."""
-    if notice.level == "info" or not is_github_actions(environ):
-        stderr.write(f"{notice.sentence}\n")
-        return
-    from evalgate.ci.github_actions import add_summary, format_workflow_command
-
-    stdout.write(format_workflow_command(notice.level, notice.sentence, title="evalgate"))
-    stdout.flush()
-    add_summary(f"> {to_md_text(notice.sentence)}", environ=environ, stream=stdout)
 
 
 def build_empty_record() -> Record:
@@ -122,50 +61,23 @@ def build_empty_record() -> Record:
     )
 
 
-def set_outputs_without_verdict(exit_code: int, *, environ: Mapping[str, str], stream: TextIO) -> None:
-    """Set the outputs of a GitHub Actions step if its command ended without a record.
-
-    `verdict` is `error` and `exit-code` is `exit_code`; all other outputs are empty. Outside of GitHub
-    Actions nothing is done.
-    """
-    if is_github_actions(environ):
-        from evalgate.ci.github_actions import OUTPUTS, set_outputs
-
-        known = {"verdict": "error", "exit-code": str(exit_code)}
-        set_outputs({name: known.get(name, "") for name in OUTPUTS}, environ=environ, stream=stream)
-
-
-def post_error(
-    error: Exception,
-    options: "PostOptions",
-    redactor: LiveRedactor,
-    *,
-    environ: Mapping[str, str],
-    stdout: TextIO,
-    stderr: TextIO,
-) -> None:
-    """Post the error, redacted, to the pull request: the command ended without a record.
-
-    The post replaces that of an earlier run, which shows the verdict on another commit.
-    """
-    show = partial(show_post, environ=environ, stdout=stdout, stderr=stderr)
-    record = redactor.redact_tree(build_error_record(error))
-    post_record(record, options, CommentReport(), show, environ=environ)
-
-
-def build_error_record(error: Exception) -> Record:
-    """Build a record without cases, with the error as the reason why there is no verdict."""
-    reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
-    code = ExitCode.BUG
-    if isinstance(error, EvalgateError):
-        code = error.exit_code
-        problems = error.problems if isinstance(error, InvalidInputError) else (error,)
-        reasons = tuple(map(str, problems))
-    made = datetime.now(UTC).isoformat(timespec="seconds")
-    return replace(build_empty_record(), created_at=made, verdict=Verdict("error", code, reasons))
-
-
 _LONGEST_SENTENCE = 4_000  # a notice may hold a command, which must not be cut off
+
+
+@frozen
+class PublishOptions:
+    """Options of the command line for what becomes of a record."""
+
+    requested: Collection[str] = ()
+    """Names of reporters in `plugin_registry.ON_REQUEST` that are used, too."""
+    keep_results: int | None = None
+    """Number of newest results to keep; None: `DEFAULT_KEPT`, or 0 if the variable CI is set."""
+    details: bool = False
+    """True: the terminal shows every case, and the invocations of each metric that fails."""
+    destinations: "Destinations | None" = None
+    """Servers that the record is sent to; None: there are none."""
+    post_options: "PostOptions | None" = None
+    """Posts to the pull request; None: nothing is posted."""
 
 
 @dataclass
@@ -185,16 +97,7 @@ class Publisher:
         default_factory=lambda: LiveRedactor(Redactor.from_environment(os.environ))
     )
     """Redactor of all output."""
-    post_options: "PostOptions | None" = None
-    """Posts to the pull request; None: nothing is posted."""
-    requested: Collection[str] = ()
-    """Names of reporters in `plugin_registry.ON_REQUEST` that are used, too."""
-    keep_results: int | None = None
-    """Number of newest results to keep; None: `DEFAULT_KEPT`, or 0 if the variable CI is set."""
-    details: bool = False
-    """True: the terminal shows every case, and the invocations of each metric that fails."""
-    destinations: "Destinations | None" = None
-    """Servers that the record is sent to; None: there are none."""
+    options: PublishOptions = field(default_factory=PublishOptions)
     _report_folder: GuardedFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
     _history: GuardedFolder | None = field(init=False, repr=False)
@@ -216,7 +119,7 @@ class Publisher:
 
     @property
     def _from_root(self) -> str:
-        return _find_path_from_root(self.workspace.folder, self.environ)
+        return find_path_from_root(self.workspace.folder, self.environ)
 
     def build_progress(self) -> LiveProgress:
         """Build the listener that shows progress."""
@@ -250,10 +153,10 @@ class Publisher:
         for reporter in filterfalse(is_foreign, self._get_reporters()):
             for _, text in render_files(nothing, reporter):
                 deque(text, maxlen=0)
-        _render_terminal(nothing, self.stdout, self.environ)
+        render_terminal(nothing, self.stdout, self.environ)
 
     def _get_reporters(self) -> tuple[AnyReporter, ...]:
-        return plugin_registry.get_reporters(self.requested)
+        return plugin_registry.get_reporters(self.options.requested)
 
     def publish(self, record: Record) -> int:
         """Write the reports, print the result, post and send as the options say, and return the exit code.
@@ -273,7 +176,8 @@ class Publisher:
         self.stderr.flush()
         # Not redacted again: an agent that announces a part of the gate's own text as a secret, such as the
         # start of a code block, would remove this part, and what follows would no longer be in a code block.
-        self.stdout.write(_render_terminal(record, self.stdout, self.environ, details=self.details))
+        details = self.options.details
+        self.stdout.write(render_terminal(record, self.stdout, self.environ, details=details))
         self.stdout.flush()
         folder = self._from_root
         # The same text as in comment.md, which may be missing: a full disk keeps no post back.
@@ -288,11 +192,13 @@ class Publisher:
             set_outputs(outputs, environ=self.environ, stream=self.stdout)
             findings = list_annotated_findings(record)
             write_annotations(build_annotations(findings, folder), len(findings), self.stdout)
-        if self.post_options is not None:
+        if (post_options := self.options.post_options) is not None:
+            from evalgate.runner.posts import post_record, show_post
+
             show = partial(show_post, environ=self.environ, stdout=self.stdout, stderr=self.stderr)
-            post_record(record, self.post_options, comment, show, environ=self.environ, folder=folder)
-        if self.destinations is not None:
-            self._send_record(record, self.destinations)
+            post_record(record, post_options, comment, show, environ=self.environ, folder=folder)
+        if self.options.destinations is not None:
+            self._send_record(record, self.options.destinations)
         return record.verdict.exit_code
 
     def _send_record(self, record: Record, destinations: "Destinations") -> None:
@@ -303,7 +209,8 @@ class Publisher:
 
     def _keep_result(self, record: Record) -> None:
         default = 0 if self.environ.get("CI") else DEFAULT_KEPT
-        most = default if self.keep_results is None else self.keep_results
+        kept = self.options.keep_results
+        most = default if kept is None else kept
         try:
             keep_result(record, self._report_folder, self._history, most, self.workspace.owner)
         except OSError as error:
@@ -315,12 +222,12 @@ class Publisher:
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
         # Users would take an earlier report for this run's.
-        absent = (file for name, file in plugin_registry.ON_REQUEST.items() if name not in self.requested)
-        remove_reports(self._report_folder, absent)
+        requested, optional = self.options.requested, plugin_registry.ON_REQUEST.items()
+        remove_reports(self._report_folder, (file for name, file in optional if name not in requested))
         try:
             return record, self._write_files(record, reporters)
         except ReportWriteError as error:
-            _print_error(error, self.stderr)
+            print_write_error(error, self.stderr)
             if record.verdict.exit_code:
                 return record, error.written
             record = self.redactor.redact_tree(_withdraw_verdict(record, error))
@@ -346,7 +253,7 @@ class Publisher:
             "be written. Neither the agent nor another step may remove it: run again.",
             (),
         )
-        _print_error(error, self.stderr)
+        print_write_error(error, self.stderr)
         return record if record.verdict.exit_code else _withdraw_verdict(record, error)
 
     def _build_outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
@@ -375,59 +282,15 @@ def _withdraw_verdict(record: Record, error: ReportWriteError) -> Record:
     return replace(record, verdict=Verdict("error", error.exit_code, (why, *record.verdict.reasons)))
 
 
-def _print_error(error: ReportWriteError, stream: TextIO) -> None:
+def print_write_error(error: ReportWriteError, stream: TextIO) -> None:
+    """Print that a report could not be written, safe for a log."""
     stream.write(f"evalgate: {disable_commands(strip_invisible(str(error)))}\n")
 
 
-def rerender_reports(
-    results: str,
-    *,
-    folder: Path,
-    out: str,
-    environ: Mapping[str, str],
-    stdout: TextIO,
-    stderr: TextIO,
-    requested: Collection[str] = (),
-    details: bool = False,
-) -> int:
-    """Render every report from a stored record, print the result, and return the record's exit code.
-
-    Earlier reports in the folder `out` are removed. Reports that are made only on request are left out,
-    except the HTML page and those in `requested`. If a report cannot be written, an error is printed, and the
-    exit code is 2 instead of 0. `details` is that of `TerminalReport`.
-
-    Raises:
-        InvalidInputError: the record cannot be read or contradicts itself, or `out` cannot be written.
-    """
-    from evalgate.datasets.results_io import read_record
-    from evalgate.gating.verdict import find_inconsistencies
-
-    workspace = resolve_workspace(folder)
-    source, target = workspace.folder / results, workspace.folder / out
-    reporters = plugin_registry.get_reporters({"html", *requested})
-    record, redactor = read_record(source, results), LiveRedactor(Redactor.from_environment(environ))
-    redactor.keep_texts(record.notices)
-    record = redactor.redact_tree(record)
-    if wrong := list(find_inconsistencies(record)):
-        raise InvalidInputError(
-            f"{results}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again."
-        )
-    opened = check_writable(target, workspace.owner, root=workspace.folder)
-    remove_reports(opened, plugin_registry.list_report_files(), but={source.resolve()})
-    root = _find_path_from_root(workspace.folder, environ)
-    try:
-        write_reports(record, opened, reporters, path_from_root=root, owner=workspace.owner)
-    except ReportWriteError as error:
-        _print_error(error, stderr)
-        if not record.verdict.exit_code:
-            return error.exit_code
-    stdout.write(_render_terminal(record, stdout, environ, details=details))
-    return record.verdict.exit_code
-
-
-def _render_terminal(
+def render_terminal(
     record: Record, stream: TextIO, environ: Mapping[str, str], *, details: bool = False
 ) -> str:
+    """Render the report for the terminal, in color and as wide as the terminal if `stream` is one."""
     from evalgate.reporting.terminal import TerminalReport
 
     report = TerminalReport(color=_takes_escapes(stream, environ), details=details)
@@ -437,7 +300,7 @@ def _render_terminal(
     return report.render(record)
 
 
-def _find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
+def find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
     """Return `folder` relative to GITHUB_WORKSPACE, CI_PROJECT_DIR or the current folder; "" if outside."""
     folder = folder.resolve()
     root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()

@@ -149,7 +149,7 @@ def compare_with_anchor_baseline(
     comparison = compared_runs.baseline_comparison
     context = AnchorContext(
         base_branch=(comparison.branch or "the baseline") if comparison else "",
-        unmerged_change=describe_unmerged_change(plan.environ),
+        unmerged_change=describe_unmerged_change(plan.agent_environ),
         created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
         cleared={
@@ -235,7 +235,7 @@ def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
     if evidence.unreachable or any(run.failure is not None for case in cases for run in case.runs):
         from evalgate.reporting.likely_causes import describe_missing_variables
 
-        withheld = list_withheld_variables(plan.environ, agent.settings.env)
+        withheld = list_withheld_variables(plan.agent_environ, agent.settings.env)
         yield from describe_missing_variables(cases, withheld, evidence.unreachable)
     if any(case.expects_tool_calls for suite in plan.suites for case in suite.eval_set.cases):
         from evalgate.reporting.likely_causes import describe_missing_tool_calls
@@ -271,7 +271,7 @@ def _list_notices(
     yield from plan.notices
     if baseline is not None and evidence.comparison is not None:
         yield from _describe_baseline(baseline, evidence, evidence.comparison)
-    yield from list_environment_notices(plan.environ, plan.agent.settings.env)
+    yield from list_environment_notices(plan.agent_environ, plan.agent.settings.env)
     if flipping := describe_inconsistent_cases(evidence.cases):
         yield flipping
     yield from describe_partly_scored_cases(evidence.cases)

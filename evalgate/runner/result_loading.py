@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from evalgate.baselines.stores.file import FileStore
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Baseline, Record
 from evalgate.datasets.results_io import read_record
@@ -32,6 +31,8 @@ def load_stored_result(workspace: Workspace, name: str) -> Record | None:
     Raises:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
     """
+    from evalgate.baselines.stores.file import FileStore
+
     # A file holds a result or a baseline; other places, such as `branch:NAME`, hold baselines only.
     if not isinstance(open_named_store(workspace, name), FileStore):
         return None

@@ -219,7 +219,9 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
     repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
     # An unmerged change is only closed by the anchor if it fell significantly by itself (`gating/anchor.py`).
     shared = (
-        plan.anchor_store is not None and baseline is not None and not describe_unmerged_change(plan.environ)
+        plan.anchor_store is not None
+        and baseline is not None
+        and not describe_unmerged_change(plan.agent_environ)
     )
     return build_statistical_policy(
         plan.gate, plan.runs, criteria, repeatable=repeatable, shares_with_anchor=shared

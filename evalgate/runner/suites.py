@@ -8,11 +8,12 @@ from itertools import accumulate, chain
 from pathlib import Path
 
 from evalgate.agents.factory import AgentSpec
+from evalgate.config.cli_overrides import Overrides
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
-from evalgate.core.protocols import LlmJudged, MetricContext, MetricEnvironment
+from evalgate.core.protocols import LlmJudged, MetricCode, MetricContext, MetricEnvironment
 from evalgate.core.types import CaseKey, CasePolicy, EvalCase, EvalSet
 from evalgate.datasets.cases import fingerprint_cases
 from evalgate.datasets.loading import find_adjacent_thresholds_file, load_eval_sets
@@ -33,7 +34,7 @@ class Suite:
     thresholds: Thresholds
     """Thresholds file of the metrics."""
     case_policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
-    """Policies of cases; a case without an entry has the default policy."""
+    """Policies of the cases of all eval sets; a case without an entry has the default policy."""
     note_thresholds: tuple[Thresholds, ...] = ()
     """The checks of case notes, as one thresholds file for each case that has some."""
 
@@ -142,48 +143,54 @@ class GivenObjects:
 NOTHING_GIVEN = GivenObjects()
 
 
-def _add_tool_mocks(
-    eval_sets: tuple[EvalSet, ...],
-    config: Config,
-    thresholds: Thresholds,
-    rule_files: RuleFiles,
-    *,
-    is_part: bool,
-) -> tuple[EvalSet, ...]:
-    if not config.tool_mocks:
-        return eval_sets
-    from evalgate.runner.tool_mocks import add_tool_mocks
+@dataclass(frozen=True)
+class PlanInput:
+    """Settings, files and objects that a plan is built from."""
 
-    return add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
+    overrides: Overrides
+    """Options of the command line."""
+    thresholds: Thresholds
+    config: Config
+    """Sections of the thresholds file with the options of the command line."""
+    workspace: Workspace
+    agent_environ: Mapping[str, str]
+    """The gate's environment with the agent's env files added."""
+    judge_resolver: JudgeResolver
+    rule_files: RuleFiles
+    objects: GivenObjects = NOTHING_GIVEN
+    needs_criteria: bool = True
+    """False: an eval set may have no criteria."""
+
+    @cached_property
+    def is_partial_selection(self) -> bool:
+        """Return True if single cases, or other eval sets than the thresholds file lists, are selected."""
+        listed, selected = self.thresholds.config.eval_sets, self.config.eval_sets
+        if listed and selected != listed:
+            return True
+        return any(":" in each and not (self.workspace.folder / each).exists() for each in selected)
 
 
-def build_suites(
-    thresholds: Thresholds,
-    config: Config,
-    workspace: Workspace,
-    environ: Mapping[str, str],
-    judge_resolver: JudgeResolver,
-    rule_files: RuleFiles,
-    *,
-    needs_criteria: bool = True,
-    objects: GivenObjects = NOTHING_GIVEN,
-) -> tuple[Suite, ...]:
+def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
     """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
 
     If the thresholds file has no criteria, those of the `.metrics.json` or `test_config.json` next to a set
     are added to its checks. A set with neither gets the defaults of its tool, if this is Google ADK or
-    adk-rs. Any other set is refused if `needs_criteria`, unless its case notes have checks.
+    adk-rs. Any other set is refused if `plan_input.needs_criteria`, unless its case notes have checks.
     """
-    is_part = is_partial_selection(thresholds, config, workspace)
+    thresholds, config, is_part = plan_input.thresholds, plan_input.config, plan_input.is_partial_selection
     _check_runs(thresholds, config)
-    eval_sets = _load_eval_sets(config, workspace, rule_files, objects)
-    eval_sets = _complete_cases(eval_sets, thresholds, config, workspace, rule_files, is_part=is_part)
-    case_policies = _resolve_case_policies(thresholds, config, eval_sets, is_part=is_part)
-    if not objects.scores:
+    eval_sets = _complete_cases(_load_eval_sets(plan_input), plan_input)
+    case_policies = _resolve_case_policies(eval_sets, plan_input)
+    if not plan_input.objects.scores:
         return tuple(Suite(eval_set, (), thresholds, case_policies) for eval_set in eval_sets)
-    context = MetricContext(config.adk_release, judge_resolver, is_recording=config.is_replay)
-    context = replace(context, locate=rule_files.choose_version, workspace=workspace.folder)
-    environment = _build_metric_environment(config, workspace, environ, rule_files)
+    context = MetricContext(
+        config.adk_release,
+        plan_input.judge_resolver,
+        locate=plan_input.rule_files.choose_version,
+        workspace=plan_input.workspace.folder,
+        is_recording=config.is_replay,
+    )
+    environment = _build_metric_environment(plan_input)
     metrics = bind_metrics(thresholds, context, environment)
     if thresholds.checks_and_budgets:
         from evalgate.runner.check_scopes import limit_checks
@@ -194,25 +201,21 @@ def build_suites(
     else:
         suites = tuple(
             replace(suite, metrics=(*suite.metrics, *metrics), case_policies=case_policies)
-            for suite in _build_suites_with_adjacent_thresholds(
-                eval_sets, context, rule_files, environment, thresholds, needs_criteria=needs_criteria
-            )
+            for suite in _build_suites_with_adjacent_thresholds(eval_sets, plan_input, context, environment)
         )
-    suites = _add_case_checks(suites, thresholds, config, context, environment)
+    suites = _add_case_checks(suites, plan_input, context, environment)
     return _complete_suites(suites)
 
 
-def _complete_cases(
-    eval_sets: tuple[EvalSet, ...],
-    thresholds: Thresholds,
-    config: Config,
-    workspace: Workspace,
-    rule_files: RuleFiles,
-    *,
-    is_part: bool,
-) -> tuple[EvalSet, ...]:
+def _complete_cases(eval_sets: tuple[EvalSet, ...], plan_input: PlanInput) -> tuple[EvalSet, ...]:
     """Return the eval sets with the settings for tool mocks, stories and sessions applied to their cases."""
-    eval_sets = _add_tool_mocks(eval_sets, config, thresholds, rule_files, is_part=is_part)
+    config, is_part = plan_input.config, plan_input.is_partial_selection
+    if config.tool_mocks:
+        from evalgate.runner.tool_mocks import add_tool_mocks
+
+        eval_sets = add_tool_mocks(
+            eval_sets, config, plan_input.thresholds, plan_input.rule_files, is_part=is_part
+        )
     if config.user is not None and config.user.stories == "played":
         from evalgate.runner.user_factory import play_stories
 
@@ -220,24 +223,25 @@ def _complete_cases(
     if config.session is not None:
         from evalgate.runner.case_sessions import complete_sessions
 
-        eval_sets = complete_sessions(eval_sets, config.session, workspace.folder, is_part=is_part)
+        eval_sets = complete_sessions(eval_sets, config.session, plan_input.workspace.folder, is_part=is_part)
     return eval_sets
 
 
 def _resolve_case_policies(
-    thresholds: Thresholds, config: Config, eval_sets: Sequence[EvalSet], *, is_part: bool
+    eval_sets: Sequence[EvalSet], plan_input: PlanInput
 ) -> Mapping[CaseKey, CasePolicy]:
-    if not config.cases and not any(case.tags for each in eval_sets for case in each.cases):
+    rules = plan_input.config.cases
+    if not rules and not any(case.tags for each in eval_sets for case in each.cases):
         return {}  # as most often: one module less is loaded
     from evalgate.runner.case_policies import resolve_case_policies
 
-    return resolve_case_policies(thresholds, config.cases, eval_sets, is_part=is_part)
+    is_part = plan_input.is_partial_selection
+    return resolve_case_policies(plan_input.thresholds, rules, eval_sets, is_part=is_part)
 
 
 def _add_case_checks(
     suites: tuple[Suite, ...],
-    thresholds: Thresholds,
-    config: Config,
+    plan_input: PlanInput,
     context: MetricContext,
     environment: MetricEnvironment,
 ) -> tuple[Suite, ...]:
@@ -246,14 +250,14 @@ def _add_case_checks(
         return suites
     from evalgate.runner.case_checks import add_case_checks
 
-    suites = add_case_checks(suites, thresholds, context, environment)
+    suites = add_case_checks(suites, plan_input.thresholds, context, environment)
     for each in chain.from_iterable(suite.note_thresholds for suite in suites):
-        _check_runs(each, config)
+        _check_runs(each, plan_input.config)
     return suites
 
 
 def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
-    """Return each suite with exactly the metrics that it needs, such as that of expected final states.
+    """Drop metrics of other sets, add that of final states where a case expects one, and check the result.
 
     Raises:
         InvalidInputError: with every problem of the suites.
@@ -282,26 +286,27 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
 def _suggest_suite(problem: Problem, config: Config) -> Problem:
     """Return the problem. If its file is missing, add the most similar name of a suite as a suggestion."""
-    is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")
     from evalgate.core.did_you_mean import did_you_mean
 
+    is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")
     hint = did_you_mean(problem.file, config.suites) if is_missing else ""
     if not hint or problem.message.endswith("?"):  # a file has a similar name
         return problem
     return replace(problem, message=f"{problem.message}.{hint}")
 
 
-def _load_eval_sets(
-    config: Config, workspace: Workspace, rule_files: RuleFiles, objects: GivenObjects
-) -> tuple[EvalSet, ...]:
+def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
     """Return the eval sets of the files, then those that are objects; at least one is required."""
+    config, objects, rule_files = plan_input.config, plan_input.objects, plan_input.rule_files
     if not config.eval_sets:
         if not objects.eval_sets:
             raise InvalidInputError("no eval sets: name files, folders or globs, or list them as `eval_sets`")
         return objects.eval_sets
     formats = plugin_registry.get_formats()
     try:
-        loaded = load_eval_sets(config.eval_sets, formats, folder=workspace.folder, format_name=config.format)
+        loaded = load_eval_sets(
+            config.eval_sets, formats, folder=rule_files.folder, format_name=config.format
+        )
     except InvalidInputError as error:
         raise InvalidInputError(_suggest_suite(each, config) for each in error.problems) from None
     if rule_files.base_commit:
@@ -338,13 +343,6 @@ def are_all_recorded(suites: Sequence[Suite]) -> bool:
     return all(case.recorded is not None for suite in suites for case in suite.eval_set.cases)
 
 
-def is_partial_selection(thresholds: Thresholds, config: Config, workspace: Workspace) -> bool:
-    """Return True if the user selected other eval sets than the thresholds file lists, or single cases."""
-    if thresholds.config.eval_sets and config.eval_sets != thresholds.config.eval_sets:
-        return True
-    return any(":" in each and not (workspace.folder / each).exists() for each in config.eval_sets)
-
-
 def _check_runs(thresholds: Thresholds, config: Config) -> None:
     """Raise InvalidInputError if a reliability rule needs more runs than are made."""
     runs = config.gate.max_runs if config.runs == "auto" else config.runs
@@ -361,16 +359,21 @@ def _check_runs(thresholds: Thresholds, config: Config) -> None:
         raise InvalidInputError(problems)
 
 
-def _build_metric_environment(
-    config: Config, workspace: Workspace, environ: Mapping[str, str], rule_files: RuleFiles
-) -> MetricEnvironment:
+def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:
     """Build the environment of custom metrics.
 
     Custom metrics are as trusted as the agent, so they get its environment and run as its user.
     """
+    workspace, agent = plan_input.workspace, plan_input.config.agent
     uid, gid = workspace.agent_user or (None, None)
-    env = build_agent_environment(environ, config.agent.env if config.agent else ())
-    return MetricEnvironment(workspace.folder, env, uid, gid, rule_files.read_metric_code)
+    env = build_agent_environment(plan_input.agent_environ, agent.env if agent else ())
+
+    def read_code(entry: str, roots: Sequence[str]) -> MetricCode:
+        from evalgate.runner.metric_code import read_metric_code
+
+        return read_metric_code(plan_input.rule_files, entry, roots)
+
+    return MetricEnvironment(workspace.folder, env, uid, gid, read_code)
 
 
 def _add_final_state(suite: Suite) -> Suite:
@@ -386,13 +389,11 @@ _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
 
 def _build_suites_with_adjacent_thresholds(
     eval_sets: Sequence[EvalSet],
+    plan_input: PlanInput,
     context: MetricContext,
-    rule_files: RuleFiles,
     environment: MetricEnvironment,
-    thresholds: Thresholds,
-    *,
-    needs_criteria: bool,
 ) -> Iterator[Suite]:
+    thresholds, rule_files = plan_input.thresholds, plan_input.rule_files
     joins_checks = bool(thresholds.checks_and_budgets)
     loaded: dict[Path, Thresholds] = {}
     metrics_by_file: dict[int, tuple[BoundMetric, ...]] = {}
@@ -411,7 +412,7 @@ def _build_suites_with_adjacent_thresholds(
             from evalgate.runner.default_criteria import find_default_thresholds
 
             set_thresholds = find_default_thresholds(eval_set)
-        if set_thresholds is None and needs_criteria and not (joins_checks or eval_set.checks):
+        if set_thresholds is None and plan_input.needs_criteria and not (joins_checks or eval_set.checks):
             raise InvalidInputError(
                 f"{eval_set.display_name}: no thresholds. Write `criteria` into "
                 f"{thresholds.file or _OWN_FILE}, give --thresholds FILE, "
@@ -428,8 +429,7 @@ def _build_suites_with_adjacent_thresholds(
 def _find_adjacent_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
     """Return the file with the criteria of one eval set, or None if there is none.
 
-    The file lies next to the eval set, or in `folder` if the user named a folder (None: no folder was
-    named).
+    The file lies next to the eval set, or in `folder`, which the user named (None: no folder was named).
 
     Raises:
         InvalidInputError: the user's folder has no file for the eval set.

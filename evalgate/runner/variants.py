@@ -172,8 +172,8 @@ def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
             agent = _vary_agent(agent, agent_name, name.partition(".")[2], value, plan)
     env = tuple(dict.fromkeys((*agent.settings.env, *environ)))
     settings = agent.settings.model_copy(update={"env": env})
-    agent, environ = replace(agent, settings=settings), {**plan.environ, **environ}
-    return replace(plan, agent=agent, environ=environ, varied=values)
+    agent, environ = replace(agent, settings=settings), {**plan.agent_environ, **environ}
+    return replace(plan, agent=agent, agent_environ=environ, varied=values)
 
 
 def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: Plan) -> AgentSpec:

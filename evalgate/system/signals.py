@@ -1,4 +1,17 @@
-"""Signals that ask the gate to end: finished results are kept, and the report is still written."""
+"""Signals that ask the gate to end: finished results are kept, and the report is still written.
+
+The first Ctrl-C, or another end signal, has another effect in each phase of `evalgate run`:
+
+    phase                        handler                                      effect
+    options and plan are read    `InterruptHandler`, installed by `__main__`  KeyboardInterrupt, no record
+    the agent starts, cases run  `cancel_on_signals`, by `pipeline.run_gate`  a record of what was made
+    verdict, reports, posts      `InterruptHandler` with `ignores_signals`    none
+    the exit code is certain     SIG_IGN, by `ignore_end_signals`             none
+
+The first two end with exit code 130. `ignores_signals` is set when the run begins, so that it holds once the
+cases have run.
+`InterruptHandler.handle_signals` does the same as `entry_point` if another program calls the command.
+"""
 
 import os
 import signal

@@ -22,7 +22,7 @@ from evalgate.reporting.trace_view import format_seconds
 from evalgate.runner.evaluation import RunHooks
 from evalgate.runner.pipeline import OpenCheckpoints, PreparedRun, RunOptions, prepare_run
 from evalgate.runner.plan import Plan, build_plan
-from evalgate.runner.publish import Publisher
+from evalgate.runner.publish import Publisher, PublishOptions
 from evalgate.viewer.project_agents import PROJECT_AGENT, list_agents, read_project_config
 
 OUT = "evalgate-report/again"
@@ -244,7 +244,7 @@ class BackgroundRun:
             io.StringIO(),
             io.StringIO(),
             self._redactor,
-            keep_results=DEFAULT_KEPT,
+            PublishOptions(keep_results=DEFAULT_KEPT),
         )
         with OpenCheckpoints() as checkpoints:
             options = RunOptions(

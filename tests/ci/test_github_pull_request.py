@@ -17,7 +17,8 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.runner.publish import Publisher, post_record
+from evalgate.runner.posts import post_record
+from evalgate.runner.publish import Publisher, PublishOptions
 from evalgate.system.workspace import Workspace
 from tests.ci.conftest import TOKEN
 from tests.ci.hosts import QUICK
@@ -77,7 +78,11 @@ def test_the_summary_and_the_post_are_the_comment_file(
     streams = io.StringIO(), io.StringIO()
     posting = PostOptions(comment=True)
     Publisher(
-        Workspace(tmp_path), "out", environ, *streams, post_options=posting, requested=["html"] * html
+        Workspace(tmp_path),
+        "out",
+        environ,
+        *streams,
+        options=PublishOptions(["html"] * html, post_options=posting),
     ).publish(regression())
 
     comment = (tmp_path / "out/comment.md").read_text()

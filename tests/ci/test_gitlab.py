@@ -16,7 +16,7 @@ from evalgate.cli.comment import post_stored_record
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.runner.publish import post_record
+from evalgate.runner.posts import post_record
 from tests.ci.conftest import measure_timeouts
 from tests.ci.hosts import QUICK, GitLabHost
 from tests.commands import evalgate

@@ -60,7 +60,7 @@ def test_an_error_is_printed_before_it_is_posted(
 
     monkeypatch.setattr("evalgate.runner.plan.build_plan", fail)
     monkeypatch.setattr(
-        "evalgate.runner.publish.post_error", lambda *_, **__: printed.append(capsys.readouterr().err)
+        "evalgate.runner.posts.post_error", lambda *_, **__: printed.append(capsys.readouterr().err)
     )
 
     assert main(["run", "--comment"]) == (2 if isinstance(error, InvalidInputError) else 70)

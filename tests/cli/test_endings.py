@@ -14,6 +14,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from evalgate import __main__ as command
 from evalgate.agents.http.errors import describe_connection_error
+from evalgate.cli.main import validate
 from tests.commands import evalgate
 
 
@@ -52,6 +53,21 @@ def test_a_path_that_the_system_refuses_is_no_bug(
     monkeypatch.setattr(command, "_run_cli", end)
     assert command.main(["run"]) == 2
     assert capfd.readouterr().err.startswith(f"evalgate: secret/evalgate.yaml: {why}: ")
+
+
+def test_a_command_without_an_exit_code_does_not_open_the_gate(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(validate, "callback", lambda **_: None)
+    assert command.main(["validate"]) == 70
+    err = capfd.readouterr().err
+    assert "the command returned None, which is no exit code" in err
+    assert "this is a bug in evalgate, not a verdict" in err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]], ids=" ".join)
+def test_a_page_of_help_ends_well(arguments: list[str]) -> None:
+    assert command.main(arguments) == 0
 
 
 LONG = "x" * 300

@@ -12,7 +12,8 @@ from evalgate.cli.run import run
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.plugin_registry import FORMATS
-from evalgate.runner.plan import build_plan, check_files
+from evalgate.runner.plan import build_plan
+from evalgate.runner.validation import check_files
 
 TURN = {"user_content": {"parts": [{"text": "Hi"}]}, "final_response": {"parts": [{"text": "Ho"}]}}
 CASE = {"eval_id": "c", "conversation": [TURN], "session_input": {"app_name": "a"}}

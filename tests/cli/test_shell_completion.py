@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.cli import options, shell_completion
+from evalgate.cli import options, publish_options, shell_completion
 from evalgate.core import plugin_registry
 from tests.test_startup import ours
 
@@ -109,7 +109,7 @@ def test_the_names_that_are_written_out_are_those_of_the_plugins() -> None:
     assert set(shell_completion.AGENT_KINDS) == set(plugin_registry.AGENTS)
     assert set(options.FORMATS) == set(plugin_registry.FORMATS)
     assert set(options.WRITABLE_FORMATS) == set(plugin_registry.WRITERS)
-    assert {"html", *options.OWNER_REPORTS} == set(plugin_registry.ON_REQUEST)
+    assert {"html", *publish_options.OWNER_REPORTS} == set(plugin_registry.ON_REQUEST)
 
 
 def complete(folder: Path, code: str = "", **environ: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from evalgate.core.types import CasePolicy, Criterion, EvalCase, EvalSet, Scoped
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.case_policies import resolve_case_policies
-from evalgate.runner.plan import check_files
+from evalgate.runner.validation import check_files
 
 SETS = (
     EvalSet("home", (EvalCase("lights"), EvalCase("refund_1", tags=("money",))), "evals/home.evalset.json"),

@@ -14,7 +14,7 @@ from evalgate.core.types import REPORT_ONLY, GateInput, Totals, Verdict
 from evalgate.gating.verdict import decide_verdict, find_inconsistencies
 from evalgate.reporting.junit import JUnitReport
 from evalgate.reporting.terminal import TerminalReport
-from evalgate.runner.publish import build_post_content
+from evalgate.runner.posts import build_post_content
 from tests.builders import a_record
 
 WOULD_CLOSE = "Gate would be closed (report only)"

@@ -38,7 +38,7 @@ from evalgate.reporting.summary_lines import (
     list_flaky_cases,
 )
 from evalgate.reporting.terminal import TerminalReport
-from evalgate.runner.publish import build_post_content
+from evalgate.runner.posts import build_post_content
 from tests.builders import a_case_result, a_record, a_run_result, a_summary
 from tests.situations import flaky_runs, huge
 

@@ -15,6 +15,7 @@ from evalgate.core.types import BaselineSource
 from evalgate.llm.caching import ResponseCache
 from evalgate.llm.prompt_templates import Prompt
 from evalgate.runner.base_branch import Policy, RuleFiles
+from evalgate.runner.baseline_stores import open_baseline_file
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case_result, a_record
 
@@ -464,7 +465,7 @@ def test_a_branch_to_stay_is_gated_by_its_own_rules(repository: Path, environ: d
 
 def test_the_baseline_of_another_branch_is_not_changed(repository: Path) -> None:
     with RuleFiles(repository, PULL_REQUEST) as base:
-        store = base.open_baseline("base.json", None)
+        store = open_baseline_file(base, "base.json", None)
     with pytest.raises(InvalidInputError, match="cannot be changed from here"):
         store.update(lambda before: before or build_baseline(a_record()))
 

@@ -9,6 +9,7 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import MetricCode
 from evalgate.runner.base_branch import RuleFiles
+from evalgate.runner.metric_code import read_metric_code
 from evalgate.runner.plan import Plan, build_plan
 from tests.runner.test_base_branch import CASE, PULL_REQUEST, baseline, git, thresholds
 
@@ -90,7 +91,7 @@ def test_eval_sets_in_a_submodule_that_moved_are_told(desk: Path) -> None:
 
 def read_code(desk: Path) -> tuple[MetricCode, tuple[str, ...]]:
     with RuleFiles(desk, PULL_REQUEST) as rule_files:
-        return rule_files.read_metric_code("shared/metric.py:score", ()), rule_files.notices
+        return read_metric_code(rule_files, "shared/metric.py:score", ()), rule_files.notices
 
 
 def test_a_metric_in_a_submodule_is_the_base_s(desk: Path) -> None:
@@ -105,5 +106,5 @@ def test_a_metric_that_a_submodule_did_not_have_is_said(desk: Path) -> None:
     git(desk, "add", "--force", "shared")
     git(desk, "commit", "-q", "-m", "Another name")
     with RuleFiles(desk, PULL_REQUEST) as rule_files:
-        rule_files.read_metric_code("shared/moved.py:score", ())
+        read_metric_code(rule_files, "shared/moved.py:score", ())
         assert rule_files.notices[0].startswith("The metric shared/moved.py is new in this change")

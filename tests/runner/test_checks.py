@@ -13,7 +13,8 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.config.loader import load_thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.installation import describe_install
-from evalgate.runner.plan import build_plan, check_files
+from evalgate.runner.plan import build_plan
+from evalgate.runner.validation import check_files
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/checks.md").read_text("utf-8")

@@ -24,8 +24,9 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets.fingerprint import compute_case_fingerprint
-from evalgate.runner.plan import build_plan, check_files
+from evalgate.runner.plan import build_plan
 from evalgate.runner.tool_mocks import RecordedCases
+from evalgate.runner.validation import check_files
 
 PAGE = (Path(__file__).parents[2] / "docs/tool-mocks.md").read_text("utf-8")
 SNIPPET = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]  # type: ignore[index]

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.thresholds import Thresholds
-from evalgate.core.formatting import pluralize
-from evalgate.core.protocols import AllowsExtraCalls, Metric, RequiresReference
-from evalgate.core.types import Criterion, EvalSet
+from evalgate.core.protocols import AllowsExtraCalls, Metric
+from evalgate.core.types import Criterion
 
 
 def lint_thresholds(thresholds: Thresholds) -> Iterator[str]:
@@ -84,41 +83,13 @@ def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
     return "the baseline" if gate.baseline else ""
 
 
-def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """Yield a sentence for each metric that compares tool calls, if no case of the eval set expects a call.
-
-    Cases with a simulated user have no expected turns, so they are left out.
-    """
-    names = [
-        name
-        for name, metric in metrics.items()
-        if isinstance(metric, RequiresReference) and metric.compares_with == "tools"
-    ]
-    # any() nearly always stops at the first case, also in a set of a million.
-    if not names or any(case.expects_tool_calls for case in eval_set.cases):
-        return
-    written = sum(not case.is_simulated for case in eval_set.cases)
-    if not written:
-        return
-    for name in names:
-        passes = "agent" if _allows_extra_calls(metrics[name]) else "agent that calls no tool"
-        yield (
-            f"`{name}` has nothing to compare in {eval_set.display_name}: of its "
-            f"{pluralize(written, 'case')} none expects a tool call, so that any {passes} passes."
-        )
-
-
 def lint_extra_calls(thresholds: Thresholds, metrics: Mapping[str, Metric]) -> Iterator[str]:
     """Yield a sentence, with its place in the file, for each metric that lets additional calls pass."""
     for name, metric in metrics.items():
-        if _allows_extra_calls(metric):
+        if isinstance(metric, AllowsExtraCalls) and metric.allows_extra_calls:
             line, _ = thresholds.find_position(("criteria", name))
             location = f"{thresholds.file}:{line}" if line else thresholds.file
             yield (
                 f"{location}: `{name}` lets any additional tool call pass, wanted or not: "
                 "only an exact match holds the agent to the expected calls alone"
             )
-
-
-def _allows_extra_calls(metric: Metric) -> bool:
-    return isinstance(metric, AllowsExtraCalls) and metric.allows_extra_calls

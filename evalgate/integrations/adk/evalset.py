@@ -22,7 +22,6 @@ from evalgate.core.types import (
     ToolResult,
     UserMessage,
 )
-from evalgate.datasets.adk_turns import CONTENTS
 from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.key_case import find_snake_or_camel_key
@@ -34,10 +33,6 @@ from evalgate.documents.strict_json import (
     require_text,
 )
 from evalgate.documents.validation_errors import Id, Location, validate_id
-
-_IN_CONTENTS = frozenset({*CONTENTS, *map(to_camel, CONTENTS)})
-"""Keys of a turn's contents, in both spellings. Keys within contents are never reported as ignored: a
-content that holds more than evalgate reads is kept whole."""
 
 
 class AdkModel(BaseModel):
@@ -115,14 +110,16 @@ class AdkFormat:
 
         Keys within messages and steps are left out, because evalgate keeps such contents whole.
         """
+        from evalgate.datasets.adk_turns import CONTENTS
         from evalgate.integrations.adk.case_models import AdkCase
 
         reader = _create_reader(document)
+        contents = {*CONTENTS, *map(to_camel, CONTENTS)}
         for found in collect_ignored_keys(AdkEvalSetHeader, reader.header):
             yield found.location
         for index, case in enumerate(reader.raw_cases):
             for found in collect_ignored_keys(AdkCase, case, reader.get_case_location(index)):
-                if not _IN_CONTENTS.intersection(found.location[:-1]):
+                if not contents.intersection(found.location[:-1]):
                     yield found.location
 
 
@@ -169,7 +166,9 @@ _NO_SESSION = SessionInput()
 
 _CASE_KEYS = frozenset({"eval_id", "conversation", "session_input", "creation_timestamp"})
 _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
-_TURN_KEYS = frozenset({*CONTENTS, "invocation_id", "creation_timestamp"})
+_TURN_KEYS = frozenset(
+    {"user_content", "final_response", "intermediate_data", "invocation_id", "creation_timestamp"}
+)
 _CONTENT_KEYS = frozenset({"parts", "role"})
 _TEXT_KEYS = frozenset({"text"})
 _DATA_KEYS = frozenset({"tool_uses", "tool_responses", "intermediate_responses"})

@@ -34,7 +34,7 @@ class Checkpoint:
             InvalidInputError: there is no journal to resume, or it belongs to another run.
         """
         self._plan = plan
-        self._redactor = redactor or LiveRedactor(Redactor.from_environment(plan.environ, plan.masks))
+        self._redactor = redactor or LiveRedactor(Redactor.from_environment(plan.agent_environ, plan.masks))
         self._folder = folder
         self._journal: Journal | None = None
         self._lock: int | None = None

@@ -71,7 +71,7 @@ def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[C
     if control_source.config.url is not None:
         yield _build_remote_control(plan, control_source, control_source.config.url)
         return
-    folder, environ = plan.workspace.folder, plan.environ
+    folder, environ = plan.workspace.folder, plan.agent_environ
     commit = control_source.get_commit()
     top = git.run_git(folder, "rev-parse", "--show-toplevel")
     try:
@@ -150,14 +150,14 @@ def _find_unsupported(plan: Plan, control_source: ControlSource) -> str | None:
 def _build_remote_control(plan: Plan, control_source: ControlSource, url: str) -> ControlAgent:
     thresholds, expander = (
         Thresholds(DEFAULT_CONFIG, plan.workspace.folder),
-        PlaceholderExpander(plan.environ),
+        PlaceholderExpander(plan.agent_environ),
     )
     own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.name, url))
     if own == other:  # such a control fails wherever the change fails
         raise ControlUnavailableError("`gate.control.url` is the address of the agent that is tested")
     try:
         spec = resolve_agent(plan.agent.settings, url, thresholds)
-        agent = build_agent(replace(spec, name=url), plan.workspace, plan.environ)
+        agent = build_agent(replace(spec, name=url), plan.workspace, plan.agent_environ)
     except EvalgateError as error:
         raise ControlUnavailableError(f"`gate.control.url`: {error}") from None
     return ControlAgent(agent, control_source.commit, url)

@@ -179,7 +179,7 @@ async def compare_with_control(
             strategy = await _make_runs(plan, run_results, agent, control_agent, suspects, journal)
             control_agent.check_files()
             is_base_changed = _is_base_changed(plan, control_agent.commit, suspects.baseline)
-            base_name = control_source.describe_base(plan.environ)
+            base_name = control_source.describe_base(plan.agent_environ)
             return _build_result(control_agent, strategy, base_name, is_base_changed=is_base_changed)
     except ControlUnavailableError as error:
         why = to_sentence(str(error))

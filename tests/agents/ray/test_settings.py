@@ -112,13 +112,13 @@ def test_plan_id_does_not_depend_on_the_executor(project: Path) -> None:
 def test_replay_needs_no_cluster(project: Path) -> None:
     (project / "said.json").write_text((project / "s.evalset.json").read_text())
     plan = plan_run(project, agent={"kind": "replay", "path": "said.json"})
-    agent = build_agent(plan.agent, plan.workspace, plan.environ, plan.executor)
+    agent = build_agent(plan.agent, plan.workspace, plan.agent_environ, plan.executor)
     assert not isinstance(agent, ClusterAgent)
 
 
 def build_actor_spec(plan: Plan, address: str | None) -> ActorSpec:
     return ActorSpec.from_json(
-        _build_cluster_spec(plan.executor, address, plan.agent, plan.workspace, plan.environ).spec
+        _build_cluster_spec(plan.executor, address, plan.agent, plan.workspace, plan.agent_environ).spec
     )
 
 

@@ -20,7 +20,8 @@ from evalgate.datasets.large.stored_cases import StoredCases
 from evalgate.datasets.results_io import dump_record
 from evalgate.integrations.adk import cases
 from evalgate.runner.pipeline import NO_OPTIONS, RunOptions, run_gate
-from evalgate.runner.plan import build_plan, check_files
+from evalgate.runner.plan import build_plan
+from evalgate.runner.validation import check_files
 
 AGENT = """
 from pathlib import Path

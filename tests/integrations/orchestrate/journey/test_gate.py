@@ -8,7 +8,7 @@ import pytest
 
 from evalgate.config.cli_overrides import Overrides
 from evalgate.documents.strict_json import read_json
-from evalgate.runner.plan import check_files
+from evalgate.runner.validation import check_files
 from tests.commands import evalgate
 
 DATASET = {

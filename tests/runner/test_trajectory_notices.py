@@ -10,10 +10,10 @@ from evalgate.core import plugin_registry
 from evalgate.core.protocols import Metric
 from evalgate.core.types import EvalCase, EvalSet, Reply, Scenario
 from evalgate.datasets.large.large_json import read_large_json
-from evalgate.datasets.lints.thresholds import find_empty_trajectories
 from evalgate.integrations.adk.metrics.response_match import ResponseMatch
 from evalgate.integrations.adk.metrics.tool_trajectory import ToolTrajectory
 from evalgate.integrations.adk.metrics.trajectory_scores import TrajectoryPrecision, TrajectoryRecall
+from evalgate.runner.plan_notices import find_empty_trajectories
 from tests.builders import a_call, a_case, a_turn
 from tests.commands import evalgate
 

@@ -1,0 +1,116 @@
+"""Build the command lines that repeat or resume a run, and choose the reports' folder of a repeated run."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from evalgate.config.cli_overrides import Overrides
+    from evalgate.runner.publish import Publisher
+
+AGAIN = "again"
+"""Subfolder of the reports for a repeated case, so that the gate's own reports are kept."""
+
+
+def choose_out(context: click.Context, folder: Path, out: str, agent: str | None) -> str:
+    """Return the folder for the reports. It is `out/again` for a replay of a recording in `out`.
+
+    A replay must not overwrite the reports of the run that it repeats. A typed `--out` is not changed.
+    """
+    kind, _, recording = (agent or "").partition(":")
+    if kind != "replay" or context.get_parameter_source("out") is not ParameterSource.DEFAULT:
+        return out
+    is_inside = (folder / recording).resolve().is_relative_to((folder / out).resolve())
+    return _append_again(out) if is_inside else out
+
+
+def suggest_resume(publisher: "Publisher", reports: Path) -> None:
+    """Print the command that resumes the run, if the run left a journal in the folder `reports`."""
+    from evalgate.runner.checkpoint.journal import FILE_NAME
+
+    if (reports / FILE_NAME).is_file() and (again := build_resume_command(sys.argv[1:])):
+        publisher.print_notice(f"Continue this run with: {again}")
+
+
+def build_resume_command(arguments: Sequence[str]) -> str:
+    """Build the command line that resumes an interrupted run.
+
+    Return "" if no person typed the command. The GitHub action, for example, has an input `resume`.
+    """
+    if arguments[:1] not in (["run"], ["matrix"]):
+        return ""
+    again = () if "--resume" in arguments else ("--resume",)
+    # `--resume` goes before `--`, because nothing after `--` is an option.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return f"evalgate {shlex.join([*arguments[:end], *again, *arguments[end:]])}"
+
+
+def build_repro_options(
+    folder: str, thresholds_file: str | None, out: str, overrides: "Overrides", environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Build the options of a command line that repeats the run of one case.
+
+    `-C` is relative to the current folder, or in CI to the root of the checkout. `-c` and `--out` are
+    relative to `-C`. In CI, absolute paths that only the CI machine has are left out: those outside of these
+    folders, and that of `--python`.
+    """
+    reader_folder, is_ci = _find_reader_folder(environ)
+    work = (Path.cwd() / folder).resolve()
+    # Never resolved: the interpreter of a virtual environment is a link to one without its packages.
+    python = None if overrides.python and is_ci and Path(overrides.python).is_absolute() else overrides.python
+    paths = (
+        (
+            "-C",
+            ""
+            if work == reader_folder
+            else _format_typed_path(Path.cwd() / folder, reader_folder, folder, is_ci=is_ci),
+        ),
+        (
+            "-c",
+            thresholds_file
+            and _format_typed_path(work / thresholds_file, work, thresholds_file, is_ci=is_ci),
+        ),
+        ("--python", python),
+    )
+    setup = (overrides.setup or "").strip()
+    values = (
+        ("--format", overrides.format),
+        ("--initial-session", overrides.initial_session),
+        ("--app-name", overrides.app_name),
+        ("--user-id", overrides.user_id),
+        ("--adk-version", overrides.adk_version),
+        ("--judge", overrides.judge),
+        ("--simulated-user", overrides.simulated_user),
+        ("--timeout", None if overrides.timeout is None else f"{overrides.timeout:g}"),
+        ("--setup", None if "\n" in setup else setup),
+        *(("--env", name) for name in overrides.env),
+        *(("--env-file", file) for file in overrides.env_file),
+        ("--out", _append_again(_format_typed_path(work / out, work, out, is_ci=is_ci))),
+    )
+    words = tuple(word for option, value in (*paths, *values) if value for word in (option, value))
+    return (*words, "--live-tools") if overrides.live_tools else words
+
+
+def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
+    """Return the folder in which a reader of reports types commands, and True if it is a CI checkout."""
+    here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
+    if root and here.is_relative_to(Path(root).resolve()):
+        return Path(root).resolve(), True
+    return here, False
+
+
+def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
+    """Return a path as typed in `folder`, or "" for a path that exists only on the CI machine."""
+    found = path.resolve()
+    if found.is_relative_to(folder):
+        return found.relative_to(folder).as_posix()
+    return "" if is_ci and Path(as_typed).is_absolute() else as_typed
+
+
+def _append_again(out: str) -> str:
+    return out if not out or Path(out).name == AGAIN else f"{out}/{AGAIN}"

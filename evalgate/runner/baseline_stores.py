@@ -1,0 +1,86 @@
+"""Open the baselines of a plan; for a change that is not merged, as the base branch has them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from evalgate.baselines.stores.file import FileStore
+from evalgate.core import plugin_registry
+from evalgate.core.errors import InvalidInputError
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import BaselineStore, StoreContext
+from evalgate.core.types import Baseline
+from evalgate.runner.base_branch import RuleFiles
+from evalgate.system.workspace import Workspace
+
+_SHOWN_OF_COMMIT = 12
+
+
+def open_baseline_store(name: str, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore:
+    """Open the baseline `name` of `gate.baseline` or `--baseline`.
+
+    Raises:
+        InvalidInputError: as `open_baseline_file`, or no store has this name.
+    """
+    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
+    return plugin_registry.resolve_baseline_store(name, context) or open_baseline_file(
+        rule_files, name, workspace.owner
+    )
+
+
+def open_anchor_store(name: str, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore:
+    """Open the baseline `name` of `gate.anchor`, which stays fixed for comparison over months.
+
+    `SOURCE@WHEN` names a past version of the baseline. A name with `://` is an address as a whole, even if
+    it contains an `@`.
+
+    Raises:
+        InvalidInputError: the baseline cannot be opened.
+    """
+    source, _, when = name.rpartition("@")
+    if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
+        return open_baseline_store(name, workspace, rule_files)
+    from evalgate.baselines.past_baseline import open_past_baseline
+
+    context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
+    if rule_files.lacks_base_commit and not source.startswith("branch:"):
+        rule_files.note_unverified(source)
+    return open_past_baseline(source, when, context, rule_files.base_commit or "HEAD")
+
+
+def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] | None) -> BaselineStore:
+    """Open the baseline in the file `path`.
+
+    If the base branch's rules apply, the base branch's version is read at once, and the returned store is
+    read-only. `owner` is the user and group id for files that are written. None: those of this process.
+
+    Raises:
+        InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
+            as `RuleFiles.choose_version` describes.
+    """
+    rule_files.paths.add(rule_files.format_relative_path(rule_files.folder / path))
+    version = rule_files.copy_base_version(rule_files.folder / path)
+    if version.copy is None and not version.is_new:
+        return FileStore(rule_files.folder / path, path, owner)
+    if version.is_new and (rule_files.folder / path).is_file():
+        rule_files.add_notice(
+            f"{path} is new in this change: the base branch has none, so nothing is compared with it."
+        )
+    baseline = FileStore(version.copy, path).read() if version.copy is not None else None
+    origin = f"as the base branch has it at `{rule_files.base_commit[:_SHOWN_OF_COMMIT]}`"
+    return ReadOnlyBaseline(replace(baseline, version=origin) if baseline else None)
+
+
+@frozen
+class ReadOnlyBaseline:
+    """Baseline store with a baseline that was read already and cannot be changed."""
+
+    baseline: Baseline | None
+
+    def read(self) -> Baseline | None:
+        """Return the baseline, None if there is none."""
+        return self.baseline
+
+    def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
+        """Raise InvalidInputError, as the base branch cannot be changed here."""
+        del change
+        raise InvalidInputError("the baseline of another branch cannot be changed from here")

@@ -1,0 +1,60 @@
+"""Read the code of custom metrics in the version that applies, the base branch's or the change's own."""
+
+from collections.abc import Sequence
+
+from evalgate.core.protocols import MetricCode
+from evalgate.metrics.custom_metric_code import read_metric_code as read_code
+from evalgate.runner.base_branch import RuleFiles, format_paths
+from evalgate.system.committed_files import FolderFiles
+from evalgate.system.git import is_tracked
+
+
+def read_metric_code(rule_files: RuleFiles, entry: str, roots: Sequence[str]) -> MetricCode:
+    """Read the code of a custom metric and of its imports.
+
+    The base branch's version is read if the branch's rules apply and the branch has the metric. `entry` is
+    the entry point of the metric. `roots` are further folders in which Python looks for modules.
+
+    Raises:
+        InvalidInputError: `--policy base` is given and git does not know the base commit.
+    """
+    files = FolderFiles(rule_files.folder)
+    code = own = read_code(entry, rule_files.folder, files, roots)
+    rule_files.paths |= own.imported
+    where = entry.rpartition(":")[0]
+    if rule_files.lacks_base_commit and own.files:
+        rule_files.handle_missing_base(where)
+    elif rule_files.base_commit:
+        committed = rule_files.committed_files
+        then = read_code(entry, rule_files.folder, committed, roots)
+        code = then if then.files else own
+        paths = own.imported | then.imported
+        rule_files.paths |= then.imported
+        here, there = files.read_files(paths), committed.read_files(paths)
+        _note_code_change(
+            rule_files, where, own, then, sorted(path for path in paths if here[path] != there[path])
+        )
+    return code
+
+
+def _note_code_change(
+    rule_files: RuleFiles, where: str, own: MetricCode, then: MetricCode, edited: Sequence[str]
+) -> None:
+    """Add a notice if a metric's code is edited, new or outside the folder: it names the version used."""
+    if not own.files and not then.files:
+        rule_files.add_notice(
+            f"The code of the metric {where} is not in this folder: the gate used what is installed, "
+            "which the change may have chosen."
+        )
+    elif not then.files:
+        if any(is_tracked(rule_files.folder, path) for path in own.imported):
+            rule_files.add_notice(
+                f"The metric {where} is new in this change: the base branch has none, so the change's "
+                "own code decides."
+            )
+    elif edited:
+        decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
+        rule_files.add_notice(
+            f"This change edits {format_paths(edited)}, which {decide}: the gate used the "
+            f"{version} of the base branch."
+        )

@@ -1,0 +1,34 @@
+"""Complete the error of a plan with the problems of the agent and the criteria.
+
+So users can fix all of them in one go. Otherwise the first error would end the check, because each section is
+checked by the code that uses the section.
+"""
+
+from evalgate.agents.factory import find_agent_problems
+from evalgate.config.cli_overrides import Overrides, apply_overrides
+from evalgate.config.loader import InvalidThresholdsError
+from evalgate.config.schema.thresholds import Thresholds
+from evalgate.core.errors import InvalidInputError
+from evalgate.runner.metric_binding import find_criterion_problems
+
+
+def add_agent_and_criteria_problems(
+    error: InvalidInputError, thresholds: Thresholds | None, overrides: Overrides
+) -> InvalidInputError:
+    """Return the error with the problems of the file's agent and criteria added, if there are any.
+
+    `thresholds` is None if the thresholds file could not be read.
+    """
+    # An error in a thresholds file, that of the plan or of a suite, brings the valid rest of that file.
+    if isinstance(error, InvalidThresholdsError):
+        thresholds = error.rest
+    if thresholds is None or not (thresholds.file or thresholds.criteria):
+        return error
+    agent = apply_overrides(thresholds.config, overrides).agent
+    more = [
+        *find_agent_problems(agent, overrides.agent_name, thresholds),
+        *find_criterion_problems(thresholds),
+    ]
+    if not set(more) - set(error.problems):
+        return error
+    return InvalidInputError(sorted({*error.problems, *more}))
