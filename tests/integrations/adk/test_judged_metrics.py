@@ -38,6 +38,7 @@ from evalgate.llm.client import ModelAnswer, ModelRequest
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.prompt_templates import compute_fence_mark
 from evalgate.llm.sample_votes import Sample, Samples
+from evalgate.llm.users.personas import Persona
 from tests.llm.fakes import ScriptedModel, failed
 from tests.llm.resolvers import ScriptedJudges, build_scripted_resolver
 
@@ -176,6 +177,31 @@ async def test_a_simulated_user_keeps_to_its_plan(
         "^=== Next message [0-9a-f]{16} ===\n</finished>", model.requests[-1].messages[0].text, re.MULTILINE
     )
     assert "a hurried person" in model.requests[-1].messages[0].text
+
+
+@pytest.mark.parametrize(
+    ("persona", "told"),
+    [
+        ("hurried", "Has no time.\n- Writes a few words."),
+        ("unheard of", "unheard of"),
+        ({"id": "grump", "description": "Says no."}, '{"id": "grump", "description": "Says no."}'),
+        (None, "None."),
+    ],
+)
+async def test_the_judge_of_a_simulated_user_is_told_the_persona(persona: Any, told: str) -> None:
+    model = ScriptedModel(says(is_valid=True))
+    name, known = (
+        "per_turn_user_simulator_quality_v1",
+        {"hurried": Persona("Has no time.", ("Writes a few words.",))},
+    )
+    context = MetricContext((2, 13), build_scripted_resolver(model, CONFIG), load_personas=lambda: known)
+    options = {"judge_model_options": {"num_samples": 1}}
+    metric = resolve_name(METRICS[name]).build(Criterion(name, 0.5, options), context)
+
+    await metric.score(EvalCase("c", scenario=Scenario("Hi!", "plan", persona)), simulated("Hi!")[1])
+
+    text = model.requests[0].messages[0].text
+    assert re.search(f"^=== Persona [0-9a-f]{{16}} ===\n{re.escape(told)}\n=== ", text, re.MULTILINE)
 
 
 async def test_a_case_without_a_simulated_user_is_not_applicable() -> None:
