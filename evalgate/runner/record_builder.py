@@ -221,7 +221,7 @@ def _describe_doubts(plan: Plan, evaluation: Evaluation, cases: Sequence[CaseRes
     ending = "" if has_runs else " No case was run."
     health = evaluation.judge_health
     if health is not None and not health.is_reliable:
-        yield f"{to_sentence(health.sentence)} Missed: {', '.join(health.missed)}.{ending}"
+        yield f"{to_sentence(health.sentence)} {health.shortfall}{ending}"
     if plan.label_check is not None:
         yield from (f"{to_sentence(each)}{ending}" for each in plan.label_check.unreliable)
     spent = evaluation.spending.exhausted_budget
