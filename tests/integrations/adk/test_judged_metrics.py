@@ -461,6 +461,10 @@ def test_equal_points_leave_the_identity_of_a_criterion() -> None:
         ([{"criterion": 5}], "text_property"),
         ([{"criterion": "a", "rubric_text": "b"}], "rubric_text"),
         ({"criterion": "a"}, "valid tuple"),
+        (
+            [{"rubric_id": "r", "rubric_content": {"text_property": text}} for text in "ab"],
+            "must not give the id 'r' to two rubrics",
+        ),
     ],
 )
 def test_unreadable_rubrics_are_refused(rubrics: object, says: str) -> None:
