@@ -135,12 +135,12 @@ async def _judge_case(number: int, case: CalibrationCase, bound: BoundMetric) ->
         result = await bound.metric.score(EvalCase(case.name, (turn,), rubrics=()), run)
     except JudgeError as error:
         result = MetricFailure(str(error))
-    has_score = isinstance(result, MetricScore)
+    score, failure = (result.score, "") if isinstance(result, MetricScore) else (None, result.reason)
     return CalibrationAnswer(
         case.name or f"anchor {number}",
         case.label,
-        result.score if has_score else None,
+        score,
         threshold=bound.criterion.threshold,
         tolerance=case.tolerance,
-        failure="" if has_score else result.reason,
+        failure=failure,
     )
