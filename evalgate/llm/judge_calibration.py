@@ -19,6 +19,8 @@ class CalibrationAnswer:
     """Lowest score of the judge that counts as passed, if the label is True or False."""
     tolerance: float = 0.1
     """Largest difference between the judge's score and the label, if the label is a score."""
+    failure: str = ""
+    """Why the judge gave no score; "" if it gave one."""
 
     @property
     def is_met(self) -> bool:
@@ -42,8 +44,8 @@ class CalibrationVerdict:
     """Share of entries that must be met, in [0, 1]."""
     missed: tuple[str, ...] = ()
     """Names of the entries that are not met."""
-    unanswered: tuple[str, ...] = ()
-    """Names of the entries in `missed` that have no score."""
+    failures: tuple[str, ...] = ()
+    """For each entry in `missed` without a score, why the judge gave none."""
 
     @property
     def is_reliable(self) -> bool:
@@ -60,6 +62,19 @@ class CalibrationVerdict:
             return f"the judge agrees with people on {found}"
         return f"the judge is unreliable: {found}, fewer than the {self.floor:.0%} that are asked for"
 
+    @property
+    def shortfall(self) -> str:
+        """Return sentences that name the missed entries, and say why the judge gave no score; "" if none."""
+        if not self.missed:
+            return ""
+        named = f"Missed: {', '.join(self.missed)}."
+        if not self.failures:
+            return named
+        why = (
+            f"The judge gave no score to {len(self.failures)} of these. The first reason: {self.failures[0]}"
+        )
+        return f"{named} {why.removesuffix('.')}."
+
 
 def evaluate_calibration(answers: Sequence[CalibrationAnswer], floor: float) -> CalibrationVerdict:
     """Compare the judge with all labels; `floor` is the share that must agree, in [0, 1]."""
@@ -69,5 +84,5 @@ def evaluate_calibration(answers: Sequence[CalibrationAnswer], floor: float) -> 
         total=len(answers),
         floor=floor,
         missed=tuple(answer.name for answer in missed),
-        unanswered=tuple(answer.name for answer in missed if answer.judged is None),
+        failures=tuple(answer.failure for answer in missed if answer.judged is None),
     )

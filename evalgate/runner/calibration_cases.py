@@ -12,7 +12,17 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged
-from evalgate.core.types import CaseRun, CaseTurn, EvalCase, MetricScore, Reply, Rubric, UserMessage
+from evalgate.core.types import (
+    CaseRun,
+    CaseTurn,
+    EvalCase,
+    MetricFailure,
+    MetricResult,
+    MetricScore,
+    Reply,
+    Rubric,
+    UserMessage,
+)
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.llm.errors import JudgeError
@@ -120,15 +130,17 @@ async def _judge_case(number: int, case: CalibrationCase, bound: BoundMetric) ->
     rubrics = tuple(Rubric(name, text, case.rubric_type) for name, text in case.rubrics.items())
     turn = CaseTurn(UserMessage(case.user), Reply(case.expected), rubrics)
     run = CaseRun(1, "answered", (Reply(case.response),), said=(turn.user,))
+    result: MetricResult
     try:
         result = await bound.metric.score(EvalCase(case.name, (turn,), rubrics=()), run)
-    except JudgeError:
-        result = None
-    score = result.score if isinstance(result, MetricScore) else None
+    except JudgeError as error:
+        result = MetricFailure(str(error))
+    score, failure = (result.score, "") if isinstance(result, MetricScore) else (None, result.reason)
     return CalibrationAnswer(
         case.name or f"anchor {number}",
         case.label,
         score,
         threshold=bound.criterion.threshold,
         tolerance=case.tolerance,
+        failure=failure,
     )

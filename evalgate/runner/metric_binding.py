@@ -1,13 +1,13 @@
 """Build the metrics that a thresholds file names, with their options."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from pydantic import BaseModel, ValidationError
 
 from evalgate.config.schema.criteria import CheckConfig, CriterionConfig
-from evalgate.config.schema.thresholds import NEWEST_ADK, Thresholds
+from evalgate.config.schema.thresholds import NEWEST_ADK, Config, Thresholds
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import join_quoted
@@ -25,10 +25,39 @@ from evalgate.core.protocols import (
 from evalgate.core.types import Criterion
 from evalgate.datasets.fingerprint import compute_metric_fingerprint
 from evalgate.documents.validation_errors import Location, format_location, translate_validation_error
-from evalgate.llm.judge_resolver import JudgeNotConfiguredError
+from evalgate.llm.judge_resolver import JudgeNotConfiguredError, JudgeResolver
 from evalgate.metrics.scoring import BoundMetric
+from evalgate.runner.base_branch import RuleFiles
+from evalgate.system.workspace import Workspace
 
 _TRPC_PREFIX = "trpc/"
+
+
+def build_metric_context(
+    thresholds: Thresholds,
+    config: Config,
+    workspace: Workspace,
+    judge_resolver: JudgeResolver,
+    rule_files: RuleFiles,
+) -> MetricContext:
+    """Build the inputs of the metrics of a run, without `folder` and `is_literal`, which each file has.
+
+    `config` is that of `thresholds` with the options of the command line.
+    """
+
+    def load_personas() -> Mapping[str, object]:
+        from evalgate.runner import user_factory  # only if a metric judges simulated users
+
+        return user_factory.load_personas(config.user, thresholds, rule_files.choose_version)
+
+    return MetricContext(
+        config.adk_release,
+        judge_resolver,
+        locate=rule_files.choose_version,
+        workspace=workspace.folder,
+        is_recording=config.is_replay,
+        load_personas=load_personas,
+    )
 
 
 def bind_metrics(

@@ -221,7 +221,7 @@ def _describe_doubts(plan: Plan, run_results: RunResults, cases: Sequence[CaseRe
     ending = "" if has_runs else " No case was run."
     health = run_results.judge_health
     if health is not None and not health.is_reliable:
-        yield f"{to_sentence(health.sentence)} Missed: {', '.join(health.missed)}.{ending}"
+        yield f"{to_sentence(health.sentence)} {health.shortfall}{ending}"
     if plan.label_check is not None:
         yield from (f"{to_sentence(each)}{ending}" for each in plan.label_check.unreliable)
     spent = run_results.spending.exhausted_budget

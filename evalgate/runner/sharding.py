@@ -106,8 +106,8 @@ def _build_shard_verdict(
         return Verdict("error", ExitCode.NO_VERDICT, tuple(f"{name}: {each}." for each in phrases))
     health = run_results.judge_health
     if health is not None and not health.is_reliable:
-        missed = ", ".join(health.missed)
-        return Verdict("error", ExitCode.NO_VERDICT, (f"{name}: {health.sentence}. Missed: {missed}.",))
+        sentence = f"{name}: {health.sentence}. {health.shortfall}"
+        return Verdict("error", ExitCode.NO_VERDICT, (sentence,))
     undone = tuple(
         describe_budget_shortfall(cases, more_wanted=False, why=run_results.spending.exhausted_budget)
     )

@@ -19,8 +19,8 @@ from evalgate.datasets.cases import fingerprint_cases
 from evalgate.datasets.loading import find_adjacent_thresholds_file, load_eval_sets
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
+from evalgate.runner import metric_binding
 from evalgate.runner.base_branch import RuleFiles
-from evalgate.runner.metric_binding import adopt_custom_metrics, bind_metrics, build_final_state_metric
 from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.workspace import Workspace
 
@@ -183,15 +183,11 @@ def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
     case_policies = _resolve_case_policies(eval_sets, plan_input)
     if not plan_input.objects.scores:
         return tuple(Suite(eval_set, (), thresholds, case_policies) for eval_set in eval_sets)
-    context = MetricContext(
-        config.adk_release,
-        plan_input.judge_resolver,
-        locate=plan_input.rule_files.choose_version,
-        workspace=plan_input.workspace.folder,
-        is_recording=config.is_replay,
+    context = metric_binding.build_metric_context(
+        thresholds, config, plan_input.workspace, plan_input.judge_resolver, plan_input.rule_files
     )
     environment = _build_metric_environment(plan_input)
-    metrics = bind_metrics(thresholds, context, environment)
+    metrics = metric_binding.bind_metrics(thresholds, context, environment)
     if thresholds.checks_and_budgets:
         from evalgate.runner.check_scopes import limit_checks
 
@@ -381,7 +377,7 @@ def _add_final_state(suite: Suite) -> Suite:
     is_named = any(bound.name == plugin_registry.FINAL_STATE for bound in suite.metrics)
     if is_named or not any(case.expects_state for case in suite.eval_set.cases):
         return suite
-    return replace(suite, metrics=(*suite.metrics, build_final_state_metric()))
+    return replace(suite, metrics=(*suite.metrics, metric_binding.build_final_state_metric()))
 
 
 _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
@@ -402,7 +398,7 @@ def _build_suites_with_adjacent_thresholds(
         set_thresholds: Thresholds | None
         if path is not None:
             if path not in loaded:
-                loaded[path] = adopt_custom_metrics(
+                loaded[path] = metric_binding.adopt_custom_metrics(
                     rule_files.load_version(path, rule_files.format_relative_path(path)), thresholds
                 )
             set_thresholds = loaded[path]
@@ -421,9 +417,10 @@ def _build_suites_with_adjacent_thresholds(
         if set_thresholds is None:
             yield Suite(eval_set, (), thresholds)
             continue
-        if id(set_thresholds) not in metrics_by_file:
-            metrics_by_file[id(set_thresholds)] = bind_metrics(set_thresholds, context, environment)
-        yield Suite(eval_set, metrics_by_file[id(set_thresholds)], set_thresholds)
+        key = id(set_thresholds)
+        if key not in metrics_by_file:
+            metrics_by_file[key] = metric_binding.bind_metrics(set_thresholds, context, environment)
+        yield Suite(eval_set, metrics_by_file[key], set_thresholds)
 
 
 def _find_adjacent_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:

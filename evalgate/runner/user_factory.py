@@ -15,6 +15,7 @@ from evalgate.llm.users.scripted import create_scripted_user
 
 if TYPE_CHECKING:
     from evalgate.llm.prompt_templates import Prompt
+    from evalgate.llm.users.personas import Persona
     from evalgate.llm.users.simulated import UserFactory
 
 # Simulated users are imported only if a case needs one: most cases are scripted to their end.
@@ -88,7 +89,6 @@ def _build_simulated_user_factory(
     judge_resolver: JudgeResolver,
     locate: PathResolver,
 ) -> "UserFactory":
-    from evalgate.llm.users.personas import BUILT_IN, read_personas
     from evalgate.llm.users.simulated import UserFactory, UserModel
 
     config = own.resolve_model_config(judge)
@@ -99,10 +99,22 @@ def _build_simulated_user_factory(
         )
     client = judge_resolver.models.reserve_model(config, "user")
     model = UserModel(client, _read_prompt(own, thresholds, locate), own.include_function_calls)
-    personas = BUILT_IN
-    if own.personas:
-        personas = read_personas(locate(thresholds.folder / own.personas), own.personas)
-    return UserFactory(model, own.max_turns, personas)
+    return UserFactory(model, own.max_turns, load_personas(own, thresholds, locate))
+
+
+def load_personas(
+    own: UserConfig | None, thresholds: Thresholds, locate: PathResolver
+) -> Mapping[str, "Persona"]:
+    """Return the built-in personas and those in the file of the `user` section, by name.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or is invalid.
+    """
+    from evalgate.llm.users.personas import BUILT_IN, read_personas
+
+    if own is None or not own.personas:
+        return BUILT_IN
+    return read_personas(locate(thresholds.folder / own.personas), own.personas)
 
 
 def _read_prompt(own: UserConfig, thresholds: Thresholds, locate: PathResolver) -> "Prompt | None":

@@ -194,7 +194,7 @@ class _Stage:
         if self.unreachable:
             return self._explain_unreachable(records)
         if first.judge_health is not None and not first.judge_health.is_reliable:
-            return f"No case was run: {first.judge_health.sentence}"
+            return f"No case was run: {first.judge_health.sentence}. {first.judge_health.shortfall}"
         label_check = self.variants[0].plan.label_check
         if label_check is not None and label_check.unreliable:
             return f"No case was run: {label_check.unreliable[0]}"

@@ -29,7 +29,10 @@ def anchors(met: int, missed: int, silent: int = 0) -> list[CalibrationAnswer]:
     return [
         *(CalibrationAnswer(f"met {number}", label=True, judged=1.0) for number in range(met)),
         *(CalibrationAnswer(f"missed {number}", label=True, judged=0.0) for number in range(missed)),
-        *(CalibrationAnswer(f"silent {number}", label=False, judged=None) for number in range(silent)),
+        *(
+            CalibrationAnswer(f"silent {number}", label=False, judged=None, failure=f"no answer {number}.")
+            for number in range(silent)
+        ),
     ]
 
 
@@ -52,8 +55,19 @@ def test_the_verdict_on_a_judge(
     assert verdict.sentence == sentence
 
 
-def test_the_anchors_that_were_missed_are_named() -> None:
-    verdict = evaluate_calibration(anchors(1, 1, 1), 1.0)
-
-    assert verdict.missed == ("missed 0", "silent 0")
-    assert verdict.unanswered == ("silent 0",)
+@pytest.mark.parametrize(
+    ("given", "sentences"),
+    [
+        (anchors(2, 0), ""),
+        (anchors(1, 2), "Missed: missed 0, missed 1."),
+        (
+            anchors(1, 1, 2),
+            (
+                "Missed: missed 0, silent 0, silent 1. The judge gave no score to 2 of these. The first reason: "
+                "no answer 0."
+            ),
+        ),
+    ],
+)
+def test_the_anchors_that_were_missed_are_named(given: list[CalibrationAnswer], sentences: str) -> None:
+    assert evaluate_calibration(given, 1.0).shortfall == sentences

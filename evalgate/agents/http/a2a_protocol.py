@@ -117,7 +117,7 @@ class A2aResult:
     messages: tuple[A2aMessage, ...] = ()
     """Messages of the agent in order: those in a task's history and status, or a message by itself."""
     artifacts: tuple[tuple[str, tuple[A2aPart, ...]], ...] = ()
-    """Id and parts of each artifact."""
+    """Id and parts of each artifact. An artifact without an id has its number, such as `#0`."""
     append: bool = False
     """True if the parts continue an artifact that was sent before."""
 
@@ -173,7 +173,11 @@ def _parse_object(kind: _Kind, found: dict[str, Any]) -> A2aResult:
             for each in filter_objects([*filter_objects(found.get("history")), latest])
             if each.get("role") in ("agent", "ROLE_AGENT")
         ),
-        artifacts=tuple((str(each.get("artifactId") or ""), _parse_parts(each)) for each in artifacts),
+        # Some servers give artifacts no ids; their number tells them apart.
+        artifacts=tuple(
+            (str(each.get("artifactId") or f"#{number}"), _parse_parts(each))
+            for number, each in enumerate(artifacts)
+        ),
         append=found.get("append") is True,
     )
 

@@ -165,6 +165,8 @@ class MetricContext:
     """True: the criteria are in a file of Google ADK or tRPC-Agent-Go, and are applied as that tool does."""
     is_recording: bool = False
     """True: the agent is a recording, so that its runs have no latency."""
+    load_personas: Callable[[], Mapping[str, object]] = dict
+    """Returns the personas of simulated users by name; the text of each is its description for a model."""
 
 
 class MetricType(Protocol):

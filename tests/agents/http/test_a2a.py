@@ -140,6 +140,13 @@ async def test_artifacts_of_earlier_turns_are_no_answer(artifacts: list[Any], re
     assert run.replies == (Reply(None, (Message("draft"),)), Reply(response))
 
 
+async def test_artifacts_without_ids_are_all_part_of_the_answer() -> None:
+    over = a_task("completed", artifacts=[an_artifact("", "first"), an_artifact("", "second")])
+    async with serving(served(over)) as server:
+        run = await run_case({"url": server.url, "dialect": "a2a"}, a_talk("case", "one"))
+    assert run.replies == (Reply("first\nsecond"),)
+
+
 async def test_an_artifact_that_is_streamed_again_is_an_answer() -> None:
     asks = a_task("input-required", artifacts=[an_artifact("a", "draft")])
     again = {

@@ -88,13 +88,17 @@ def _iter_blocks(exchange: Exchange) -> Iterator[str]:
     yield f"AGENT, TURN {exchange.number}:\n  {indent_later_lines(text)}"
 
 
+_LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
+"""Characters that end a line for `str.splitlines` and that json does not escape."""
+
+
 def to_json_line(value: object) -> str:
     """Return `value` as JSON on one line.
 
     A value that JSON cannot hold is written as its text. A `value` that nests too deep becomes a remark.
     """
     try:
-        return json.dumps(
+        text = json.dumps(
             value,
             ensure_ascii=False,
             # json writes only dicts as objects, not other mappings.
@@ -102,3 +106,4 @@ def to_json_line(value: object) -> str:
         )
     except RecursionError:
         return '"(nests too deep to be shown)"'
+    return text.translate(_LINE_ENDS)

@@ -104,6 +104,15 @@ class RubricMetric(JudgedMetric):
             return value
         return tuple(_expand_criterion(number, each) for number, each in enumerate(value, 1))
 
+    @field_validator("rubrics")
+    @classmethod
+    def _refuse_repeated_ids(cls, rubrics: tuple[AdkRubricOption, ...]) -> tuple[AdkRubricOption, ...]:
+        ids = [each.rubric_id for each in rubrics]
+        for id_ in ids:
+            if ids.count(id_) > 1:
+                raise ValueError(f"must not give the id {id_!r} to two rubrics")
+        return rubrics
+
     @override
     def bind_judge(self, context: MetricContext) -> None:
         super().bind_judge(context)

@@ -3,13 +3,16 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
+from typing_extensions import override
 
 from evalgate.core.means import compute_exact_mean, compute_sequential_mean
+from evalgate.core.protocols import MetricContext
 from evalgate.core.score_ranges import SCORE_RANGES, UNIT_RANGE, Range
 from evalgate.core.types import (
     CaseRun,
     EvalCase,
+    JsonObject,
     Message,
     MetricFailure,
     MetricResult,
@@ -358,6 +361,13 @@ class UserSimulatorQuality(JudgedMetric):
 
     stop_signal: str = Field(default="</finished>", min_length=1)
     """The message with which the simulated user ends the conversation."""
+    _personas: Mapping[str, object] = PrivateAttr(default_factory=dict)
+    """Personas by name."""
+
+    @override
+    def bind_judge(self, context: MetricContext) -> None:
+        super().bind_judge(context)
+        self._personas = context.load_personas()
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]: the share of the user's messages that are valid.
@@ -394,15 +404,19 @@ class UserSimulatorQuality(JudgedMetric):
     async def _judge_message(
         self, scenario: Scenario, history: Sequence[Exchange], message: str
     ) -> JudgedTurn:
-        persona = scenario.user_persona
         material = {
             "plan": scenario.conversation_plan,
-            "persona": persona if isinstance(persona, str) else to_json_line(persona) if persona else "None.",
+            "persona": self._describe_persona(scenario.user_persona),
             "stop_signal": self.stop_signal,
             "history": format_dialogue(history),
             "message": message,
         }
         return score_by_vote(await self.ask_judge(parse_turn_validity, material))
+
+    def _describe_persona(self, persona: str | JsonObject | None) -> str:
+        if isinstance(persona, str):
+            return str(self._personas.get(persona, persona))
+        return to_json_line(persona) if persona else "None."
 
 
 _WRONG_START = "the first message is not the scenario's starting prompt"
