@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from evalgate.agents.factory import find_agent_problems
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import InvalidThresholdsError
-from evalgate.config.schema.agent import SessionConfig
 from evalgate.config.schema.criteria import list_recordings
 from evalgate.config.schema.thresholds import Config, Thresholds
 from evalgate.core import plugin_registry
@@ -24,6 +23,7 @@ from evalgate.runner.suites import Suite
 from evalgate.system import git
 
 if TYPE_CHECKING:
+    from evalgate.config.schema.agent import SessionConfig
     from evalgate.runner.control.base_commit import ControlSource
 
 
@@ -139,7 +139,7 @@ def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFil
                 )
 
 
-def iter_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iterator[str]:
+def iter_notices(suites: Sequence[Suite], session: "SessionConfig | None") -> Iterator[str]:
     """Yield the notices about the thresholds files and eval sets of all suites.
 
     The notices tell about ignored contents, metrics without expectations, and old formats. `session` is the
@@ -156,7 +156,7 @@ def iter_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iter
     yield from _describe_old_files([suite.eval_set for suite in suites], session)
 
 
-def _describe_old_files(eval_sets: Sequence[EvalSet], session: SessionConfig | None) -> Iterator[str]:
+def _describe_old_files(eval_sets: Sequence[EvalSet], session: "SessionConfig | None") -> Iterator[str]:
     """Yield one notice if files have a format that Google ADK read before eval sets."""
     old = [each for each in eval_sets if each.format_name == "adk-legacy" and each.path]
     if not old:
