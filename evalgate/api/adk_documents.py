@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic.alias_generators import to_snake
+
 from evalgate.api.adk_results import ModelName, get_adk_type
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.installation import describe_install
@@ -28,6 +30,9 @@ def build_model(name: ModelName, content: object, shown_as: str) -> Any:
     Raises:
         InvalidInputError: the content does not fit the type; the error lists every problem.
     """
+    if name == "EvalSet" and isinstance(content, Mapping):
+        # Google ADK's guide writes these keys in camelCase, which its own type does not read.
+        content = {to_snake(key): value for key, value in content.items()}
     problems: list[Problem] = []
     model = validate_model(get_adk_type(name), content, problems, file=shown_as, position=lambda _: (0, 0))
     if problems:

@@ -65,6 +65,10 @@ def test_custom_metric(adk: str, tmp_path: Path) -> None:
     assert run_script(adk, "guide_metrics.py", tmp_path) == "response_brevity 1.0\n"
 
 
+def test_a_custom_metric_gets_googles_types(adk: str, tmp_path: Path) -> None:
+    assert run_script(adk, "google_metrics.py", tmp_path) == "1.0 passed 1.0\n"
+
+
 def test_service_and_managers_beside_googles(adk: str, tmp_path: Path) -> None:
     said = run_script(adk, "service.py", tmp_path).splitlines()
     assert said[-2].startswith("4 equal results:")

@@ -10,7 +10,7 @@ The function has one of three signatures, recognised by the number and names of 
 - the signature in ADK's guide, `(actual_invocation, expected_invocation, criterion)`: the function is called
   once per turn
 
-Metrics written for ADK receive objects with the fields of ADK's classes; ADK itself is not needed.
+A metric that imports Google ADK receives objects of ADK's classes; any other, objects with the same fields.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import json
 import math
 from typing import Any, Callable, Optional
 
+from .custom_metric_adk import use_google_invocation, use_google_metric
 from .custom_metric_arguments import (
     build_actual_invocations,
     build_criterion,
@@ -138,18 +139,27 @@ def _call_with_case(function: Callable[..., Any], request: dict[str, Any]) -> _C
 
 
 def _call_with_conversation(function: Callable[..., Any], request: dict[str, Any], count: int) -> _Call:
-    case, run = request["case"], request["run"]
-    actual, expected = build_actual_invocations(case, run), build_expected_invocations(case)
-    scenario = build_scenario(case["scenario"])
-    arguments = [build_eval_metric(request), actual, None if scenario else expected, scenario]
+    actual, expected = _build_invocations(request)
+    scenario = build_scenario(request["case"]["scenario"])
+    metric = use_google_metric(build_eval_metric(request))
+    arguments = [metric, actual, None if scenario else expected, scenario]
     result = yield function(*arguments[:count])
     return _convert_result(result)
+
+
+def _build_invocations(request: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Return the actual and the expected invocations, as Google's objects if Google ADK is imported."""
+    actual = build_actual_invocations(request["case"], request["run"])
+    expected = build_expected_invocations(request["case"])
+    return [use_google_invocation(each) for each in actual], [
+        use_google_invocation(each) for each in expected
+    ]
 
 
 def _call_each_turn(function: Callable[..., Any], request: dict[str, Any]) -> _Call:
     case, replies = request["case"], request["run"]["replies"]
     wanted = [turn["expected"] for turn in case["turns"]]
-    actual, expected = build_actual_invocations(case, request["run"]), build_expected_invocations(case)
+    actual, expected = _build_invocations(request)
     turns: list[dict[str, Any]] = []
     for index in range(max(len(wanted), len(replies))):
         if index >= len(wanted):

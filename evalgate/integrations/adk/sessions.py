@@ -55,7 +55,7 @@ def parse_session(document: Document) -> EvalSet:
 
     Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
     without a final event, as after a model's error, has no response. The state of the session becomes the
-    expected final state of the case.
+    expected final state of the case; keys that no event changed are the state that it starts with.
 
     Raises:
         InvalidInputError: the document is not a session, an event is malformed, or there is no message of the
@@ -81,11 +81,22 @@ def parse_session(document: Document) -> EvalSet:
         name,
         turns,
         session=SessionInput(
-            _read_label(session, "appName", "app_name"), _read_label(session, "userId", "user_id")
+            _read_label(session, "appName", "app_name"),
+            _read_label(session, "userId", "user_id"),
+            _find_initial_state(state, session["events"]) if isinstance(state, dict) else {},
         ),
         final_state=state if isinstance(state, dict) else None,
     )
     return EvalSet(path.stem, (case,), path=document.path)
+
+
+def _find_initial_state(state: Mapping[str, Any], events: Iterable[object]) -> dict[str, Any]:
+    """Return the keys of a session's state that no event changed; {} if no event says what it changed."""
+    actions = [event.get("actions") for event in events if isinstance(event, dict)]
+    deltas = [each.get("stateDelta", each.get("state_delta")) for each in actions if isinstance(each, dict)]
+    known = [each for each in deltas if isinstance(each, dict)]
+    changed = {key for delta in known for key in delta}
+    return {key: value for key, value in state.items() if key not in changed} if known else {}
 
 
 def _build_turns(events: Iterable[object], document: Document) -> list[CaseTurn]:

@@ -71,6 +71,18 @@ def test_a_session_is_a_case(tmp_path: Path, name: str, case_id: str, spelling: 
     assert recorded.cases == (case(case_id),)
 
 
+@pytest.mark.parametrize("key", ["stateDelta", "state_delta"])
+def test_keys_that_no_event_changed_are_the_initial_state(tmp_path: Path, key: str) -> None:
+    answer = {**event({"text": "No."}), "actions": {key: {"city": "Paris"}}}
+    state = {"city": "Paris", "unit": "metric"}
+    recorded = read_recording(
+        saved(tmp_path, "x.json", {**SESSION, "state": state, "events": [USER, answer]}), "x"
+    )
+    assert isinstance(recorded, EvalSet)
+    [found] = recorded.cases
+    assert (found.session.state, found.final_state) == ({"unit": "metric"}, state)
+
+
 def test_a_folder_of_sessions(tmp_path: Path) -> None:
     for name in ("b", "a"):
         saved(tmp_path, f"{name}.session.json", SESSION)

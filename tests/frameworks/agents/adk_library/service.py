@@ -1,6 +1,8 @@
 """The same requests to Google's `LocalEvalService` and to the library's, with Google's own types."""
 
 import asyncio
+from pathlib import Path
+
 from evalgate.api import adk as ours
 from google.adk.evaluation import base_eval_service, eval_metrics
 from google.adk.evaluation.eval_case import EvalCase, IntermediateData, Invocation, SessionInput
@@ -107,6 +109,9 @@ mine.delete_eval_case("app", "suite", "wrong")
 mine.update_eval_case("app", "suite", CASES[0].model_copy(update={"creation_timestamp": 5.0}))
 assert local.get_eval_set("app", "suite").eval_cases[0].creation_timestamp == 5.0
 assert [case.eval_id for case in local.get_eval_set("app", "suite").eval_cases] == ["right"]
+Path("sets/app/camel.evalset.json").write_text('{"evalSetId": "camel", "evalCases": [{"evalId": "a", "conversation": []}]}')
+assert [case.eval_id for case in mine.get_eval_set("app", "camel").eval_cases] == ["a"]
+Path("sets/app/camel.evalset.json").unlink()
 assert mine.list_eval_sets("app") == local.list_eval_sets("app") == ["suite"]
 for reader, folder in ((LocalEvalSetResultsManager("ours"), "ours"), (ours.LocalEvalSetResultsManager("google"), "google")):
     (result_id,) = reader.list_eval_set_results("app")
