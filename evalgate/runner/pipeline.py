@@ -158,6 +158,13 @@ class PreparedRun:
         return replace(record, files=collect_tracked_files(self.plan, self.agent, record))
 
 
+def _prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
+    """Let the redactor know the secrets of the agent's env files, and the notices that stay readable."""
+    if plan.agent.settings.env_file:
+        redactor.learn_environment(plan.environ)
+    redactor.keep_texts(plan.notices)
+
+
 @contextmanager
 def prepare_run(
     plan: Plan,
@@ -179,10 +186,8 @@ def prepare_run(
     statistics = choose_statistics(plan, baseline)
     strategy = choose_run_strategy(plan, statistics, baseline)
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
-    if redactor is not None and plan.agent.settings.env_file:
-        redactor.learn_environment(plan.environ)
     if redactor is not None:
-        redactor.keep_texts(plan.notices)
+        _prepare_redactor(redactor, plan)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
         (run_options.until_published or stack).enter_context(checkpoint)
