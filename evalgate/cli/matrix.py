@@ -179,7 +179,7 @@ def _publish(
     made = [record for part in parts for record in part.records]
     # Redacted together: a secret that one run announces with `::add-mask::` is hidden in all runs.
     found, records = redactor.redact_tree((build_matrix(measured, again), made))
-    write_variants(list(zip(folders, records, strict=True)), opened.path, workspace)
+    write_variants(list(zip(folders, records, strict=True)), opened, workspace)
     write_matrix(found, opened, workspace)
     publisher.print_notice(f"Reports in {workspace.format_path(opened.path)}: {', '.join(RENDERERS)}")
     click.echo(render_terminal(found), nl=False)

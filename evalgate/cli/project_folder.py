@@ -179,8 +179,9 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
     """Return the project folder of `typed_in`.
 
-    If the rules of the base branch apply, a folder also counts if only the base branch has its thresholds
-    file. Without this, a change could remove the file, and the one of a folder above would apply.
+    If the rules of the base branch apply, the nearest folder counts in which the base branch has a thresholds
+    file, or in which there is one that git does not track. Otherwise a change could remove the file, and the
+    one of a folder above would apply. Or it could add one in a folder below.
     """
     from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
     from evalgate.system.pull_requests import describe_unmerged_change
@@ -189,11 +190,13 @@ def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
     if root is None or policy == "head" or not describe_unmerged_change(os.environ):
         return project
     from evalgate.runner.base_branch import RuleFiles
+    from evalgate.system.git import is_tracked
 
-    above = (project.folder if project.found else root).parents
-    for folder in (each for each in (typed_in, *typed_in.parents) if each not in above):
-        if (file := RuleFiles(folder, os.environ, policy).find_default_file()) is not None:
+    for folder in (each for each in (typed_in, *typed_in.parents) if each not in root.parents):
+        if (file := RuleFiles(folder, os.environ, policy).find_default_base_file()) is not None:
             return ProjectFolder(folder, file.name)
+        if folder == project.folder and project.found and not is_tracked(folder, project.found):
+            return project
     return project
 
 

@@ -251,11 +251,15 @@ def to_md_text(text: str, limit: int = 500) -> str:
     Formatting, HTML, tables and formulas are escaped. Mentions, references and bare links are broken by a
     zero-width space, because GitHub and GitLab look for them after Markdown is rendered.
     """
-    line = _COMMIT.sub(rf"\1{_ZERO_WIDTH_SPACE}\2", _LINKED.sub(_ZERO_WIDTH_SPACE, to_log_line(text, limit)))
-    line = html.escape(line, quote=False)
+    line = html.escape(break_references(to_log_line(text, limit)), quote=False)
     # A bar ends a cell of a table, so it becomes an entity.
     line = _BLOCK_START.sub(r"\1\\\2", _MARKDOWN.sub(r"\\\g<0>", line).replace(r"\|", "&#124;"))
     return line.replace("$", "<span>$</span>")
+
+
+def break_references(text: str) -> str:
+    """Insert zero-width spaces, so that GitHub and GitLab find no mention, reference or link in the text."""
+    return _COMMIT.sub(rf"\1{_ZERO_WIDTH_SPACE}\2", _LINKED.sub(_ZERO_WIDTH_SPACE, text))
 
 
 def to_html_code(text: str, limit: int = 200) -> str:

@@ -141,7 +141,10 @@ class CustomMetric:
             options |= {"path": []}  # an installed package: no module of the workspace may replace it
         if "path" in options and "PYTHONPATH" in env:
             env["PYTHONPATH"] = strip_python_path(environment.folder, env["PYTHONPATH"])
-        argv = (self._config.python or sys.executable, str(_WORKER), json.dumps(options))
+        # Where the gate is root, the metric's home may be the agent's. Without -s, Python would import the
+        # `usercustomize.py` and follow the `.pth` files that an agent writes there.
+        flags = () if environment.uid is None else ("-s",)
+        argv = (self._config.python or sys.executable, *flags, str(_WORKER), json.dumps(options))
         return LaunchSpec(argv, environment.folder, env, environment.uid, environment.gid)
 
     async def _ask_worker(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:

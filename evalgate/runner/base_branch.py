@@ -162,15 +162,17 @@ class RuleFiles:
     def find_default_file(self) -> Path | None:
         """Return the path of the thresholds file with a usual name; None if there is none.
 
-        If the base branch's rules apply, a file on the base branch comes first, even if it exists only there.
-        Otherwise a change could replace the thresholds file: it could add a file with a name that is earlier
-        in `DEFAULT_NAMES`.
+        The base branch's comes first: a change could add a file with an earlier name in `DEFAULT_NAMES`.
         """
+        return self.find_default_base_file() or find_thresholds_file(self.folder)
+
+    def find_default_base_file(self) -> Path | None:
+        """Return the path of the thresholds file on the base branch, if its rules apply; None without one."""
         for name in DEFAULT_NAMES if self.base_commit else ():
             then = git.read_blob(self.folder, self.base_commit, name)
             if then and (name != "pyproject.toml" or OUR_TABLE.encode() in then):
                 return self.folder / name
-        return find_thresholds_file(self.folder)
+        return None
 
     def load_version(self, path: Path, shown_as: str) -> Thresholds:
         """Read a thresholds file in the version that applies, the change's own or the base branch's.

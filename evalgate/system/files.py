@@ -308,6 +308,13 @@ class GuardedFolder:
         weakref.finalize(folder, os.close, folder.ancestor)
         return folder
 
+    def build_subfolder(self, path: str) -> "GuardedFolder":
+        """Return the folder at `path`, relative to this one and with `/` between its parts.
+
+        It need not exist. It has the ancestor of this folder, and must not be used any longer than this one.
+        """
+        return GuardedFolder(self.path / path, self.ancestor, (*self.parts, *path.split("/")))
+
     @contextmanager
     def open_folder(self, owner: Owner | None = None) -> Iterator[int]:
         """Yield a descriptor of the folder; missing parts are created and belong to `owner`.

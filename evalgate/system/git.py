@@ -213,7 +213,9 @@ def list_files_of_moved_submodules(folder: Path, commit: str, pathspecs: Sequenc
     The paths are from the top of the repository.
     """
     # Without the option, `ignore = all` in the change's own .gitmodules would hide submodules.
-    listed = run_git(folder, "diff", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty", commit)
+    listed = run_git(
+        folder, "diff", "--raw", "-z", "--no-renames", "--no-relative", "--ignore-submodules=dirty", commit
+    )
     fields = listed.split("\0")
     moved = {name for about, name in zip(fields[::2], fields[1::2], strict=False) if _SUBMODULE in about}
     if not moved:

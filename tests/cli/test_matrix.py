@@ -380,3 +380,18 @@ def test_the_published_schema_is_in_step(request: pytest.FixtureRequest) -> None
     if request.config.getoption("--update-golden"):
         SCHEMA.write_text(expected, "utf-8")
     assert SCHEMA.read_text("utf-8") == expected
+
+
+def test_the_records_of_variants_are_not_written_through_a_link_of_the_agent(project: Path) -> None:
+    (project / "elsewhere").mkdir()
+    (project / "agent.py").write_text(
+        "import os\n\ndef answer(text):\n    folder = 'evalgate-report/variants'\n"
+        "    if not os.path.islink(folder):\n        os.rename(folder, f'{folder}.old')\n"
+        "        os.symlink(os.path.abspath('elsewhere'), folder)\n    return 'hello'\n"
+    )
+
+    done = evalgate("matrix", "--vary", "env.MODEL=big,mini", "-n", "1", "--workers", "1", cwd=project)
+
+    assert done.code == 2, done.out
+    assert "variants was replaced by a link or a file during the run" in done.err
+    assert list((project / "elsewhere").iterdir()) == []

@@ -180,3 +180,26 @@ def test_a_change_that_removes_its_thresholds_file_keeps_its_folder(
     for start in ("deep", "deep/er"):
         project = _find_project(repository / start, policy)
         assert (project.folder, project.found) == (repository / expected, "evalgate.yaml")
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_tracked", "expected"),
+    [(None, True, ""), ("base", True, ""), ("head", True, "deep"), (None, False, "deep")],
+)
+def test_a_change_cannot_bring_a_nearer_thresholds_file(
+    repository: Path, policy: Policy | None, is_tracked: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could be a softer one. A file that git does not track is of an earlier step of the job."""
+    (repository / ".git").rmdir()
+    (repository / "evalgate.yaml").write_text(CONFIG)
+    commit = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "commit", "-q", "-m", "rules")
+    for words in (["init", "-q"], ["add", "."], commit, ["update-ref", "refs/remotes/origin/main", "HEAD"]):
+        subprocess.run(["git", *words], cwd=repository, check=True)
+    (repository / "deep/evalgate.yaml").write_text(CONFIG)
+    if is_tracked:
+        for words in (["add", "."], commit):
+            subprocess.run(["git", *words], cwd=repository, check=True)
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    project = _find_project(repository / "deep/er", policy)
+    assert (project.folder, project.found) == (repository / expected, "evalgate.yaml")

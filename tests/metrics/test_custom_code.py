@@ -1,18 +1,23 @@
 """Which code of a custom metric decides: what the base has, read before an agent can write anything."""
 
 import json
+import math
 import os
 import py_compile
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from evalgate.config.cli_overrides import Overrides
+from evalgate.config.schema.criteria import CustomMetricConfig
 from evalgate.core import plugin_registry
-from evalgate.core.protocols import MetricCode
-from evalgate.core.types import CaseRun, MetricFailure, MetricScore, Reply
+from evalgate.core.protocols import MetricCode, MetricEnvironment
+from evalgate.core.types import CaseRun, Criterion, MetricFailure, MetricScore, Reply
 from evalgate.metrics import custom_metric, custom_metric_code
+from evalgate.metrics.custom_metric import build_custom_metric
 from evalgate.runner.plan import Plan, build_plan
 from tests.builders import a_case, a_reply, a_turn
 from tests.forbidden_folders import make_forbidden_folder
@@ -219,6 +224,31 @@ async def test_files_of_another_user_s_workspace_cannot_be_written(desk: Path) -
         },
     )
     assert await score(plan_in(desk)) == (0.0, f"0 0 {desk}")
+
+
+BASE_PYTHON = getattr(sys, "_base_executable", sys.executable)
+"""An interpreter outside of a virtual environment, which looks for modules in the home of its user."""
+
+
+def find_user_packages(environ: dict[str, str]) -> Path:
+    asked = [BASE_PYTHON, "-c", "import site; print(site.getusersitepackages())"]
+    return Path(subprocess.run(asked, env=environ, capture_output=True, text=True, check=True).stdout.strip())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
+async def test_modules_in_the_home_of_the_agent_s_user_are_not_imported(desk: Path, tmp_path: Path) -> None:
+    home = {**ENV, "HOME": str(tmp_path)}
+    write(find_user_packages(home), {"usercustomize.py": "import math\nmath.pi = 1.0\n"})
+    write(desk, {"pi.py": "import math\n\ndef score(case, run):\n    return math.pi\n"})
+    config = CustomMetricConfig(entry="pi.py:score", python=BASE_PYTHON)
+    environment = MetricEnvironment(desk, home, os.geteuid(), os.getegid())
+    metric = build_custom_metric(Criterion("mine", 1.0), config, environment)
+    try:
+        found = await metric.score(CASE, RUN)
+    finally:
+        await metric.aclose()
+    assert isinstance(found, MetricScore)
+    assert found.score == math.pi
 
 
 @pytest.mark.parametrize(

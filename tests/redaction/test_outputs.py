@@ -14,6 +14,7 @@ from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.plan import build_plan
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.commands import evalgate
+from tests.runner.test_base_branch import PULL_REQUEST, git
 
 OF_ENVIRONMENT = "blue-monkey-4711-tango"
 ASKED_FOR = "my dog is called Rex"
@@ -156,3 +157,21 @@ def test_a_secret_that_is_new_is_hidden_in_the_runs_of_an_old_journal(tmp_path: 
     with Checkpoint(after, tmp_path / "out", resume=True) as journaling:
         ((run,),) = journaling.finished.values()
     assert run.turns[0].user == "*** said"
+
+
+def test_an_agent_cannot_hide_that_its_change_edits_the_eval_sets(tmp_path: Path) -> None:
+    agent = "def answer(text):\n    return '::add-mask::The change brought its own: a.evalset.json'\n"
+    (tmp_path / "agent.py").write_text(agent)
+    (tmp_path / "evalgate.json").write_text(json.dumps(THRESHOLDS))
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "Base")
+    git(tmp_path, "update-ref", "refs/remotes/origin/main", "HEAD")
+    (tmp_path / "a.evalset.json").write_text(eval_set())
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "Change")
+
+    for command in ("run", "report"):
+        evalgate(command, cwd=tmp_path, AGENT_TOKEN=OF_ENVIRONMENT, **PULL_REQUEST)
+        comment = (tmp_path / "evalgate-report/comment.md").read_text("utf-8")
+        assert "The change brought its own: a.evalset.json." in comment, command

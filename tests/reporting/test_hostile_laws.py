@@ -186,6 +186,16 @@ def test_github_renders_a_comment_without_markup_of_others(text: str) -> None:
     assert page.count("<details") == page.count("</details>")
 
 
+def test_the_label_of_a_group_in_the_record_of_a_fork_mentions_nobody() -> None:
+    record = attacked("harmless")
+    label = "ask @everyone <b> #7 www.evil.example"
+    groups = tuple(replace(each, label=label) for each in record.failure_groups)
+
+    body = CommentReport(is_trusted=False).render(replace(record, failure_groups=groups))
+
+    assert "</b>: ask @\u200beveryone &lt;b&gt; #\u200b7 www\u200b.evil.example" in body
+
+
 @example("".join(PIECES))
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=30)
 @given(ATTACKS)

@@ -8,6 +8,7 @@ The templates escape every text by default: a plain string becomes prose, or cod
 turns a text into a `Markdown` object.
 """
 
+import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,8 +20,9 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import ReportContext
 from evalgate.core.sanitize import (
+    break_references,
+    disable_commands,
     to_html_code,
-    to_html_text,
     to_md_code,
     to_md_fence,
     to_md_text,
@@ -292,7 +294,10 @@ def escape_prose(text: str) -> Markdown:
 def _to_html_prose(text: str) -> str:
     """Return a sentence as HTML for a `summary` element; text in backticks becomes code."""
     parts = _QUOTED.split(to_one_line(text, _LONGEST_PROSE))
-    return "".join(to_html_code(part) if at % 2 else to_html_text(part) for at, part in enumerate(parts))
+    return "".join(
+        to_html_code(part) if at % 2 else html.escape(break_references(disable_commands(part)), quote=False)
+        for at, part in enumerate(parts)
+    )
 
 
 def _escape_text(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from evalgate.core import plugin_registry
@@ -12,7 +11,7 @@ from evalgate.core.types import Record
 from evalgate.gating.variant_matrix import VariantMatrix
 from evalgate.reporting.matrix.page import render_page
 from evalgate.reporting.matrix.text_reports import render_junit, render_markdown
-from evalgate.reporting.report_files import ReportWriteError, check_writable, write_reports
+from evalgate.reporting.report_files import ReportWriteError, write_reports
 from evalgate.system.files import GuardedFolder, replace_nested_file
 from evalgate.system.workspace import Workspace
 
@@ -59,7 +58,7 @@ def write_matrix(matrix: VariantMatrix, out: GuardedFolder, workspace: Workspace
         raise InvalidInputError(f"{out.path}: cannot be written: {error.strerror or error}") from None
 
 
-def write_variants(records: Sequence[tuple[str, Record]], out: Path, workspace: Workspace) -> None:
+def write_variants(records: Sequence[tuple[str, Record]], out: GuardedFolder, workspace: Workspace) -> None:
     """Write `results.json` and `report.html` for each variant.
 
     `records` are pairs: the variant's folder, relative to `out`, and its record.
@@ -70,8 +69,7 @@ def write_variants(records: Sequence[tuple[str, Record]], out: Path, workspace: 
     names = {"results.json", "report.html"}
     reporters = [each for each in plugin_registry.get_reporters({"html"}) if each.file_name in names]
     for name, record in records:
-        folder = check_writable(out / name, workspace.owner, root=workspace.folder)
         try:
-            write_reports(record, folder, reporters, owner=workspace.owner)
+            write_reports(record, out.build_subfolder(name), reporters, owner=workspace.owner)
         except ReportWriteError as error:
             raise InvalidInputError(str(error)) from None
