@@ -23,10 +23,10 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import AgentError, SessionResult
 from evalgate.core.types import Baseline, CaseRun, Failure, Record, Reply, RunResult, ToolCall
 from evalgate.metrics.scoring import score_run
-from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.pipeline import run_gate
 from evalgate.runner.plan import Plan, build_plan, resolve_workspace
 from evalgate.runner.record_builder import RunTiming, build_record
+from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.suites import CaseIndex
 
 SPOKEN = "It is sunny in Lisbon and the wind is weak today"
@@ -90,9 +90,9 @@ class Chain:
             index: [replace(self._score(index, outcome), run=at) for at, outcome in enumerate(runs, 1)]
             for index, runs in enumerate(outcomes)
         }
-        evaluation = Evaluation(plan, Unwatched(), RunScope(finished))
+        run_results = RunResults(plan, Unwatched(), RunStart(finished))
         return build_baseline(
-            build_record(plan, evaluation, None, None, RunTiming("2026-01-01T00:00:00+00:00", 1.0))
+            build_record(plan, run_results, None, None, RunTiming("2026-01-01T00:00:00+00:00", 1.0))
         )
 
     def run(self, baseline: Baseline, draw) -> Record:

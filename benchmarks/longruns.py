@@ -30,10 +30,11 @@ from evalgate.config.cli_overrides import Overrides
 from evalgate.runner.checkpoint.plan_id import compute_plan_id, compute_local_plan_id
 from evalgate.runner.checkpoint.journal import Journal
 from evalgate.runner.checkpoint.row_codec import dump_run
-from evalgate.runner.sharding import read_shard
+from evalgate.runner.shard_files import read_shard
 from evalgate.runner.sharding import assign_cases
 from evalgate.core.types import Shard
-from evalgate.runner.pipeline import RunOptions, merge_shards, run_gate
+from evalgate.runner.pipeline import RunOptions, run_gate
+from evalgate.runner.shard_merge import merge_shards
 from evalgate.runner.plan import build_plan
 from evalgate.datasets.results_io import dump_record, read_record
 from evalgate.redaction.redactor import Redactor
@@ -66,7 +67,7 @@ if step == "prepare":
 if step == "merge":
     files = sorted(folder.glob("shard-*.json"))
     with pause_gc():
-        record = merge_shards(plan, [(file.name, read_shard(file, file.name)) for file in files], Nobody())
+        record = merge_shards(plan, [(file.name, read_shard(file, file.name)) for file in files])
 else:
     options = {
         "whole": RunOptions(redactor=redactor),

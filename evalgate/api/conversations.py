@@ -36,7 +36,7 @@ async def hold_conversations(
     plan = build_evaluation_plan(list(eval_sets), agent, options).drop_baseline()
     with prepare_run(plan, progress or SilentProgress()) as prepared_run:
         await prepared_run.make_runs()
-        if prepared_run.evaluation.interrupted:
+        if prepared_run.run_results.interrupted:
             raise asyncio.CancelledError
         return prepared_run.build_record()
 

@@ -172,7 +172,7 @@ async def evaluate_plan(plan: Plan, *, progress: bool = False) -> Record:
         prepare_run(plan, listener) as prepared_run,
     ):
         await prepared_run.make_runs()
-        if prepared_run.evaluation.interrupted:
+        if prepared_run.run_results.interrupted:
             raise asyncio.CancelledError
         return redact_record(prepared_run.build_record())
 

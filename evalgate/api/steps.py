@@ -20,7 +20,7 @@ from evalgate.api.evaluation_plan import (
 )
 from evalgate.api.record import Record, build_redactor
 from evalgate.baselines.history import build_baseline
-from evalgate.config.loader import parse_thresholds
+from evalgate.config.loader import load_thresholds_or_default, parse_thresholds
 from evalgate.core import plugin_registry, types
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
@@ -29,16 +29,16 @@ from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import FolderReporter
 from evalgate.core.types import Baseline, EvalSet, GateInput, Verdict
 from evalgate.gating.verdict import decide_verdict
-from evalgate.runner.reevaluation import (
+from evalgate.runner.regating import (
     GateRules,
     count_unselected,
     find_stored_doubts,
     infer_runs_setting,
     limit_min_cases,
-    reevaluate,
+    regate_record,
 )
 from evalgate.runner.rescoring import score_record
-from evalgate.runner.stored_results import load_stored_baseline, load_thresholds_or_default
+from evalgate.runner.result_loading import load_stored_baseline
 from evalgate.system.workspace import resolve_workspace
 
 
@@ -222,7 +222,7 @@ def compare(
         baseline = load_stored_baseline(workspace, str(baseline))
     criteria = {criterion.metric: criterion for criterion in parsed.criteria_with_min_mean}
     gate_rules = GateRules(parsed.config.gate, infer_runs_setting(record), criteria)
-    return Record.from_core(reevaluate(record, gate_rules, baseline))
+    return Record.from_core(regate_record(record, gate_rules, baseline))
 
 
 def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Verdict:

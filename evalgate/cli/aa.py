@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 
 from evalgate.baselines.history import build_baseline
 from evalgate.config.cli_overrides import Overrides
+from evalgate.config.loader import load_thresholds_or_default
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
@@ -38,20 +39,16 @@ from evalgate.gating.comparison import compare_runs, find_allowed_drop
 from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.aggregation import compute_totals
-from evalgate.runner.reevaluation import (
+from evalgate.runner.baseline_targets import find_baseline
+from evalgate.runner.regating import (
     EMPTY_RECORD,
     GateRules,
+    aggregate_stored_scores,
+    apply_rules,
     build_stored_record,
-    rescore_case,
-    score_stored_runs,
 )
+from evalgate.runner.result_loading import load_stored_baseline, load_stored_result
 from evalgate.runner.run_strategy import StatisticalRuns
-from evalgate.runner.stored_results import (
-    find_baseline,
-    load_stored_baseline,
-    load_stored_result,
-    load_thresholds_or_default,
-)
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.power import StoredRun, measure_gate_sensitivity
 from evalgate.statistics.threshold_test import compute_wilson_interval
@@ -225,7 +222,7 @@ class _Trial:
             )
 
         def collect_results(rounds: int | None) -> tuple[CaseResult, ...]:
-            return tuple(rescore_case(case, self._rules, rounds) for case in collect_cases())
+            return tuple(apply_rules(case, self._rules, rounds) for case in collect_cases())
 
         schedule = strategy.plan_first_runs(len(self._pairs))
         while schedule:
@@ -233,7 +230,7 @@ class _Trial:
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
             schedule = strategy.plan_next_runs(collect_results)
-        scored = score_stored_runs(collect_cases(), self._rules, self._statistics, baseline)
+        scored = aggregate_stored_scores(collect_cases(), self._rules, self._statistics, baseline)
         compared_runs = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(
             compared_runs.metrics,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evalgate.baselines.history import select_earlier_runs
+from evalgate.config.loader import load_thresholds_or_default
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
@@ -12,15 +13,10 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.core.types import Baseline, CasePolicy, EvalCase, EvalSet, Record, Verdict
+from evalgate.runner.baseline_targets import find_baseline, open_named_store
 from evalgate.runner.case_policies import resolve_case_policies
-from evalgate.runner.reevaluation import GateRules, infer_runs_setting, reevaluate
-from evalgate.runner.stored_results import (
-    find_baseline,
-    load_checked_record,
-    load_stored_baseline,
-    load_thresholds_or_default,
-    open_named_store,
-)
+from evalgate.runner.regating import GateRules, infer_runs_setting, regate_record
+from evalgate.runner.result_loading import load_checked_record, load_stored_baseline
 from evalgate.system.workspace import resolve_workspace
 
 
@@ -77,7 +73,7 @@ def _replay_result(
     then = select_earlier_runs(stored, record.created_at) if stored else None
     gate_rules = GateRules(gate, infer_runs_setting(record), criteria, _build_policies(record, thresholds))
     now = (
-        reevaluate(record, gate_rules, then).verdict
+        regate_record(record, gate_rules, then).verdict
         if record.verdict.exit_code != ExitCode.INTERRUPTED
         else record.verdict
     )

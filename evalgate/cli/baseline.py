@@ -70,7 +70,7 @@ def save(
     Of each eval set the newest 20 gate runs are kept. Save in a job of the default branch, after the merge.
     """
     from evalgate.cli.baseline_save import BaselineSaveOptions, save_baseline
-    from evalgate.runner.stored_results import resolve_target
+    from evalgate.runner.baseline_targets import resolve_target
 
     destination = resolve_target(Path(working_directory), to, thresholds)
     save_options = BaselineSaveOptions(os.environ, commit, allow_pull_request, allow_failing)
@@ -103,7 +103,7 @@ def accept(
     The baseline then holds only the raw scores of the results.json.
     """
     from evalgate.cli.baseline_save import BaselineSaveOptions, accept_baseline
-    from evalgate.runner.stored_results import resolve_target
+    from evalgate.runner.baseline_targets import resolve_target
 
     destination = resolve_target(Path(working_directory), to, thresholds)
     print_sentence(
@@ -124,7 +124,7 @@ def accept(
 def prune(keep: int, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Keep only the newest gate runs of each eval set."""
     from evalgate.cli.baseline_save import prune_baseline
-    from evalgate.runner.stored_results import resolve_target
+    from evalgate.runner.baseline_targets import resolve_target
 
     print_sentence(prune_baseline(keep, resolve_target(Path(working_directory), to, thresholds)))
     return 0
@@ -138,7 +138,7 @@ def prune(keep: int, to: str | None, thresholds: str | None, working_directory: 
 def show(as_json: bool, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Show the baseline and the smallest drop it can detect."""
     from evalgate.cli.baseline_show import format_baseline_summary, summarize_baseline
-    from evalgate.runner.stored_results import resolve_target
+    from evalgate.runner.baseline_targets import resolve_target
 
     found = summarize_baseline(resolve_target(Path(working_directory), to, thresholds), thresholds)
     print_report(found.as_json() if as_json else format_baseline_summary(found), is_json=as_json)
@@ -160,7 +160,7 @@ def show(as_json: bool, to: str | None, thresholds: str | None, working_director
 def export(format_name: str, to: str | None, thresholds: str | None, working_directory: str) -> int:
     """Print every raw score with its origin."""
     from evalgate.cli.baseline_show import export_baseline
-    from evalgate.runner.stored_results import resolve_target
+    from evalgate.runner.baseline_targets import resolve_target
 
     destination = resolve_target(Path(working_directory), to, thresholds)
     text = export_baseline(destination.read(), format_name)

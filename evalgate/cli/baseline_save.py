@@ -11,7 +11,8 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, BaselineSource, Record
 from evalgate.redaction.redactor import Redactor
-from evalgate.runner.stored_results import BaselineTarget, load_checked_record
+from evalgate.runner.baseline_targets import BaselineTarget
+from evalgate.runner.result_loading import load_checked_record
 from evalgate.system import git
 from evalgate.system.pull_requests import describe_unmerged_change
 

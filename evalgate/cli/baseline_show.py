@@ -25,10 +25,10 @@ from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.comparison import find_allowed_drop
 from evalgate.gating.score_tables import list_baseline_scores
 from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
+from evalgate.runner.baseline_targets import BaselineTarget
 from evalgate.runner.current_thresholds import load_current_thresholds
-from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
+from evalgate.runner.regating import EMPTY_RECORD, build_stored_record
 from evalgate.runner.run_strategy import choose_default_runs
-from evalgate.runner.stored_results import BaselineTarget
 from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
 
 _NAMED = 10

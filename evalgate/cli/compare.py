@@ -6,17 +6,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from evalgate.cli.redacted_output import build_redactor
+from evalgate.config.loader import load_thresholds_or_default
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, Record, Reply
 from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.reporter import HtmlReport
-from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record, compare_with_baseline
-from evalgate.runner.stored_results import (
-    load_stored_baseline,
-    load_stored_result,
-    load_thresholds_or_default,
-)
+from evalgate.runner.regating import EMPTY_RECORD, build_stored_record, compare_with_baseline
+from evalgate.runner.result_loading import load_stored_baseline, load_stored_result
 from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, resolve_workspace
 

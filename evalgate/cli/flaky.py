@@ -20,8 +20,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_json, to_log_line
 from evalgate.core.types import Baseline, BaselineCase, FailingSince
 from evalgate.reporting.history.series import build_series, list_change_sentences
+from evalgate.runner.baseline_targets import resolve_target
 from evalgate.runner.current_thresholds import load_current_thresholds
-from evalgate.runner.stored_results import resolve_target
 
 PROPOSED = 0.1
 """Flip rate from which on a quarantine is proposed: one in ten pairs of runs disagrees."""

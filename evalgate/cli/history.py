@@ -56,8 +56,8 @@ def history(
     """
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.history.series import build_history, list_change_sentences
+    from evalgate.runner.baseline_targets import resolve_target
     from evalgate.runner.current_thresholds import load_current_thresholds
-    from evalgate.runner.stored_results import resolve_target
 
     server, name = os.environ.get("GITHUB_SERVER_URL"), os.environ.get("GITHUB_REPOSITORY")
     of_job = f"{server}/{name}" if server and name else ""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from evalgate.config.loader import load_thresholds_or_default
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
@@ -31,7 +32,6 @@ from evalgate.runner.judge_assessment import (
     describe_assessment,
     describe_people,
 )
-from evalgate.runner.stored_results import load_thresholds_or_default
 from evalgate.system.files import lock_folder
 from evalgate.system.workspace import resolve_workspace
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +128,7 @@ def _measure(
     from evalgate.reporting.matrix.files import RENDERERS
     from evalgate.reporting.report_files import check_writable, remove_reports
     from evalgate.runner.matrix_builder import build_matrix
-    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.pipeline import OpenCheckpoints, RunOptions
     from evalgate.runner.variant_runs import measure_variants
 
     workspace = publisher.workspace
@@ -144,8 +143,8 @@ def _measure(
         return next((each for each in measured.variants if each.name == winner), None)
 
     progress = publisher.build_progress()
-    with ExitStack() as until_published:
-        options = RunOptions(None, opened.path, resume, publisher.redactor, until_published)
+    with OpenCheckpoints() as checkpoints:
+        options = RunOptions(None, opened.path, resume, publisher.redactor, checkpoints)
         try:
             measured, again = measure_variants(
                 variants, progress, ignore_signals_and_clear_reports, choose_winner, options
@@ -153,6 +152,7 @@ def _measure(
         finally:
             progress.close()
         code = _publish(measured, again, publisher, opened)
+        checkpoints.mark_published()
     suggest_resume(publisher, opened.path / variants[0].folder)
     return code
 

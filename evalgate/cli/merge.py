@@ -65,10 +65,10 @@ def merge(
     """
     from dataclasses import replace
 
-    from evalgate.runner.pipeline import merge_shards
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
-    from evalgate.runner.sharding import find_shards, read_shard
+    from evalgate.runner.shard_files import find_shards, read_shard
+    from evalgate.runner.shard_merge import merge_shards
     from evalgate.system.gc import pause_gc
 
     post_options = pop_post_options(options)
@@ -85,7 +85,7 @@ def merge(
             streams = (sys.stdout, sys.stderr)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, publish_options)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]
-            record = merge_shards(plan, records, publisher.build_progress())
+            record = merge_shards(plan, records)
             repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
             record = replace(record, options=repro_options)
         publisher.clear_previous_reports()

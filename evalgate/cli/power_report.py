@@ -16,13 +16,13 @@ from evalgate.core.types import Baseline
 from evalgate.datasets.loading import load_eval_sets
 from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.metrics.pass_at_k import find_least_runs
+from evalgate.runner.baseline_targets import BaselineTarget, resolve_target
 from evalgate.runner.cost_estimate import (
     estimate_cost,
     format_time,
     format_tokens,
 )
 from evalgate.runner.run_strategy import MEASURED_RUNS
-from evalgate.runner.stored_results import BaselineTarget, resolve_target
 from evalgate.statistics.power_planning import (
     MOST_CASES,
     CaseNoise,

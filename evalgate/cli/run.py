@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,7 +38,7 @@ from evalgate.system.signals import InterruptHandler, ignore_end_signals
 if TYPE_CHECKING:
     from evalgate.config.cli_overrides import SelectionOptions
     from evalgate.core.types import Record
-    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.pipeline import OpenCheckpoints, RunOptions
     from evalgate.runner.plan import Plan
     from evalgate.runner.publish import Publisher
 
@@ -181,7 +180,7 @@ def _run_once(
     **options: Any,
 ) -> int:
     """Run the cases once, publish the record and return the exit code."""
-    from evalgate.runner.pipeline import RunOptions
+    from evalgate.runner.pipeline import OpenCheckpoints, RunOptions
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 
@@ -193,7 +192,7 @@ def _run_once(
         interrupts.handle_signals(),
         post_on_failure(post_options, redactor),
         redactor.redact_errors(),  # inside: an error is redacted before it is posted
-        ExitStack() as until_published,
+        OpenCheckpoints() as checkpoints,
     ):
         redactor.learn_masks(mask)  # before anything that may fail
         publish_options = pop_publish_options(options, post_options)
@@ -205,11 +204,11 @@ def _run_once(
         _refuse_overwriting_recordings(plan, plan.workspace.folder / out)
         streams = (sys.stdout, sys.stderr)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, publish_options)
-        run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, until_published)
+        run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, checkpoints)
         # Before the run, because the agent may remove the folder that this looks at.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
-        code = _publish_record(publisher, record, until_published)
+        code = _publish_record(publisher, record, checkpoints)
     if selection_options.failed is None:  # `--failed` alone runs what is left
         suggest_resume(publisher, plan.workspace.folder / out)
     return code
@@ -255,11 +254,10 @@ def _run_with_progress(
         progress.close()
 
 
-def _publish_record(publisher: "Publisher", record: "Record", until_published: ExitStack) -> int:
+def _publish_record(publisher: "Publisher", record: "Record", checkpoints: "OpenCheckpoints") -> int:
     """Publish the record and return the exit code. The journal is kept if no record could be written."""
     code = publisher.publish(record)
     ignore_end_signals()  # the reports state the exit code, and a signal would change it
-    if not publisher.has_record:
-        # Closing the stack would remove the journal, and nothing else holds the runs.
-        until_published.pop_all()
+    if publisher.has_record:
+        checkpoints.mark_published()
     return code

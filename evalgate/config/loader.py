@@ -83,6 +83,16 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
     return _load_own_file(document, path)
 
 
+def load_thresholds_or_default(folder: Path, thresholds_file: str | None) -> Thresholds:
+    """Return the thresholds of the named file; None: those of the file in the folder, or the defaults.
+
+    Raises:
+        InvalidInputError: with every problem of the file.
+    """
+    path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
+    return load_thresholds(path, thresholds_file or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
+
+
 def _load_trpc_file(document: ConfigDocument, folder: Path) -> Thresholds:
     """Build thresholds from a `.metrics.json` of tRPC-Agent-Go, which is a list of criteria.
 

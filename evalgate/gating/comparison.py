@@ -67,6 +67,8 @@ def compare_runs(
     cases = classify_failures(scored.cases, baseline, scored.statistics)
     metrics = summarize_metrics(cases, with_margins=True)
     if baseline is not None:
+        # Stands for metrics that the statistics do not judge, as with scores outside their range. For the
+        # others `apply_decision` overwrites `regressed` and, if drops are limited, `baseline` and `delta`.
         metrics = flag_regressions(add_deltas(metrics, cases, baseline), gate, scored.statistics.criteria)
     found = apply_decision(replace(scored, cases=cases), metrics, baseline, gate)
     return replace(

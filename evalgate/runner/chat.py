@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from evalgate.agents.factory import AgentSpec, build_agent, check_executor, resolve_agent
 from evalgate.agents.tracing.context import is_trace_wanted
 from evalgate.config.cli_overrides import Overrides, apply_overrides
-from evalgate.config.loader import add_env_files
+from evalgate.config.loader import add_env_files, load_thresholds_or_default
 from evalgate.config.schema.agent import ExecutorConfig
 from evalgate.config.schema.prices import Price
 from evalgate.core.errors import InvalidInputError
@@ -40,7 +40,6 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.documents.strict_json import read_json
-from evalgate.runner.stored_results import load_thresholds_or_default
 from evalgate.system.workspace import Workspace, resolve_workspace
 
 if TYPE_CHECKING:

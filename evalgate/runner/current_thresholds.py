@@ -4,7 +4,7 @@ from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.config.cli_overrides import Overrides
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
-from evalgate.runner.stored_results import BaselineTarget
+from evalgate.runner.baseline_targets import BaselineTarget
 from evalgate.runner.validation import load_suites
 
 

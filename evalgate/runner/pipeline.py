@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from evalgate.agents.factory import build_agent
 from evalgate.core.errors import InvalidInputError
@@ -22,20 +22,52 @@ from evalgate.core.types import Baseline, CaseKey, ModelUsage, Record, RunResult
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks, RunScope
+from evalgate.runner.checkpoint.journal import FinishedRuns
+from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks
 from evalgate.runner.plan import Plan
-from evalgate.runner.run_strategy import (
-    RunStrategy,
-    apply_default_runs,
-    choose_run_strategy,
-    choose_statistics,
-)
+from evalgate.runner.run_results import RunResults, RunStart
+from evalgate.runner.run_strategy import apply_default_runs, choose_run_strategy, choose_statistics
 from evalgate.system.signals import cancel_on_signals
 
 if TYPE_CHECKING:
     from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.runner.control.runs import ControlResult
     from evalgate.runner.record_builder import RunTiming
+
+
+class OpenCheckpoints:
+    """Context manager that keeps the checkpoints of a command open until its record is published.
+
+    Call `mark_published` once the record is written. Without this call, the journals are kept.
+    """
+
+    def __init__(self) -> None:
+        self._checkpoints: list[Checkpoint] = []
+        self._stack = ExitStack()
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Enter the context of a checkpoint, which then ends with this one.
+
+        Raises:
+            InvalidInputError: another run writes to the folder.
+        """
+        self._checkpoints.append(self._stack.enter_context(checkpoint))
+
+    def mark_published(self) -> None:
+        """Call `mark_published` of every checkpoint."""
+        for each in self._checkpoints:
+            each.mark_published()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
 
 
 @frozen
@@ -50,8 +82,9 @@ class RunOptions:
     """True: continue from the journal of an unfinished run."""
     redactor: LiveRedactor | None = None
     """The publisher's redactor. Runs that it redacted for the journal need not be redacted again."""
-    until_published: ExitStack | None = None
-    """Stack that the caller closes once the record is written; until then the journal stays locked."""
+    checkpoints: OpenCheckpoints | None = None
+    """Block in which the caller publishes the record, and which then closes the journal. None: the journal is
+    closed at the end of the run, and kept."""
 
 
 NO_OPTIONS = RunOptions()
@@ -78,7 +111,7 @@ class PreparedRun:
     plan: Plan
     agent: Agent
     evaluation: Evaluation
-    strategy: RunStrategy
+    run_results: RunResults
     statistics: "StatisticalPolicy | None"
     baseline: Baseline | None
     shard: Shard | None
@@ -98,10 +131,8 @@ class PreparedRun:
         Raises:
             InvalidInputError: there is no such agent.
         """
-        await self.evaluation.start_and_make_runs(
-            self.agent, self.strategy, self.hooks, self._make_control_runs
-        )
-        if not self.evaluation.interrupted and self.evaluation.is_complete(self.strategy):
+        await self.evaluation.start_and_make_runs(self.hooks, self._make_control_runs)
+        if not self.run_results.interrupted and self.evaluation.is_complete:
             self.checkpoint.mark_over()
 
     async def _make_control_runs(self) -> None:
@@ -111,7 +142,7 @@ class PreparedRun:
 
         self.control_result = await compare_with_control(
             self.plan,
-            self.evaluation,
+            self.run_results,
             self.agent,
             self.statistics,
             self.baseline,
@@ -132,12 +163,12 @@ class PreparedRun:
         if self.shard is not None:
             from evalgate.runner.sharding import build_shard_record
 
-            return build_shard_record(self.plan, self.evaluation, self.shard, timing)
+            return build_shard_record(self.plan, self.run_results, self.shard, timing)
         result = self.control_result
         control, control_notices = (result.comparison, result.notices) if result else (None, ())
         record = build_record(
             self.plan,
-            self.evaluation,
+            self.run_results,
             self.statistics,
             self.baseline,
             timing,
@@ -148,11 +179,11 @@ class PreparedRun:
         notices = (*control_notices, *own, *record.notices, *self.checkpoint.notices)
         record = replace(record, notices=notices)
         if self.plan.control_source is not None and self.baseline is None and record.verdict.status == "fail":
-            record = _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE)
+            record = add_notice(record, NO_CONTROL_WITHOUT_BASELINE)
         if not self.plan.agent.settings.track_files:
             return record
         if self.checkpoint.finished:  # runs of an earlier process opened files that are not known here
-            return _add_notice(record, _NO_FILES)
+            return add_notice(record, NO_TRACKED_FILES)
         from evalgate.runner.affected import collect_tracked_files
 
         return replace(record, files=collect_tracked_files(self.plan, self.agent, record))
@@ -167,36 +198,34 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and tell the hook about expected usage.
 
-    The journal is closed after the block, or when the caller closes `run_options.until_published`.
+    The journal is closed after the block, or at the end of `run_options.checkpoints`.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
-    baseline, anchor_baseline = _read_baseline(plan), _read_anchor_baseline(plan)
+    baseline, anchor_baseline = read_baseline(plan), _read_anchor_baseline(plan)
     if run_options.shard is None:  # a shard cannot know what the others find
         plan = apply_default_runs(plan, baseline)
     statistics = choose_statistics(plan, baseline)
-    strategy = choose_run_strategy(plan, statistics, baseline)
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
-    if redactor is not None and plan.agent.settings.env_file:
-        redactor.learn_environment(plan.agent_environ)
     if redactor is not None:
-        redactor.keep_texts(plan.notices)
+        _prepare_redactor(redactor, plan)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
-        (run_options.until_published or stack).enter_context(checkpoint)
+        (run_options.checkpoints or stack.enter_context(OpenCheckpoints())).add(checkpoint)
         share = frozenset(shard.cases) if shard is not None else None
-        run_scope = RunScope(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
-        evaluation = Evaluation(plan, progress, run_scope)
+        run_start = RunStart(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
+        run_results = RunResults(plan, progress, run_start)
         agent = build_plan_agent(plan)
-        for sentence in _estimate_run(plan, partial(evaluation.count_planned_runs, strategy), baseline):
+        evaluation = Evaluation(run_results, agent, choose_run_strategy(plan, statistics, baseline))
+        for sentence in _estimate_run(plan, evaluation.count_planned_runs, baseline):
             hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
         yield PreparedRun(
             plan=plan,
             agent=agent,
             evaluation=evaluation,
-            strategy=strategy,
+            run_results=run_results,
             statistics=statistics,
             baseline=baseline,
             anchor_baseline=anchor_baseline,
@@ -206,6 +235,13 @@ def prepare_run(
             created_at=created_at,
             _clock=clock,
         )
+
+
+def _prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
+    """Let the redactor hide the secrets of the agent's env files, and nothing of the plan's notices."""
+    if plan.agent.settings.env_file:
+        redactor.learn_environment(plan.agent_environ)
+    redactor.keep_texts(plan.notices)
 
 
 def build_plan_agent(plan: Plan) -> Agent:
@@ -247,7 +283,7 @@ def run_gate(
         return prepared_run.build_record()
 
 
-def _read_baseline(plan: Plan) -> Baseline | None:
+def read_baseline(plan: Plan) -> Baseline | None:
     """Return the baseline, or None if there is none yet.
 
     A case that broke on the default branch keeps only its runs since the break, so that later changes are
@@ -327,53 +363,18 @@ def _estimate_run(
     yield from describe_estimate(found, meter.budget, meter.spent, others, growth)
 
 
-_NO_FILES = (
+NO_TRACKED_FILES = (
     "A run that was resumed, or made in shards, has no list of the files that the agent opened "
     "(`agent.track_files`): if it is saved in the baseline, every change that is not ignored concerns its "
     "suites."
 )
-_NO_CONTROL_WITHOUT_BASELINE = (
+NO_CONTROL_WITHOUT_BASELINE = (
     "No control runs were made: they explain a fall below the baseline, and there is no baseline yet."
 )
-_NO_CONTROL_OF_SHARDS = (
-    "Shards make no control runs, so the comparison with the baseline decides. To make them, run the cases "
-    "that failed without --shard."
-)
 
 
-def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]], progress: ProgressListener) -> Record:
-    """Merge the records of all shards of a run and decide the verdict.
-
-    `records` holds the file name and the record of each shard, at least one.
-
-    Raises:
-        InvalidInputError: a shard is given twice, belongs to another run or contradicts itself; or the
-            baseline or the anchor cannot be used.
-        NoVerdictError: a shard is missing or did not come to its end.
-    """
-    from evalgate.runner.record_builder import RunTiming
-    from evalgate.runner.sharding import collect_finished_runs, restore_written_cases
-
-    baseline = _read_baseline(plan)
-    judge_usage = sum((record.judge for _, record in records if record.judge), ModelUsage())
-    statistics = choose_statistics(plan, baseline)
-    finished = collect_finished_runs(plan, records, may_follow_up=statistics is not None)
-    timing = RunTiming(
-        min(record.created_at for _, record in records),
-        max(record.duration_s for _, record in records),
-    )
-    run_scope = RunScope(finished, used=RunUsage(judge_usage))
-    record = restore_written_cases(
-        _build_record_of_scope(plan, run_scope, baseline, progress, timing), records
-    )
-    if plan.agent.settings.track_files:
-        record = _add_notice(record, _NO_FILES)
-    if plan.control_source is None or record.verdict.status != "fail":
-        return record
-    return _add_notice(record, _NO_CONTROL_WITHOUT_BASELINE if baseline is None else _NO_CONTROL_OF_SHARDS)
-
-
-def _add_notice(record: Record, notice: str) -> Record:
+def add_notice(record: Record, notice: str) -> Record:
+    """Return the record with a notice before all others."""
     return replace(record, notices=(notice, *record.notices))
 
 
@@ -393,19 +394,19 @@ def build_record_from_runs(
     runs = {index: finished[key] for index, key in keys if key in finished}
     judge_usage = sum((run.judge for each in runs.values() for run in each if run.judge), ModelUsage())
     timing = RunTiming(created_at.isoformat(timespec="seconds"), round(duration_s, 3))
-    run_scope = RunScope(runs, used=RunUsage(judge_usage))
-    return _build_record_of_scope(plan, run_scope, _read_baseline(plan), SilentProgress(), timing)
+    return build_merged_record(plan, runs, judge_usage, read_baseline(plan), timing)
 
 
-def _build_record_of_scope(
+def build_merged_record(
     plan: Plan,
-    run_scope: RunScope,
+    finished: FinishedRuns,
+    judge_usage: ModelUsage,
     baseline: Baseline | None,
-    progress: ProgressListener,
     timing: "RunTiming",
 ) -> Record:
+    """Build the record of runs that were made and scored elsewhere, with the usage of their judges."""
     from evalgate.runner.record_builder import build_record
 
-    evaluation = Evaluation(plan, progress, run_scope)
+    run_results = RunResults(plan, SilentProgress(), RunStart(finished, used=RunUsage(judge_usage)))
     statistics = choose_statistics(plan, baseline)
-    return build_record(plan, evaluation, statistics, baseline, timing, _read_anchor_baseline(plan))
+    return build_record(plan, run_results, statistics, baseline, timing, _read_anchor_baseline(plan))

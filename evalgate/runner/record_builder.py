@@ -30,8 +30,8 @@ from evalgate.metrics.aggregation import (
     describe_partly_scored_cases,
 )
 from evalgate.reporting.findings import count_passed_runs
-from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
+from evalgate.runner.run_results import RunResults
 from evalgate.system.agent_environment import list_environment_notices, list_withheld_variables
 from evalgate.system.git import count_commits_since
 from evalgate.system.pull_requests import describe_unmerged_change
@@ -51,7 +51,7 @@ class RunTiming:
 
 def build_record(
     plan: Plan,
-    evaluation: Evaluation,
+    run_results: RunResults,
     statistics: "StatisticalPolicy | None",
     baseline: Baseline | None,
     timing: RunTiming,
@@ -59,12 +59,12 @@ def build_record(
     control: ControlComparison | None = None,
 ) -> Record:
     """Score, compare and decide runs that were made, here or elsewhere, and return their record."""
-    scored = score_counted_runs(plan, evaluation, statistics, baseline)
+    scored = score_counted_runs(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     anchor = compare_with_anchor_baseline(
         plan, scored, compared_runs, anchor_baseline, timing.created_at, control
     )
-    evidence = build_gate_input(plan, evaluation, scored, compared_runs, control, anchor)
+    evidence = build_gate_input(plan, run_results, scored, compared_runs, control, anchor)
     criteria = _list_criteria(plan)
     return Record(
         evalgate_version=__version__,
@@ -77,9 +77,9 @@ def build_record(
         cases=evidence.cases,
         totals=evidence.totals,
         comparison=evidence.comparison,
-        notices=tuple(_list_notices(plan, evaluation, compared_runs, evidence, baseline)),
+        notices=tuple(_list_notices(plan, run_results, compared_runs, evidence, baseline)),
         effort=compared_runs.effort,
-        judge=evaluation.judge_usage,
+        judge=run_results.judge_usage,
         criteria=criteria,
         selection=plan.selection,
         partial_sets=_list_partial_sets(plan),
@@ -92,7 +92,7 @@ def build_record(
 
 def build_gate_input(
     plan: Plan,
-    evaluation: Evaluation,
+    run_results: RunResults,
     scored: ScoredRuns,
     compared_runs: ComparedRuns,
     control: ControlComparison | None,
@@ -108,9 +108,9 @@ def build_gate_input(
         compared_runs.cases,
         compute_totals(compared_runs.cases),
         compared_runs.baseline_comparison,
-        evaluation.interrupted,
-        evaluation.unreachable,
-        tuple(_describe_doubts(plan, evaluation, compared_runs.cases)),
+        run_results.interrupted,
+        run_results.unreachable,
+        tuple(_describe_doubts(plan, run_results, compared_runs.cases)),
         not_selected=plan.selection.of - plan.selection.cases if plan.selection else 0,
         anchor=anchor,
         control=control,
@@ -182,14 +182,14 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
 
 
 def score_counted_runs(
-    plan: Plan, evaluation: Evaluation, statistics: "StatisticalPolicy | None", baseline: Baseline | None
+    plan: Plan, run_results: RunResults, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
     """Score every case over the runs that count.
 
     These are the runs of the rounds that the statistics used for their decision. A round is one run of every
     case. Without `statistics`, all runs count.
     """
-    cases = evaluation.collect_results()
+    cases = run_results.collect_results()
     rounds = min((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
     if statistics is None:
         return ScoredRuns(cases, rounds)
@@ -199,69 +199,60 @@ def score_counted_runs(
     rounds = decision.rounds if decision else rounds
     # Runs beyond these rounds were made because a case looked bad. A case that looked good got no such second
     # chance, so in the means they would lean to one side: they only confirm.
-    cases = evaluation.collect_results(rounds) if statistics.makes_more_runs else cases
+    cases = run_results.collect_results(rounds) if statistics.makes_more_runs else cases
     return ScoredRuns(cases, rounds, statistics, decision)
 
 
-def _describe_judges_and_budget(plan: Plan, evaluation: Evaluation) -> Iterator[str]:
+def _describe_judges_and_budget(plan: Plan, run_results: RunResults) -> Iterator[str]:
     yield from map(to_sentence, plan.judge_resolver.models.notices)
-    if evaluation.judge_health is not None and evaluation.judge_health.is_reliable:
-        yield to_sentence(evaluation.judge_health.sentence)
+    if run_results.judge_health is not None and run_results.judge_health.is_reliable:
+        yield to_sentence(run_results.judge_health.sentence)
     if plan.label_check is not None:
         yield from plan.label_check.iter_notices()
-    yield from evaluation.spending.iter_notices()
+    yield from run_results.spending.iter_notices()
 
 
-def _describe_doubts(plan: Plan, evaluation: Evaluation, cases: Sequence[CaseResult]) -> Iterator[str]:
+def _describe_doubts(plan: Plan, run_results: RunResults, cases: Sequence[CaseResult]) -> Iterator[str]:
     if plan.selection is not None and plan.selection.is_sample:
         drawn, of = plan.selection.cases, pluralize(plan.selection.of, "case")
         yield f"This is a sample of {drawn:,} of {of}, which has no verdict."
     # Shards that are merged, and a run that is resumed, have runs of before.
     has_runs = any(run.outcome != "not_run" for case in cases for run in case.runs)
     ending = "" if has_runs else " No case was run."
-    health = evaluation.judge_health
+    health = run_results.judge_health
     if health is not None and not health.is_reliable:
         yield f"{to_sentence(health.sentence)} Missed: {', '.join(health.missed)}.{ending}"
     if plan.label_check is not None:
         yield from (f"{to_sentence(each)}{ending}" for each in plan.label_check.unreliable)
-    spent = evaluation.spending.exhausted_budget
-    yield from describe_budget_shortfall(cases, more_wanted=evaluation.more_wanted, why=spent)
+    spent = run_results.spending.exhausted_budget
+    yield from describe_budget_shortfall(cases, more_wanted=run_results.more_wanted, why=spent)
 
 
 def _describe_likely_causes(plan: Plan, evidence: GateInput) -> Iterator[str]:
     """Yield sentences about likely causes of failures outside of the agent's code."""
-    is_openai = getattr(plan.agent.options, "dialect", "") == "openai"
-    if not (is_openai or evidence.unreachable or _has_failure_or_expected_calls(evidence.cases)):
-        return  # there is no cause to look for
-    from evalgate.reporting.likely_causes import (
-        describe_missing_tool_calls,
-        describe_missing_variables,
-        describe_unrecorded_results,
-    )
-
     agent, cases = plan.agent, evidence.cases
-    withheld = list_withheld_variables(plan.agent_environ, agent.settings.env)
-    yield from describe_missing_variables(cases, withheld, evidence.unreachable)
-    if silent := describe_missing_tool_calls(cases, agent.settings.kind, agent.options):
-        yield silent
-    if is_openai:
+    # Loaded only if there is a cause to look for.
+    if evidence.unreachable or any(run.failure is not None for case in cases for run in case.runs):
+        from evalgate.reporting.likely_causes import describe_missing_variables
+
+        withheld = list_withheld_variables(plan.agent_environ, agent.settings.env)
+        yield from describe_missing_variables(cases, withheld, evidence.unreachable)
+    if any(case.expects_tool_calls for suite in plan.suites for case in suite.eval_set.cases):
+        from evalgate.reporting.likely_causes import describe_missing_tool_calls
+
+        if silent := describe_missing_tool_calls(cases, agent.settings.kind, agent.options):
+            yield silent
+    if getattr(agent.options, "dialect", "") == "openai":
         from evalgate.agents.http.tool_stubs import NOT_RECORDED
+        from evalgate.reporting.likely_causes import describe_unrecorded_results
 
         if unrecorded := describe_unrecorded_results(cases, NOT_RECORDED):
             yield unrecorded
 
 
-def _has_failure_or_expected_calls(cases: Sequence[CaseResult]) -> bool:
-    return any(
-        run.failure is not None or any(turn.expected and turn.expected.tool_calls for turn in run.turns)
-        for case in cases
-        for run in case.runs
-    )
-
-
 def _list_notices(
     plan: Plan,
-    evaluation: Evaluation,
+    run_results: RunResults,
     compared_runs: ComparedRuns,
     evidence: GateInput,
     baseline: Baseline | None,
@@ -288,7 +279,7 @@ def _list_notices(
         from evalgate.metrics.judge_noise import describe_judge_noise
 
         yield from describe_judge_noise(evidence.cases)
-    yield from _describe_judges_and_budget(plan, evaluation)
+    yield from _describe_judges_and_budget(plan, run_results)
 
 
 def _suggest_first_baseline(evidence: GateInput) -> str:

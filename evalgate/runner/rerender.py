@@ -9,7 +9,7 @@ from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.report_files import ReportWriteError, check_writable, remove_reports, write_reports
 from evalgate.runner.publish import find_path_from_root, print_write_error, render_terminal
-from evalgate.runner.stored_results import load_checked_record
+from evalgate.runner.result_loading import load_checked_record
 from evalgate.system.workspace import resolve_workspace
 
 

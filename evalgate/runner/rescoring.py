@@ -1,16 +1,19 @@
 """Score runs that were made earlier, with other metrics or for the first time."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, CaseRun, EvalCase, Failure, Record, RunResult, UserMessage
-from evalgate.runner.evaluation import Evaluation, RunScope
+from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming, build_record
+from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import choose_statistics
+from evalgate.runner.scheduler import RunRequest
 from evalgate.runner.suites import CaseIndex, Suite
 
 NO_RECORDING = "no_recording"
@@ -23,12 +26,36 @@ async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], Ev
     `hide` redacts a case as the record was redacted.
     """
     plan = plan.drop_baseline()
-    evaluation = Evaluation(plan, SilentProgress(), RunScope())
-    await evaluation.score_stored_runs(collect_stored_runs(record, plan.suites, hide), hide)
+    run_results = RunResults(plan, SilentProgress(), RunStart())
+    await score_stored_runs(run_results, collect_stored_runs(record, plan.suites, hide), hide)
     timing = RunTiming(record.created_at, record.duration_s)
-    scored = build_record(plan, evaluation, choose_statistics(plan, None), None, timing)
+    scored = build_record(plan, run_results, choose_statistics(plan, None), None, timing)
     unused = describe_unused_cases(record, plan.suites)
     return replace(scored, agent=record.agent, notices=(*scored.notices, *filter(None, [unused])))
+
+
+async def score_stored_runs(
+    run_results: RunResults, stored: Mapping[int, Sequence[CaseRun]], hide: Callable[[EvalCase], EvalCase]
+) -> None:
+    """Let the metrics score runs that were made earlier, by the index of their case.
+
+    Nothing is scored if a judge is unreliable. `hide` redacts a case as the stored runs were redacted.
+    """
+    plan = run_results.plan
+    async with plan.judge_resolver.models, close_metrics(plan.bound_metrics):
+        if not await run_results.is_judge_reliable():
+            return
+        slots = asyncio.Semaphore(plan.agent.settings.concurrency)
+
+        async def score_in_slot(index: int, run: CaseRun) -> None:
+            async with slots:
+                request = RunRequest(hide(run_results.case_index.get_case(index)), run.run, index)
+                await run_results.on_run_finished(request, run)
+
+        async with asyncio.TaskGroup() as group:
+            for index, runs in stored.items():
+                for run in runs:
+                    group.create_task(score_in_slot(index, run))
 
 
 def collect_stored_runs(

@@ -15,10 +15,11 @@ from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record,
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.evaluation import Evaluation, RunScope
+from evalgate.runner.evaluation import find_trace_factory
 from evalgate.runner.metric_binding import close_metrics
-from evalgate.runner.pipeline import NO_OPTIONS, RunOptions, build_plan_agent
+from evalgate.runner.pipeline import NO_OPTIONS, OpenCheckpoints, RunOptions, build_plan_agent
 from evalgate.runner.record_builder import RunTiming, build_record
+from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import FixedRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex
@@ -76,9 +77,10 @@ class _Stage:
     variants: Sequence[Variant]
     agents: Sequence[Agent]
     progress: ProgressListener
-    scopes: Sequence[RunScope]
+    starts: Sequence[RunStart]
     """Journal of each variant, and the runs that it holds already."""
-    evaluations: list[Evaluation] = field(init=False)
+    run_results: list[RunResults] = field(init=False)
+    """Results of each variant."""
     interrupted: bool = False
     unreachable: str = ""
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -87,9 +89,9 @@ class _Stage:
     """Message of a failure to the name of the variant that was to make the first run which it prevented."""
 
     def __post_init__(self) -> None:
-        self.evaluations = [
-            Evaluation(each.plan, self.progress, scope)
-            for each, scope in zip(self.variants, self.scopes, strict=True)
+        self.run_results = [
+            RunResults(each.plan, self.progress, start)
+            for each, start in zip(self.variants, self.starts, strict=True)
         ]
 
     async def make_runs(self, throttle: Throttle) -> None:
@@ -98,14 +100,14 @@ class _Stage:
         Fewer runs are made if the judge is not reliable, an agent cannot be reached, the budget is spent or
         the task is cancelled. A cancellation is not raised: it sets `interrupted` to True.
         """
-        first, plan = self.evaluations[0], self.variants[0].plan
+        first, plan = self.run_results[0], self.variants[0].plan
         try:
             is_reliable = await first.is_judge_reliable()
-            for evaluation in self.evaluations:
-                evaluation.judge_health = first.judge_health
+            for results in self.run_results:
+                results.judge_health = first.judge_health
             if not is_reliable:
                 return
-            kept = sum(len(runs) for scope in self.scopes for runs in scope.finished.values())
+            kept = sum(len(runs) for start in self.starts for runs in start.finished.values())
             cases = len(CaseIndex(plan.suites))
             self.progress.on_runs_planned(cases * plan.first_runs * len(self.variants) - kept)
             refusal = await run_requests(
@@ -117,13 +119,13 @@ class _Stage:
                 stop_reason=first.spending.stop_reason,
                 time_limit=first.spending.get_time_limit(),
                 throttle=throttle,
-                create_trace=first.find_trace_factory(),
+                create_trace=find_trace_factory(plan),
             )
             self.unreachable = refusal.message if refusal else ""
         except asyncio.CancelledError:
             self.interrupted = True
-        for evaluation in self.evaluations:
-            evaluation.interrupted, evaluation.unreachable = self.interrupted, self.unreachable
+        for results in self.run_results:
+            results.interrupted, results.unreachable = self.interrupted, self.unreachable
 
     def _iter_requests(self) -> Iterator[RunRequest]:
         """Yield the requests run by run and case by case, each case with every variant in turn.
@@ -134,7 +136,7 @@ class _Stage:
         plan = self.variants[0].plan
         index, count = CaseIndex(plan.suites), len(self.variants)
         made = [
-            {(at, run.run) for at, runs in scope.finished.items() for run in runs} for scope in self.scopes
+            {(at, run.run) for at, runs in start.finished.items() for run in runs} for start in self.starts
         ]
         for number in range(1, plan.first_runs + 1):
             for at in range(len(index)):
@@ -149,13 +151,13 @@ class _Stage:
         at, variant = divmod(request.index, len(self.variants))
         if run.outcome == "not_run" and run.failure is not None:
             self._refused_first.setdefault(run.failure.message, self.variants[variant].name)
-        await self.evaluations[variant].on_run_finished(replace(request, index=at), run)
+        await self.run_results[variant].on_run_finished(replace(request, index=at), run)
 
     @property
     def is_complete(self) -> bool:
         """Return True if every run was made to its end."""
         strategy = FixedRuns(self.variants[0].plan.first_runs)
-        return not self.interrupted and all(each.is_complete(strategy) for each in self.evaluations)
+        return not self.interrupted and all(each.is_complete(strategy) for each in self.run_results)
 
     def build_result(self) -> MeasuredVariants:
         """Return the records of every variant, decided without a baseline."""
@@ -174,8 +176,8 @@ class _Stage:
         )
 
     def _build_variant_record(self, at: int, variant: Variant, timing: RunTiming) -> Record:
-        plan, evaluation, agent = variant.plan, self.evaluations[at], self.agents[at]
-        record = build_record(plan, evaluation, choose_statistics(plan, None), None, timing)
+        plan, results, agent = variant.plan, self.run_results[at], self.agents[at]
+        record = build_record(plan, results, choose_statistics(plan, None), None, timing)
         # The judges serve all variants: those of this one are counted with its runs.
         asked = [run.judge for case in record.cases for run in case.runs if run.judge is not None]
         return replace(
@@ -186,7 +188,7 @@ class _Stage:
         )
 
     def _explain_shortfall(self, records: Sequence[Record]) -> str:
-        first = self.evaluations[0]
+        first = self.run_results[0]
         if self.interrupted:
             return "Interrupted: these are the runs that were made until then."
         if self.unreachable:
@@ -248,15 +250,16 @@ def measure_variants(
     """
     with ExitStack() as stack:
         # Before anything of the agents runs, which could replace a folder by a link.
-        checkpoints = []
+        checkpoints, opened = [], run_options.checkpoints or stack.enter_context(OpenCheckpoints())
         for each in variants:
             folder = None if run_options.journal_folder is None else run_options.journal_folder / each.folder
             resume, redactor = run_options.resume, run_options.redactor
             checkpoint = Checkpoint(each.plan, folder, resume=resume, redactor=redactor)
-            checkpoints.append((run_options.until_published or stack).enter_context(checkpoint))
-        scopes = _build_run_scopes(checkpoints)
+            opened.add(checkpoint)
+            checkpoints.append(checkpoint)
+        starts = _build_run_starts(checkpoints)
         agents = [build_plan_agent(each.plan) for each in variants]
-        stage = _Stage(variants, agents, progress, scopes)
+        stage = _Stage(variants, agents, progress, starts)
 
         async def make_runs() -> _Stage | None:
             with cancel_on_signals():
@@ -271,15 +274,15 @@ def measure_variants(
         return measured, None if again is None else again.build_result()
 
 
-def _build_run_scopes(checkpoints: Sequence[Checkpoint]) -> list[RunScope]:
-    """Return a scope for each variant, with the finished runs of its checkpoint.
+def _build_run_starts(checkpoints: Sequence[Checkpoint]) -> list[RunStart]:
+    """Return the start of each variant, with the finished runs of its checkpoint.
 
-    Only the first scope has the earlier usage that the budget counts.
+    Only the first one has the earlier usage that the budget counts.
     """
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
     return [
-        RunScope(checkpoint.finished, journal=_VariantJournal(checkpoint, first), used=own)
+        RunStart(checkpoint.finished, journal=_VariantJournal(checkpoint, first), used=own)
         for checkpoint, own in zip(checkpoints, used, strict=True)
     ]
 
@@ -319,8 +322,8 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
     """Return a stage for fresh runs of the first variant and the winner; no journal keeps these runs."""
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
-    scope = RunScope(journal=_VariantJournal(None, first), used=stage.evaluations[0].earlier_judging)
-    return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (scope, scope))
+    start = RunStart(journal=_VariantJournal(None, first), used=stage.run_results[0].earlier_judging)
+    return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (start, start))
 
 
 async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agents: Sequence[Agent]) -> None:

@@ -5,7 +5,6 @@ import io
 import os
 import threading
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from evalgate.reporting.results_history import DEFAULT_KEPT, build_result_id, li
 from evalgate.reporting.summary_lines import describe_verdict
 from evalgate.reporting.trace_view import format_seconds
 from evalgate.runner.evaluation import RunHooks
-from evalgate.runner.pipeline import PreparedRun, RunOptions, prepare_run
+from evalgate.runner.pipeline import OpenCheckpoints, PreparedRun, RunOptions, prepare_run
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.publish import Publisher, PublishOptions
 from evalgate.viewer.project_agents import PROJECT_AGENT, list_agents, read_project_config
@@ -247,17 +246,17 @@ class BackgroundRun:
             self._redactor,
             PublishOptions(keep_results=DEFAULT_KEPT),
         )
-        with ExitStack() as until_published:
+        with OpenCheckpoints() as checkpoints:
             options = RunOptions(
-                journal_folder=folder / OUT, redactor=self._redactor, until_published=until_published
+                journal_folder=folder / OUT, redactor=self._redactor, checkpoints=checkpoints
             )
             hooks = RunHooks(on_begin=publisher.clear_previous_reports)
             with prepare_run(self._plan, self, options, hooks) as prepared_run:
                 asyncio.run(self._make_runs(prepared_run))
                 record = replace(prepared_run.build_record(), options=self._options)
             publisher.publish(record)
-            if not publisher.has_record:
-                until_published.pop_all()  # the journal stays, as nothing else holds the runs
+            if publisher.has_record:
+                checkpoints.mark_published()  # else the journal stays, as nothing else holds the runs
         kept = [each.result_id for each in list_results(folder)]
         wanted = build_result_id(record.created_at)
         with self._lock:

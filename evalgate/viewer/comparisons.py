@@ -8,12 +8,13 @@ from functools import lru_cache
 
 from evalgate.baselines.history import build_baseline
 from evalgate.baselines.stores.file import FileStore
+from evalgate.config.loader import load_thresholds_or_default
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseKey, CaseResult, Reply, RunResult
-from evalgate.runner.reevaluation import compare_with_baseline
-from evalgate.runner.stored_results import BaselineTarget, load_thresholds_or_default, resolve_target
+from evalgate.runner.baseline_targets import BaselineTarget, resolve_target
+from evalgate.runner.regating import compare_with_baseline
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.state import Viewer
 

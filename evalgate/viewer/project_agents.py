@@ -3,9 +3,9 @@
 from contextlib import suppress
 from pathlib import Path
 
+from evalgate.config.loader import load_thresholds_or_default
 from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
-from evalgate.runner.stored_results import load_thresholds_or_default
 
 PROJECT_AGENT = ""
 """Choice of the thresholds file's agent. Any other choice is the folder of a Google ADK agent."""

@@ -26,7 +26,7 @@ from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import read_json
 from evalgate.integrations.adk.sessions import is_session, read_session_spans
 from evalgate.integrations.recordings import may_become_eval_set, read_recording, read_trace_steps
-from evalgate.runner.reevaluation import EMPTY_RECORD, build_stored_record
+from evalgate.runner.regating import EMPTY_RECORD, build_stored_record
 
 
 def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:

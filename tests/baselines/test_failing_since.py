@@ -22,9 +22,9 @@ from evalgate.core.types import (
     Record,
     RunMetric,
 )
-from evalgate.runner.reevaluation import GateRules, reevaluate
+from evalgate.runner.regating import GateRules, regate_record
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
-from tests.runner.test_reevaluation import case
+from tests.runner.test_regating import case
 
 HELD = {("travel", "a"): {RESPONSE: 0.5}, ("travel", "b"): {RESPONSE: 0.5}}
 START = datetime(2026, 11, 1, 8, tzinfo=UTC)
@@ -110,14 +110,14 @@ def test_the_next_change_is_not_blamed() -> None:
     """Ten good runs, then five bad ones: with the runs before the break the case would look broken here."""
     known = history("+++++", "+++++", "-----")
     rules = GateRules(GateConfig(baseline="b.json"), 10)
-    found = reevaluate(result(9, "-" * 10), rules, known)
+    found = regate_record(result(9, "-" * 10), rules, known)
     assert found.verdict.status == "pass", found.verdict.reasons
     assert found.comparison is not None
     assert found.comparison.changes == ()
     assert [notice for notice in found.notices if "already failing" in notice] == [
         "1 case already failing on main since commit2 (2026-11-03): a. This change did not break it."
     ]
-    blamed = reevaluate(result(9, "-" * 10), rules, history("+++++", "+++++"))
+    blamed = regate_record(result(9, "-" * 10), rules, history("+++++", "+++++"))
     assert blamed.verdict.status == "fail"
 
 

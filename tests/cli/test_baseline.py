@@ -14,7 +14,7 @@ from evalgate.cli.baseline_show import export_baseline, format_baseline_summary,
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import CaseMetric, Record, RunMetric, Status, Verdict
 from evalgate.datasets.results_io import dump_record
-from evalgate.runner.stored_results import BaselineTarget, resolve_target
+from evalgate.runner.baseline_targets import BaselineTarget, resolve_target
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 from tests.commands import evalgate
 

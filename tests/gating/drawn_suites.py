@@ -18,10 +18,10 @@ from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import Baseline, BaselineSource, Failure, Record, RunMetric, RunResult, TurnResult
 from evalgate.metrics.scoring import BoundMetric
-from evalgate.runner.evaluation import Evaluation, RunScope
 from evalgate.runner.pipeline import SilentProgress
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.record_builder import RunTiming, build_record
+from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import choose_run_strategy, choose_statistics
 from evalgate.runner.suites import CaseIndex
 from tests.builders import RESPONSE, TRAJECTORY, a_reply
@@ -149,7 +149,7 @@ def run_suite(plan: Plan, baseline: Baseline, draw: Draw) -> Record:
         for index, numbers in wanted.items():
             case, metrics = cases[index]
             finished[index] += [_build_run(number, draw(case, number), metrics) for number in numbers]
-        wanted = strategy.plan_next_runs(_evaluate(plan, finished).collect_results)
+        wanted = strategy.plan_next_runs(_collect(plan, finished).collect_results)
     return _build_record(plan, finished, baseline, "2026-11-20T00:00:00+00:00")
 
 
@@ -157,8 +157,8 @@ def _list_cases(plan: Plan) -> list[tuple[str, Sequence[BoundMetric]]]:
     return [(case.eval_id, suite.get_metrics(case)) for suite, case in CaseIndex(plan.suites).iter_cases()]
 
 
-def _evaluate(plan: Plan, finished: Mapping[int, Sequence[RunResult]]) -> Evaluation:
-    return Evaluation(plan, SilentProgress(), RunScope(finished))
+def _collect(plan: Plan, finished: Mapping[int, Sequence[RunResult]]) -> RunResults:
+    return RunResults(plan, SilentProgress(), RunStart(finished))
 
 
 def _build_record(
@@ -166,7 +166,7 @@ def _build_record(
 ) -> Record:
     statistics = choose_statistics(plan, baseline)
     timing = RunTiming(created_at, 1.0)
-    return build_record(plan, _evaluate(plan, finished), statistics, baseline, timing)
+    return build_record(plan, _collect(plan, finished), statistics, baseline, timing)
 
 
 def _build_run(number: int, outcome: Outcome, metrics: Sequence[BoundMetric]) -> RunResult:

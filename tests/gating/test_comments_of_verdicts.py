@@ -20,7 +20,7 @@ from evalgate.core.types import (
     SamplingCost,
 )
 from evalgate.reporting.comment.reporter import CommentReport
-from evalgate.runner.reevaluation import GateRules, reevaluate
+from evalgate.runner.regating import GateRules, regate_record
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -69,7 +69,7 @@ def judged(
         )
         for case in record.cases
     )
-    return reevaluate(replace(record, cases=thresholds), GateRules(gate, runs, criteria), baseline)
+    return regate_record(replace(record, cases=thresholds), GateRules(gate, runs, criteria), baseline)
 
 
 STEADY = [passed(10, 10)] * 20

@@ -19,7 +19,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.gating.follow_up_runs import FailureClassifier
-from evalgate.runner.reevaluation import GateRules, reevaluate
+from evalgate.runner.regating import GateRules, regate_record
 from tests.builders import a_case_result, a_record, a_run_result
 
 METRICS = "abcd"
@@ -116,7 +116,7 @@ def decide(case: CaseResult, baseline: Baseline, runs: int) -> Verdict:
         for each in (case, a_case_missing("other", "", 1))
     ]
     rules = GateRules(GateConfig(baseline="b.json", max_regression=1), runs)
-    return reevaluate(a_record(*cases), rules, baseline).verdict
+    return regate_record(a_record(*cases), rules, baseline).verdict
 
 
 def test_a_case_of_which_every_stored_run_crashed_did_not_break() -> None:

@@ -13,7 +13,7 @@ from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.gating.verdict import find_inconsistencies
 from evalgate.reporting.summary_lines import build_metric_line
 from evalgate.reporting.terminal import TerminalReport
-from evalgate.runner.reevaluation import GateRules, reevaluate
+from evalgate.runner.regating import GateRules, regate_record
 from tests.builders import RESPONSE
 from tests.gating.drawn_suites import (
     RANGES,
@@ -192,7 +192,9 @@ def test_a_stored_record_is_judged_as_the_run_was(tmp_path: Path, seed: int) -> 
     check_record(record, plan.gate)
     criteria = {bound.name: bound.criterion for each in plan.suites for bound in each.metrics}
     stored = load_record(dump_record(record), "results.json")
-    assert reevaluate(stored, GateRules(plan.gate, plan.runs, criteria), baseline).verdict == record.verdict
+    assert (
+        regate_record(stored, GateRules(plan.gate, plan.runs, criteria), baseline).verdict == record.verdict
+    )
 
 
 def find_blamed(record: Record) -> list[str]:

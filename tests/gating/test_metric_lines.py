@@ -15,7 +15,7 @@ from evalgate.core.types import (
     Record,
     RunMetric,
 )
-from evalgate.runner.reevaluation import GateRules, reevaluate
+from evalgate.runner.regating import GateRules, regate_record
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 from tests.gating.drawn_suites import Outcome, Rules, plan_suite, run_suite, store_runs
 
@@ -40,7 +40,7 @@ def compared(now: list[str], *, tagged: bool, criterion: Criterion | None = None
     record = a_record(*[case(number, scores, tagged=tagged) for number, scores in enumerate(now)])
     criteria = {RESPONSE: criterion} if criterion else {}
     rules = GateRules(GateConfig(baseline="b.json", max_failed_cases=16), runs, criteria)
-    return reevaluate(record, rules, build_baseline(before, source, "b.json"))
+    return regate_record(record, rules, build_baseline(before, source, "b.json"))
 
 
 WORSE = [*["111"] * 6, *["110"] * 6, *["100"] * 4]

@@ -29,7 +29,7 @@ from evalgate.gating.verdict import decide_verdict
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.html.reporter import HtmlReport
 from evalgate.reporting.terminal import TerminalReport
-from evalgate.runner.reevaluation import GateRules, reevaluate
+from evalgate.runner.regating import GateRules, regate_record
 from tests.builders import a_case_result, a_record, a_run_result
 
 FIVE = Range(1.0, 5.0)
@@ -55,7 +55,7 @@ def judged(
     criterion = Criterion("m", known.to_score(threshold), max_regression=drop, range=known)
     baseline = build_baseline(a_record(*cases(known, before, criterion.threshold)))
     record = a_record(*cases(known, now, criterion.threshold))
-    return reevaluate(record, GateRules(GATE, len(now[0]), {"m": criterion}), baseline)
+    return regate_record(record, GateRules(GATE, len(now[0]), {"m": criterion}), baseline)
 
 
 def figures(metric: MetricSummary, known: Range) -> object:
@@ -169,7 +169,7 @@ def test_a_crash_is_the_worst_score_of_the_range() -> None:
     crashed = [a_run_result(outcome="crashed")]
     now = [replace(case, runs=tuple(crashed)) for case in cases(FIVE, [[1.0]] * 4, 1.0)]
     criterion = Criterion("m", 1.0, range=FIVE)
-    found = reevaluate(a_record(*now), GateRules(GATE, 1, {"m": criterion}), baseline).metrics[0]
+    found = regate_record(a_record(*now), GateRules(GATE, 1, {"m": criterion}), baseline).metrics[0]
 
     assert found.baseline == FIVE.high
     assert found.delta == -FIVE.width

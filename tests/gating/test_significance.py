@@ -7,7 +7,7 @@ import pytest
 from evalgate.baselines.history import build_baseline
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import BaselineSource, CaseMetric, CaseResult, MetricSummary, Record, RunMetric
-from evalgate.runner.reevaluation import GateRules, reevaluate
+from evalgate.runner.regating import GateRules, regate_record
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 
@@ -29,7 +29,7 @@ def run(now: str, *, runs: int | str = "auto", split: int = 20) -> Record:
     record = a_record(*[case(at, each, scope=scopes[at]) for at, each in enumerate(now)])
     source = BaselineSource("2026-11-20T00:00:00Z", "0123456789ab", "main")
     rules = GateRules(GateConfig(baseline="b.json", max_failed_cases=20), "auto" if runs == "auto" else 1)
-    return reevaluate(record, rules, build_baseline(before, source, "b.json"))
+    return regate_record(record, rules, build_baseline(before, source, "b.json"))
 
 
 def run_with_outage(lost: int) -> Record:
@@ -41,7 +41,7 @@ def run_with_outage(lost: int) -> Record:
     made[20 - lost :] = [replace(each, runs=(*each.runs[:3], down)) for each in made[20 - lost :]]
     source = BaselineSource("2026-11-20T00:00:00Z", "0123456789ab", "main")
     rules = GateRules(GateConfig(baseline="b.json"), 4)
-    return reevaluate(a_record(*made), rules, build_baseline(before, source, "b.json"))
+    return regate_record(a_record(*made), rules, build_baseline(before, source, "b.json"))
 
 
 def test_an_outage_of_the_judge_closes_nothing() -> None:

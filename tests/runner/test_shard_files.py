@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from evalgate import __version__
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
-from evalgate.datasets.large.stored_results import ShardCase
+from evalgate.datasets.large.lazy_runs import ShardCase
 from evalgate.datasets.results_io import dump_record, read_record
-from evalgate.runner.sharding import find_shards, read_shard
+from evalgate.runner.shard_files import find_shards, read_shard
 from tests.builders import a_case_result, a_record
 from tests.datasets.test_results_io import RECORDS
 

@@ -122,7 +122,7 @@ class BackgroundEvaluation(Generic[T]):
 
     def _settle(self, key: CaseKey, result: Future[CaseResult]) -> None:
         if self._gate_run is not None and not result.done():
-            result.set_result(self._gate_run.evaluation.build_case_result(self._indices[key]))
+            result.set_result(self._gate_run.run_results.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
         """Set the result of each case that has none yet. If an error ended the evaluation, set the error."""
@@ -152,14 +152,14 @@ class BackgroundEvaluation(Generic[T]):
     async def _evaluate(self) -> T:
         with prepare_run(self._plan, self) as prepared_run:
             self._gate_run = prepared_run
-            evaluation, agent, strategy = prepared_run.evaluation, prepared_run.agent, prepared_run.strategy
-            async with evaluation.start_agent(agent):
+            evaluation = prepared_run.evaluation
+            async with evaluation.start_agent():
                 if self._all_at_once:
                     first = dict(self._results)  # a case that is repeated meanwhile gets another result
-                    await evaluation.make_runs(agent, strategy)
+                    await evaluation.make_runs()
                     for key, result in first.items():
                         self._settle(key, result)
                 while (asked := await self._requests.get()) is not None:
-                    await evaluation.make_case_runs(agent, strategy, self._indices[asked])
+                    await evaluation.make_case_runs(self._indices[asked])
                     self._settle(asked, self._results[asked])
             return self._conclude(prepared_run)

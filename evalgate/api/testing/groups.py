@@ -30,7 +30,7 @@ from evalgate.reporting.repro_command import build_accept_command, build_repro_c
 from evalgate.runner.checkpoint.row_codec import dump_run, load_run
 from evalgate.runner.pipeline import PreparedRun, build_record_from_runs
 from evalgate.runner.plan import Plan
-from evalgate.runner.reevaluation import EMPTY_RECORD
+from evalgate.runner.regating import EMPTY_RECORD
 
 MadeRuns = dict[CaseKey, list[bytes]]
 """Runs of each case, as `dump_run` encodes them."""
@@ -186,7 +186,7 @@ def export_runs(prepared_run: PreparedRun) -> MadeRuns:
         for suite in prepared_run.plan.suites
         for case in suite.eval_set.cases
     ]
-    made = {key: prepared_run.evaluation.get_runs(index) for index, key in enumerate(keys)}
+    made = {key: prepared_run.run_results.get_runs(index) for index, key in enumerate(keys)}
     return {key: [dump_run(run) for run in runs] for key, runs in made.items() if runs}
 
 

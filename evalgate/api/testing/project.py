@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evalgate.api.evaluation import evaluate_plan, run_blocking
 from evalgate.api.evaluation_plan import EvaluationOptions, build_evaluation_plan, list_sources
 from evalgate.api.record import Record, write_record
-from evalgate.config.loader import find_thresholds_file, parse_thresholds
+from evalgate.config.loader import find_thresholds_file, load_thresholds_or_default, parse_thresholds
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core import plugin_registry
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
@@ -19,7 +19,6 @@ from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.loading import EvalFile, find_eval_files, load_eval_sets
 from evalgate.runner.case_policies import CasePolicies, resolve_case_policies
 from evalgate.runner.plan import Plan
-from evalgate.runner.stored_results import load_thresholds_or_default
 
 if TYPE_CHECKING:
     import pytest

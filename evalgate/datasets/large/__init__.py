@@ -6,8 +6,8 @@ interface:
 
 - `large_json.read_large_json` reads a large file, except its long lists. `datasets.loading` calls it.
 - `stored_cases.StoredCases` is the sequence of the cases in such a file. `cases.build_cases` creates it.
-- `stored_results.read_shard_case` reads a case of a shard without its conversations, for `runner.sharding`.
-- `stored_results.JournalRun` is a run that decodes its turns later, for the rows of `runner.checkpoint`.
+- `lazy_runs.read_shard_case` reads a case of a shard without its conversations, for `runner.shard_files`.
+- `lazy_runs.JournalRun` is a run that decodes its turns later, for the rows of `runner.checkpoint`.
 
 These modules are imported only when a file is large, or when results of earlier runs are read.
 """

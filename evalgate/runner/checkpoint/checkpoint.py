@@ -18,9 +18,9 @@ from evalgate.runner.plan import Plan
 class Checkpoint:
     """Context manager that locks the folder of a run and keeps the run's journal.
 
-    `begin_run` opens the journal. The end of the context deletes the journal if `mark_over` was called and
-    there is no exception. Otherwise the journal is kept, as it may be the only copy of the runs. A run that
-    never begins does not change the journal of an earlier run.
+    `begin_run` opens the journal. The end of the context deletes the journal if `mark_over` and
+    `mark_published` were called and there is no exception. Otherwise the journal is kept, as it may be the
+    only copy of the runs. A run that never begins does not change the journal of an earlier run.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Checkpoint:
         self.used = RunUsage()
         """Usage of the earlier run, then of both runs together."""
         self._is_over = False
+        self._is_published = False
         self._fault = ""
         if resume and folder is not None:
             shown_as = plan.workspace.format_path(folder / FILE_NAME)
@@ -70,8 +71,12 @@ class Checkpoint:
             self._fault = error.strerror or str(error)
 
     def mark_over(self) -> None:
-        """Note that all planned runs were made, so that the end of the context deletes the journal."""
+        """Note that all planned runs were made, so that there is nothing to resume."""
         self._is_over = True
+
+    def mark_published(self) -> None:
+        """Note that the record of the run was written, so that the journal is not the only copy."""
+        self._is_published = True
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -124,4 +129,5 @@ class Checkpoint:
         if self._lock is not None and self._folder is not None:
             unlock_journal(self._folder, self._lock)
         if self._journal is not None:
-            self._journal.close(is_over=self._is_over and error is None)
+            is_over = self._is_over and self._is_published and error is None
+            self._journal.close(is_over=is_over)

@@ -36,7 +36,7 @@ from evalgate.datasets.results_encoder import list_written_fields, replace_unser
 from evalgate.llm.usage import MeteredUsage, RunUsage
 
 if TYPE_CHECKING:
-    from evalgate.datasets.large.stored_results import JournalRun
+    from evalgate.datasets.large.lazy_runs import JournalRun
 
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
@@ -75,7 +75,7 @@ def load_run(data: bytes) -> RunResult:
     Raises:
         ValueError: the data are not a row of a run.
     """
-    from evalgate.datasets.large.stored_results import JournalRun
+    from evalgate.datasets.large.lazy_runs import JournalRun
 
     length, _, rows = data.partition(b",")
     try:

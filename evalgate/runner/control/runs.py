@@ -26,9 +26,10 @@ from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_in_thread
 from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
-from evalgate.runner.evaluation import Evaluation, RunJournal, RunScope
+from evalgate.runner.evaluation import Evaluation
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_counted_runs
+from evalgate.runner.run_results import RunJournal, RunResults, RunStart
 from evalgate.runner.run_strategy import ResultCollector, RunSchedule
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
@@ -145,7 +146,7 @@ def _is_passed(run: RunResult) -> bool:
 
 async def compare_with_control(
     plan: Plan,
-    evaluation: Evaluation,
+    run_results: RunResults,
     agent: Agent,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
@@ -160,7 +161,7 @@ async def compare_with_control(
 
     Args:
         plan: The plan of the runs.
-        evaluation: The runs, all made.
+        run_results: The runs, all made.
         agent: The change's agent, which still runs.
         statistics: Settings of the comparison.
         baseline: Stored runs.
@@ -168,14 +169,14 @@ async def compare_with_control(
         control_source: Source of the control.
         journal: Journal that gets the usage of the control runs.
     """
-    suspects = _find_suspects(plan, evaluation, statistics, baseline, anchor_baseline, control_source)
+    suspects = _find_suspects(plan, run_results, statistics, baseline, anchor_baseline, control_source)
     if suspects is None:
         return ControlResult()
     try:
         async with AsyncExitStack() as stack:
             control_agent = await build_control_in_thread(stack, plan, control_source)
             await _start_control(stack, control_agent)
-            strategy = await _make_runs(plan, evaluation, agent, control_agent, suspects, journal)
+            strategy = await _make_runs(plan, run_results, agent, control_agent, suspects, journal)
             control_agent.check_files()
             is_base_changed = _is_base_changed(plan, control_agent.commit, suspects.baseline)
             base_name = control_source.describe_base(plan.agent_environ)
@@ -188,14 +189,14 @@ async def compare_with_control(
 
 def _find_suspects(
     plan: Plan,
-    evaluation: Evaluation,
+    run_results: RunResults,
     statistics: StatisticalPolicy | None,
     baseline: Baseline | None,
     anchor_baseline: Baseline | None,
     control_source: ControlSource,
 ) -> ControlSuspects | None:
     """Return the suspects, cases that seem to regress; None if the gate passes or must fail anyway."""
-    scored = score_counted_runs(plan, evaluation, statistics, baseline)
+    scored = score_counted_runs(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, compared_runs.cases, baseline, control_source.mode)
     if suspects is None:
@@ -204,7 +205,7 @@ def _find_suspects(
     def decide_with(control: ControlComparison | None) -> str:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         anchor = compare_with_anchor_baseline(plan, scored, compared_runs, anchor_baseline, now, control)
-        evidence = build_gate_input(plan, evaluation, scored, compared_runs, control, anchor)
+        evidence = build_gate_input(plan, run_results, scored, compared_runs, control, anchor)
         return decide_verdict(evidence, plan.gate).status
 
     today, at_best = decide_with(None), decide_with(build_best_case(suspects))
@@ -222,7 +223,7 @@ async def _start_control(stack: AsyncExitStack, control_agent: ControlAgent) -> 
 
 async def _make_runs(
     plan: Plan,
-    evaluation: Evaluation,
+    run_results: RunResults,
     agent: Agent,
     control_agent: ControlAgent,
     suspects: ControlSuspects,
@@ -245,15 +246,15 @@ async def _make_runs(
     ]
     strategy = ControlStrategy(suspects, witnesses, keys)
     usage_journal = _UsageJournal(journal) if journal is not None else None
-    run_scope = RunScope(journal=usage_journal, used=evaluation.earlier_judging)
-    runs = Evaluation(chosen, evaluation.progress, run_scope)
-    runs.judge_health = evaluation.judge_health
-    await runs.make_runs(AlternatingAgent(agent, control_agent.agent), strategy)
-    strategy.plan_next_runs(runs.collect_results)
-    if runs.unreachable:
-        raise ControlUnavailableError(f"an agent could not be reached: {runs.unreachable}")
+    run_start = RunStart(journal=usage_journal, used=run_results.earlier_judging)
+    fresh = RunResults(chosen, run_results.progress, run_start)
+    fresh.judge_health = run_results.judge_health
+    await Evaluation(fresh, AlternatingAgent(agent, control_agent.agent), strategy).make_runs()
+    strategy.plan_next_runs(fresh.collect_results)
+    if fresh.unreachable:
+        raise ControlUnavailableError(f"an agent could not be reached: {fresh.unreachable}")
     if strategy.decision is None and strategy.decide().answer != "broke":
-        why = runs.spending.exhausted_budget or "the runs ended early"
+        why = fresh.spending.exhausted_budget or "the runs ended early"
         raise ControlUnavailableError(f"{why} before they told anything")
     if strategy.is_witness_needed:
         raise ControlUnavailableError(_describe_useless_control(strategy))

@@ -19,7 +19,7 @@ from evalgate.core.plugin_registry import resolve_baseline_store
 from evalgate.core.protocols import StoreContext, explain_missing_baseline
 from evalgate.core.types import Baseline, BaselineSource
 from evalgate.datasets.results_io import dump_record
-from evalgate.runner.stored_results import resolve_target
+from evalgate.runner.baseline_targets import resolve_target
 from tests.builders import a_case_result, a_record
 from tests.github.faults import Fault, limit_used_up, slow_down
 from tests.github.server import FakeGitHub

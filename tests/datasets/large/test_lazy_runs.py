@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from pydantic import TypeAdapter, ValidationError
 
 from evalgate.core.types import CaseResult, Message, ToolCall, ToolResult
-from evalgate.datasets.large.stored_results import ShardRun, read_shard_case
+from evalgate.datasets.large.lazy_runs import ShardRun, read_shard_case
 from evalgate.datasets.results_io import dump_record
 from tests.builders import a_case_result, a_record, a_reply, a_run_result, a_turn_result
 from tests.datasets.test_results_io import RUNS

@@ -1,4 +1,4 @@
-"""Evaluate stored results and baselines again under other rules, without an agent."""
+"""Gate stored results and baselines again: by other rules or with another baseline, but the same scores."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -66,11 +66,11 @@ class GateRules:
 _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison with the baseline decides."
 
 
-def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Score, compare and decide a record anew by the rules, without control runs and anchor."""
+def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
+    """Aggregate, compare and decide a record anew by the rules, without control runs and anchor."""
     # One gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
-        case_thresholds = collect_case_thresholds([rescore_case(case, rules) for case in record.cases])
+        case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])
         baseline = drop_runs_before_breaks(baseline, case_thresholds)
     if baseline is not None and rules.gate.baseline is None:
         # A drop against a baseline closes the gate, wherever the baseline comes from.
@@ -80,7 +80,7 @@ def reevaluate(record: Record, rules: GateRules, baseline: Baseline | None) -> R
     statistics = build_statistical_policy(
         rules.gate, rules.runs, rules.criteria.values(), repeatable=repeatable
     )
-    scored = score_stored_runs(record.cases, rules, statistics, baseline)
+    scored = aggregate_stored_scores(record.cases, rules, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, rules.gate, whole_sets=_list_whole_sets(record))
     cases, comparison = compared_runs.cases, compared_runs.baseline_comparison
     evidence = GateInput(
@@ -156,7 +156,7 @@ def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresh
     """
     criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
     gate = thresholds.config.gate.model_copy(update={"baseline": name})
-    return reevaluate(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
+    return regate_record(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
 
 
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
@@ -172,21 +172,21 @@ def find_stored_doubts(record: Record) -> tuple[str, ...]:
     return () if shown else record.verdict.reasons
 
 
-def score_stored_runs(
+def aggregate_stored_scores(
     cases: Sequence[CaseResult], rules: GateRules, statistics: StatisticalPolicy, baseline: Baseline | None
 ) -> ScoredRuns:
-    """Score every case over the runs that count under the rules, as a run does for its own runs."""
-    scored = tuple(rescore_case(case, rules) for case in cases)
+    """Aggregate the scores of every case over the runs that count under the rules. No metric is called."""
+    scored = tuple(apply_rules(case, rules) for case in cases)
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
     decision = decide_metrics(scored, baseline, statistics)
     rounds = decision.rounds if decision else rounds
     if statistics.makes_more_runs:
-        scored = tuple(rescore_case(case, rules, rounds) for case in cases)
+        scored = tuple(apply_rules(case, rules, rounds) for case in cases)
     return ScoredRuns(scored, rounds, statistics, decision)
 
 
-def rescore_case(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
-    """Return the case with its stored scores judged under the rules.
+def apply_rules(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
+    """Return the case with the rules applied to its stored scores.
 
     Runs after the first `rounds` are marked as follow-ups and do not count for means. None: all runs count.
     """

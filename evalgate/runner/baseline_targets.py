@@ -1,25 +1,17 @@
-"""Find, open and load stored results, baselines and thresholds files, for commands that run no agent."""
+"""Find the baseline that a command reads or writes, and open its store."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from evalgate.config.loader import find_thresholds_file, load_thresholds
 from evalgate.config.schema.gate import DEFAULT_BASELINE
-from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
+from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import BaselineStore, HasFollowUpStep, StoreContext, explain_missing_baseline
-from evalgate.core.types import (
-    Baseline,
-    Criterion,
-    Record,
-)
-from evalgate.datasets.results_io import read_record
-from evalgate.documents.strict_json import parse_json
-from evalgate.gating.verdict import find_inconsistencies
-from evalgate.system.files import is_readable_name, read_input_file
+from evalgate.core.types import Baseline, Criterion
+from evalgate.system.files import is_readable_name
 from evalgate.system.workspace import Workspace, resolve_workspace
 
 
@@ -103,64 +95,3 @@ def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
     context = StoreContext(workspace.folder, os.environ, workspace.owner)
     store = plugin_registry.resolve_baseline_store(name, context)
     return store or FileStore(workspace.folder / name, name, workspace.owner)
-
-
-def load_thresholds_or_default(folder: Path, thresholds_file: str | None) -> Thresholds:
-    """Return the thresholds of the named file; None: those of the file in the folder, or the defaults.
-
-    Raises:
-        InvalidInputError: with every problem of the file.
-    """
-    path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
-    return load_thresholds(path, thresholds_file or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
-
-
-def load_checked_record(folder: Path, path: str) -> Record:
-    """Load a stored record and check that its verdict and totals fit its cases.
-
-    Raises:
-        InvalidInputError: the file does not exist, cannot be read, or contradicts itself.
-    """
-    record = read_record(folder / path, path)
-    if wrong := list(find_inconsistencies(record)):
-        raise InvalidInputError(f"{path}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again.")
-    return record
-
-
-def load_stored_result(workspace: Workspace, name: str) -> Record | None:
-    """Return the record in the file `name`; None if `name` is a baseline file or another baseline store.
-
-    Raises:
-        InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
-    """
-    from evalgate.baselines.stores.file import FileStore
-
-    # A file holds a result or a baseline; other places, such as `branch:NAME`, hold baselines only.
-    if not isinstance(open_named_store(workspace, name), FileStore):
-        return None
-    try:
-        value = parse_json(read_input_file(workspace.folder / name, name), name).value
-    except FileNotFoundError:
-        raise _build_missing_error(name) from None
-    except OSError as error:
-        raise InvalidInputError(f"{name}: cannot be read: {error.strerror}") from None
-    is_baseline = isinstance(value, Mapping) and "kind" in value
-    return None if is_baseline else load_checked_record(workspace.folder, name)
-
-
-def load_stored_baseline(workspace: Workspace, name: str) -> Baseline:
-    """Return the baseline in a file or a store; a file with a record is converted to a baseline.
-
-    Raises:
-        InvalidInputError: there is none, or it cannot be read.
-    """
-    found = open_named_store(workspace, name).read()
-    if found is None:
-        raise _build_missing_error(name)
-    return found
-
-
-def _build_missing_error(name: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{name}: does not exist. `evalgate run` writes a result, `evalgate baseline save` stores it."
-    )

@@ -31,7 +31,7 @@ from evalgate.core.types import (
     Verdict,
 )
 from evalgate.datasets.results_io import dump_record
-from evalgate.runner.reevaluation import GateRules, rescore_case
+from evalgate.runner.regating import GateRules, apply_rules
 from tests.builders import RESPONSE, a_case_result, a_record, a_run_result
 
 
@@ -433,6 +433,6 @@ def test_a_number_that_a_resumed_run_lacks_makes_no_run_a_follow_up() -> None:
     runs = (a_run_result(run=1), a_run_result(run=3), a_run_result(run=4))
 
     case = a_case_result("order", "passed", runs=runs)
-    found = rescore_case(case, GateRules(GateConfig(), "auto"), rounds=2)
+    found = apply_rules(case, GateRules(GateConfig(), "auto"), rounds=2)
 
     assert [(run.run, run.confirms) for run in found.runs] == [(1, False), (3, False), (4, True)]

@@ -1,0 +1,253 @@
+"""Score each run that finishes, write it to the journal, and collect the results of all cases."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+from evalgate.core.frozen import frozen
+from evalgate.core.protocols import ProgressListener
+from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, EvalCase, ModelUsage, RunResult
+from evalgate.llm.budget_guard import BudgetGuard, was_stopped_by_budget
+from evalgate.llm.usage import MeteredUsage, RunUsage
+from evalgate.metrics.scoring import score_case, score_run
+from evalgate.runner.plan import Plan
+from evalgate.runner.run_strategy import RunSchedule, RunStrategy
+from evalgate.runner.scheduler import RunRequest
+from evalgate.runner.suites import CaseIndex, Suite
+
+if TYPE_CHECKING:
+    from evalgate.llm.judge_calibration import CalibrationVerdict
+
+_KEPT_AT_ONCE = 64
+"""Finished runs after which the journal is written at once; fewer wait for the event loop's next round."""
+
+
+class RunJournal(Protocol):
+    """Journal of finished runs, from which a killed run can continue. `Checkpoint` implements it."""
+
+    def begin_run(self) -> None:
+        """Replace the stored runs of an earlier run. Must not raise."""
+        ...
+
+    def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
+        """Store runs, each with the index of its case. Must not raise."""
+        ...
+
+    def record_usage(self, used: RunUsage) -> None:
+        """Store the usage until now. Must not raise."""
+        ...
+
+
+@frozen
+class RunStart:
+    """Start of a run: the runs and the usage that exist already, the cases to run here, and the journal."""
+
+    finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
+    """Runs that exist already, by the index of their case."""
+    share: frozenset[int] | None = None
+    """Indices of the cases that are run here; None: all."""
+    journal: RunJournal | None = None
+    """Journal of the finished runs; None: none is kept."""
+    used: RunUsage = field(default_factory=RunUsage)
+    """Usage so far, by an earlier start or on other machines."""
+
+
+class RunResults:
+    """Results of the runs of a plan: it scores each run that finishes, and writes it to the journal.
+
+    No other object holds the results of a run in progress. It needs no agent: the runs may also come from
+    shards or from a record.
+    """
+
+    def __init__(self, plan: Plan, progress: ProgressListener, run_start: RunStart) -> None:
+        self.plan = plan
+        self.progress = progress
+        self._run_start = run_start
+        self.case_index = CaseIndex(plan.suites)
+        self._runs = [tuple(run_start.finished.get(index, ())) for index in range(len(self.case_index))]
+        """Runs of each case, in the order in which they were made."""
+        self._unkept: list[tuple[int, RunResult]] = []
+        """Runs that finished in this round of the event loop and are not in the journal yet."""
+        self._cached_results: dict[int | None, tuple[CaseResult, ...]] = {}
+        """Cached results of `collect_results` by `rounds`; a new run clears them."""
+        self.interrupted = False
+        self.unreachable = ""
+        """Reason why the agent could not be reached; "" if it could."""
+        self.more_wanted = False
+        """True if the budget was spent before every wanted run was begun."""
+        # All results of a plan share its meter, and the last ones record the usage.
+        meter = plan.judge_resolver.models.meter
+        meter.add_usage(run_start.used.spent)  # by a run that is resumed, or by merged shards
+        meter.on_call = self._record_usage
+        self.spending = BudgetGuard(meter)
+        self.judge_health: CalibrationVerdict | None = None
+        """Verdict of the judge's calibration; None without `judge.anchors`."""
+
+    async def on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
+        """Score a run, add it to the results and the journal, and report it to the progress listener."""
+        suite, case = self.case_index.get_suite(request.index), request.case
+        self.spending.count_usage(run)
+        result = await score_run(case, run, suite.get_metrics(case))
+        earlier = self._runs[request.index]
+        if earlier:
+            result = _reuse_expectations(result, earlier[0])
+        self._runs[request.index] = (*earlier, result)
+        self._cached_results.clear()
+        if self._run_start.journal is not None and _is_final(result):
+            self._schedule_flush(request.index, result)
+        self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
+
+    def begin_journal(self) -> None:
+        """Let the journal, if there is one, replace the stored runs of an earlier run."""
+        if self._run_start.journal is not None:
+            self._run_start.journal.begin_run()
+
+    def _schedule_flush(self, index: int, result: RunResult) -> None:
+        """Add a run to the journal, with all runs that finish in the same round of the event loop."""
+        if not self._unkept:
+            asyncio.get_running_loop().call_soon(self.flush_runs)
+        self._unkept.append((index, result))
+        if len(self._unkept) >= _KEPT_AT_ONCE:
+            self.flush_runs()
+
+    def flush_runs(self) -> None:
+        """Write the usage and all finished runs to the journal now."""
+        self._record_usage()
+        unkept, self._unkept = self._unkept, []
+        if unkept and self._run_start.journal is not None:
+            self._run_start.journal.add_runs(unkept)
+
+    def _record_usage(self) -> None:
+        """Write the usage to the journal before the runs that caused it are written, as they may never end.
+
+        A model call in progress counts with an unknown cost: if the gate is killed, the provider may still
+        charge for it. The next usage line replaces this line.
+        """
+        if self._run_start.journal is not None:
+            models = self.plan.judge_resolver.models
+            judge_calls, all_calls = models.under_way["judge"], sum(models.under_way.values())
+            unfinished = ModelUsage(calls=judge_calls, unpriced=judge_calls)
+            unmetered = MeteredUsage(calls=all_calls, unpriced=all_calls, unmetered=all_calls)
+            used = RunUsage((self.judge_usage or ModelUsage()) + unfinished, models.meter.spent + unmetered)
+            self._run_start.journal.record_usage(used)
+
+    def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
+        """Return the result of every case, in the order of the plan.
+
+        Runs with a number above `rounds` are marked as follow-ups and do not count for means. None: all runs
+        count.
+        """
+        results = self._cached_results.get(rounds)
+        if results is None:
+            results = self._cached_results[rounds] = tuple(self._iter_case_results(rounds))
+        return results
+
+    def get_runs(self, index: int) -> tuple[RunResult, ...]:
+        """Return the runs of a case, in the order in which they were made."""
+        return self._runs[index]
+
+    def build_case_result(self, index: int) -> CaseResult:
+        """Return the result of one case from its runs until now, without the case's fingerprint."""
+        return self._score_case_runs(index, self.case_index.get_suite(index), self.case_index.get_case(index))
+
+    def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
+        fingerprints = chain.from_iterable(suite.fingerprints for suite in self.plan.suites)
+        cases = zip(self.case_index.iter_cases(), fingerprints, strict=True)
+        for index, ((suite, case), fingerprint) in enumerate(cases):
+            yield self._score_case_runs(index, suite, case, rounds, fingerprint)
+
+    def _score_case_runs(
+        self, index: int, suite: Suite, case: EvalCase, rounds: int | None = None, fingerprint: str = ""
+    ) -> CaseResult:
+        runs = _sort_runs(self._runs[index])
+        if rounds is not None and len(runs) > rounds:  # by position: a resumed run may lack a number
+            runs = (*runs[:rounds], *(replace(run, confirms=True) for run in runs[rounds:]))
+        return score_case(
+            suite.eval_set.eval_set_id,
+            case,
+            runs,
+            suite.get_metrics(case),
+            path=suite.eval_set.path,
+            fingerprint=fingerprint,
+            case_policy=suite.get_case_policy(case),
+        )
+
+    def drop_runs(self, index: int) -> None:
+        """Drop all runs of a case, so that they are made anew."""
+        self._runs[index] = ()
+        self._cached_results.clear()
+
+    def is_complete(self, strategy: RunStrategy) -> bool:
+        """Return True if every run that the strategy wants was made, and none needs to be repeated."""
+        if not all(_is_final(run) for runs in self._runs for run in runs):
+            return False
+        first = strategy.plan_first_runs(len(self.case_index))
+        if self.select_missing_runs(first):
+            return False
+        return not self.select_missing_runs(strategy.plan_next_runs(self.collect_results))
+
+    def select_missing_runs(self, schedule: RunSchedule) -> RunSchedule:
+        """Return the runs of the schedule that this shard makes and that do not exist yet."""
+        if self._run_start.share is None and not any(self._runs):
+            return schedule
+        missing = {}
+        for index, numbers in schedule.items():
+            made = {run.run for run in self._runs[index]}
+            unmade = [number for number in numbers if number not in made] if made else numbers
+            if unmade and (self._run_start.share is None or index in self._run_start.share):
+                missing[index] = unmade
+        return missing
+
+    @property
+    def judge_usage(self) -> ModelUsage | None:
+        """Return the usage of the judges, including runs that this run continues; None without a call."""
+        whole = self._run_start.used.judge_usage + self.plan.judge_resolver.models.judge_usage
+        return whole if whole.calls or whole.spared else None
+
+    @property
+    def earlier_judging(self) -> RunUsage:
+        """Return the judges' usage before this run. The meter has counted it for the budget already."""
+        return RunUsage(self._run_start.used.judge_usage)
+
+    async def is_judge_reliable(self) -> bool:
+        """Return False if labels or the judge's calibration cases show that a judge is unreliable.
+
+        The first call asks the judge about all calibration cases, which costs tokens.
+        """
+        if self.plan.label_check is not None and self.plan.label_check.unreliable:
+            return False
+        if self.plan.judge_calibration is None:
+            return True
+        if self.judge_health is None:
+            self.judge_health = await self.plan.judge_calibration.evaluate_judge()
+        return self.judge_health.is_reliable
+
+
+def _is_final(run: RunResult) -> bool:
+    """Return True if the run counts as done, so that a resumed run does not repeat it."""
+    return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
+
+
+def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
+    """Return the run with the expectations of `earlier` wherever both are equal, to save memory.
+
+    A case of a large set is parsed anew for each run, so equal expectations are different objects.
+    """
+    if all(turn.expected is old.expected for turn, old in zip(run.turns, earlier.turns, strict=False)):
+        return run
+    expected = [turn.expected for turn in earlier.turns]
+    turns = [
+        replace(turn, expected=expected[index]) if turn.expected in expected[index : index + 1] else turn
+        for index, turn in enumerate(run.turns)
+    ]
+    return replace(run, turns=tuple(turns))
+
+
+def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
+    """Sort runs by number. If they are in order, return the same tuple, which saves memory."""
+    numbers = [run.run for run in runs]
+    if numbers == sorted(numbers):
+        return runs
+    return tuple(sorted(runs, key=lambda run: run.run))

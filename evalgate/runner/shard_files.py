@@ -1,0 +1,67 @@
+"""Find and read the records of shards, each a `results.json`."""
+
+import glob
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from evalgate import __version__
+from evalgate.core.errors import InvalidInputError, Problem
+from evalgate.core.types import CaseResult, Record
+from evalgate.datasets.large.lazy_runs import read_shard_case
+from evalgate.datasets.results_io import is_shard_intact, load_record, read_record_bytes, split_record
+from evalgate.system.files import is_readable_name
+
+
+def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
+    """Return the paths of the shards' records, relative to `folder`. `patterns` name files, folders or globs.
+
+    A folder stands for every `results.json` in it, at any depth. If it has none, it stands for
+    `FOLDER/results.json`. A name that matches nothing stays as it is, so that reading it reports a missing
+    file. The names keep their order, and the paths of one name are sorted.
+    """
+    return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])
+
+
+def _expand_pattern(pattern: str, folder: Path) -> list[str]:
+    path = folder / pattern
+    if path.is_dir():
+        found = sorted(file.relative_to(path) for file in path.rglob("results.json"))
+        return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
+    if path.exists() or not glob.has_magic(pattern):
+        return [pattern]
+    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  as eval sets are found
+    return sorted(name for name in names if is_readable_name(folder / name))
+
+
+def read_shard(path: Path, shown_as: str) -> Record:
+    """Read the record of a shard. If this version of evalgate wrote it, conversations are parsed on access.
+
+    Raises:
+        InvalidInputError: the file cannot be read, or was edited after this version wrote it.
+    """
+    data = read_record_bytes(path, shown_as)
+    record = None
+    with suppress(InvalidInputError, ValueError):
+        record = _read_current_version(data, shown_as)
+    if record is None:  # not within the block, which keeps the memory of the failed attempt
+        record = load_record(data, shown_as)
+    if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
+        message = "was changed since the shard wrote it: run the shard again, or take its file as it was"
+        raise InvalidInputError([Problem(shown_as, 0, 0, message)])
+    return record
+
+
+def _read_current_version(data: bytes, shown_as: str) -> Record:
+    record, lines = split_record(data, shown_as)
+    if record.evalgate_version != __version__:
+        raise ValueError("written by another version")
+    return replace(record, cases=tuple(_iter_cases(lines)))
+
+
+def _iter_cases(lines: Iterable[bytes]) -> Iterator[CaseResult]:
+    for line in lines:
+        if b"\n" in line:
+            raise ValueError("written by another program")
+        yield read_shard_case(line)
