@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from typing import TypeVar
 
 from evalgate.core.frozen import frozen
-from evalgate.documents.json_errors import skip_blanks
+from evalgate.documents.strict_json import skip_blanks
 
 _Item = TypeVar("_Item")
 

@@ -10,21 +10,10 @@ from typing import TypeAlias
 
 from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.core.sanitize import shorten_text
+from evalgate.documents.strict_json import find_lone_surrogates, skip_blanks
 
 LineColumn: TypeAlias = tuple[int, int]
 """Line and column, 1-based."""
-
-_blanks = re.compile(r"[ \t\n\r]*")
-
-
-def skip_blanks(text: str, start: int) -> int:
-    """Return the offset of the first character at or after `start` that is not JSON whitespace.
-
-    Return the length of the text if only whitespace follows.
-    """
-    found = _blanks.match(text, start)
-    return found.end() if found else start
-
 
 # --- syntax -------------------------------------------------------------------------------------------------
 
@@ -105,16 +94,6 @@ _LONGEST_LITERAL = 60
 _MOST_DIGITS = 4300  # Python's own limit: reading more takes quadratic time
 
 _token = compile_lazily(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]|[^\s{}\[\]:,"]+', re.DOTALL)
-_escape = compile_lazily(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
-
-
-def find_lone_surrogates(text: str) -> Iterator[re.Match[str]]:
-    """Yield a match for each escape in JSON that is half of a surrogate pair and lacks the other half."""
-    if "\\" in text and ("\\ud" in text or "\\uD" in text):
-        yield from (found for found in _escape.finditer(text) if found[1])
 
 
 def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]:

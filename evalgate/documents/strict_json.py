@@ -7,7 +7,7 @@ finds a problem, or if a position is requested.
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from json.decoder import JSONDecodeError
 from pathlib import Path
@@ -15,18 +15,34 @@ from typing import Any, NoReturn, TypeAlias
 
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import mutable
-from evalgate.documents.json_errors import (
-    explain_decode_error,
-    find_error_position,
-    find_lone_surrogates,
-    find_value_problems,
-    skip_blanks,
-)
+from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.system.files import decode_text, read_input_file
 from evalgate.system.gc import pause_gc
 
 LOOKED_AT = 100
 """Most items of a list that are inspected to detect its format, which all items must have."""
+
+
+_escape = compile_lazily(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+_blanks = re.compile(r"[ \t\n\r]*")
+
+
+def skip_blanks(text: str, start: int) -> int:
+    """Return the offset of the first character at or after `start` that is not JSON whitespace.
+
+    Return the length of the text if only whitespace follows.
+    """
+    found = _blanks.match(text, start)
+    return found.end() if found else start
+
+
+def find_lone_surrogates(text: str) -> Iterator[re.Match[str]]:
+    """Yield a match for each escape in JSON that is half of a surrogate pair and lacks the other half."""
+    if "\\" in text and ("\\ud" in text or "\\uD" in text):
+        yield from (found for found in _escape.finditer(text) if found[1])
 
 
 def as_sequence(value: object) -> Sequence[Any] | None:
@@ -295,6 +311,9 @@ def _raise_problems(text: str, shown_as: str) -> None:
 
     Return if the text has no problem.
     """
+    # Here, because most texts have none.
+    from evalgate.documents.json_errors import explain_decode_error, find_error_position, find_value_problems
+
     try:
         _LENIENT.decode(text)
     except JSONDecodeError as error:

@@ -21,17 +21,18 @@ from weakref import finalize
 from pydantic_core import from_json
 
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.documents.json_errors import find_lone_surrogates, skip_blanks
 from evalgate.documents.strict_json import (
     DEEPEST,
     JsonDocument,
     Location,
     NotStrictJsonError,
     extract_marks,
+    find_lone_surrogates,
     is_deeper,
     parse_finite_float,
     read_json,
     reject_constant,
+    skip_blanks,
 )
 from evalgate.system.gc import pause_gc
 
