@@ -189,13 +189,6 @@ class PreparedRun:
         return replace(record, files=collect_tracked_files(self.plan, self.agent, record))
 
 
-def _prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
-    """Let the redactor know the secrets of the agent's env files, and the notices that stay readable."""
-    if plan.agent.settings.env_file:
-        redactor.learn_environment(plan.environ)
-    redactor.keep_texts(plan.notices)
-
-
 @contextmanager
 def prepare_run(
     plan: Plan,
