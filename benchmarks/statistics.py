@@ -11,7 +11,7 @@ from benchmarks import anchor, controlruns, falsealarms, matrix
 from evalgate.statistics.auto_runs import plan_next_step
 from evalgate.statistics.gate_decision import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.power import simulate_procedure
+from evalgate.statistics.power_simulation import simulate_procedure
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric
 
 REPEATS = 1_000

@@ -80,7 +80,7 @@ def _set_outputs_without_verdict(code: int) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Print an error on stderr and return its exit code; 3 if memory runs out while it is printed."""
+    """Print an error, set the outputs of a GitHub step, and return the exit code; 3 if memory runs out."""
     try:
         return _set_outputs_without_verdict(_explain_error(error))
     except MemoryError:

@@ -38,7 +38,7 @@ from evalgate.core.types import (
 from evalgate.gating.comparison import compare_runs, find_allowed_drop
 from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
-from evalgate.metrics.aggregation import compute_totals
+from evalgate.metrics.metric_summaries import compute_totals
 from evalgate.runner.baseline_targets import find_baseline
 from evalgate.runner.regating import (
     EMPTY_RECORD,
@@ -50,7 +50,7 @@ from evalgate.runner.regating import (
 from evalgate.runner.result_loading import load_stored_baseline, load_stored_result
 from evalgate.runner.run_strategy import StatisticalRuns
 from evalgate.statistics.parameters import MetricRule
-from evalgate.statistics.power import StoredRun, measure_gate_sensitivity
+from evalgate.statistics.power_simulation import StoredRun, measure_gate_sensitivity
 from evalgate.statistics.threshold_test import compute_wilson_interval
 from evalgate.system.workspace import resolve_workspace
 

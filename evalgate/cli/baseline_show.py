@@ -29,7 +29,7 @@ from evalgate.runner.baseline_targets import BaselineTarget
 from evalgate.runner.current_thresholds import load_current_thresholds
 from evalgate.runner.regating import EMPTY_RECORD, build_stored_record
 from evalgate.runner.run_strategy import choose_default_runs
-from evalgate.statistics.power import DetectableDrop, estimate_detectable_drops
+from evalgate.statistics.power_simulation import DetectableDrop, estimate_detectable_drops
 
 _NAMED = 10
 

@@ -208,7 +208,10 @@ def _restore_folder(folder: Path) -> None:
 def _move_paths(
     context: click.Context, parameters: Mapping[str, Any], typed_in: Path, root: Path
 ) -> Iterator[tuple[str, object]]:
-    """Yield (name, value) of each typed path parameter, relative to `root`."""
+    """Yield (name, value) of each path on the command line, converted so that it is relative to `root`.
+
+    Paths are typed relative to the folder `typed_in`.
+    """
     for parameter in context.command.params:
         name, kind = parameter.name or "", parameter.type
         # A default value, such as that of `--out`, is relative to the project folder already.

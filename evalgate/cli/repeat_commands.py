@@ -40,7 +40,8 @@ def suggest_resume(publisher: "Publisher", reports: Path) -> None:
 def build_resume_command(arguments: Sequence[str]) -> str:
     """Build the command line that resumes an interrupted run.
 
-    Return "" if no person typed the command. The GitHub action, for example, has an input `resume`.
+    Return "" if the arguments do not begin with `run` or `matrix`, as in the GitHub action: it has an input
+    `resume` instead.
     """
     if arguments[:1] not in (["run"], ["matrix"]):
         return ""

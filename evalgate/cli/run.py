@@ -82,7 +82,7 @@ _CHOICES = (
 
 
 def add_selection_options(command: _Command) -> _Command:
-    """Add all options that select cases to a command."""
+    """Give `command` every option that selects cases."""
     for option in reversed(_CHOICES):
         command = option(command)
     return add_case_filters(command)

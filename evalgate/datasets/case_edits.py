@@ -197,9 +197,9 @@ def delete_goal(case: EvalCase, at: int) -> EvalCase:
 def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: str | None) -> Journey:
     """Return the journey with goals for these calls and this response; its other goals stay.
 
-    Goals that are kept stay in their places, so that the text of the file changes as little as possible. A
-    linear order of the goals is kept if it names the same goals and has the calls in the order of `calls`.
-    Any other linear order is replaced: the calls come first, and the other goals follow.
+    Goals that are kept stay in their places, so that the text of the file changes as little as possible. If
+    the goals must be reached one after the other (`find_linear_goal_order`), this order is kept if it has the
+    same goals, and the calls as in `calls`. Else the calls come first, and the other goals follow.
     """
     ranks = find_linear_goal_order(journey)
     rank = {name: at for at, name in enumerate(ranks or ())}

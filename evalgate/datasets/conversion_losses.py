@@ -238,10 +238,10 @@ _OF_A_REPLY: Mapping[str, tuple[str, Callable[[Reply], object]]] = {
 def describe_losses(
     eval_set: EvalSet, *, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
-    """Yield a sentence for each loss of an eval set in a format.
+    """Yield a sentence for each thing that is lost if an eval set is written in another format.
 
-    `holds` names the parts of a case that the format can hold: keys of this module's tables, `journey` and
-    `other_args`. `attachment` converts an attachment to the format, or returns None.
+    `holds` lists what the format can hold: keys of `_OF_A_CASE`, `_OF_A_TURN` and `_OF_A_REPLY`, and the words
+    `journey` and `other_args`. `attachment` converts an attachment, and returns None if it is lost.
     """
     for case in eval_set.cases:
         for sentence in describe_case_losses(

@@ -33,7 +33,7 @@ _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 @frozen
 class KeyModel:
-    """Metadata in `Annotated` for a field that stays decoded JSON: `model` has the keys of this JSON."""
+    """Mark in `Annotated` of a field that stays decoded JSON: the JSON may have the keys of `model`."""
 
     model: type[BaseModel]
 
@@ -64,7 +64,7 @@ def collect_ignored_keys(
 
 
 class _KeyScanner(Protocol):
-    """Search for unread keys in values of one type."""
+    """Finder of keys that no model reads, in the values of one field."""
 
     def is_clean(self, value: Any) -> bool:
         """Return True if a value has no unread key; False when in doubt."""

@@ -81,7 +81,7 @@ def _describe_expected(complaint: str) -> str:
 
 
 def _skip_blanks_back(text: str, at: int) -> int:
-    """Return the end of the text before `at` without the whitespace at its end; 0 if it is all whitespace."""
+    """Return the position after the last character before `at` that is no whitespace; 0 if there is none."""
     while at and text[at - 1] in " \t\n\r":
         at -= 1
     return at

@@ -30,7 +30,7 @@ from evalgate.gating.comparison import ScoredRuns
 from evalgate.gating.score_tables import build_pool_name, build_score_tables, is_line_table
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict_messages import format_odds
-from evalgate.metrics.aggregation import group_by_metric
+from evalgate.metrics.metric_summaries import group_by_metric
 from evalgate.statistics.gate_decision import MetricDecision
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import AnalysisStage, Assessment, build_assessments

@@ -32,7 +32,7 @@ from evalgate.gating.budget_messages import (
     describe_percentile,
     describe_unknown_figures,
 )
-from evalgate.metrics.aggregation import group_by_metric
+from evalgate.metrics.metric_summaries import group_by_metric
 from evalgate.statistics.budget_figures import (
     CaseFigures,
     LogShares,

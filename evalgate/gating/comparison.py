@@ -9,7 +9,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.means import EPSILON
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import Baseline, CaseResult, Comparison, Criterion, MetricSummary, SamplingCost
-from evalgate.metrics.aggregation import summarize_metrics
+from evalgate.metrics.metric_summaries import summarize_metrics
 
 if TYPE_CHECKING:
     from evalgate.gating.statistical_policy import StatisticalPolicy

@@ -33,7 +33,7 @@ from evalgate.gating.verdict_messages import (
     describe_suspects,
     open_broken_sentence,
 )
-from evalgate.metrics.aggregation import group_by_metric
+from evalgate.metrics.metric_summaries import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
 from evalgate.statistics.gate_decision import SEVERITY, MetricDecision
 

@@ -16,7 +16,7 @@ from evalgate.core.types import (
 )
 from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.statistical_policy import StatisticalPolicy
-from evalgate.metrics.aggregation import MetricKey, group_by_metric
+from evalgate.metrics.metric_summaries import MetricKey, group_by_metric
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Score, pair_cases

@@ -55,7 +55,7 @@ from evalgate.gating.verdict_messages import (
     describe_metric,
 )
 from evalgate.llm.budget_guard import was_stopped_by_budget
-from evalgate.metrics.aggregation import MetricKey, group_by_metric
+from evalgate.metrics.metric_summaries import MetricKey, group_by_metric
 from evalgate.statistics.auto_runs import decide_available_runs, estimate_early_stop_bias
 from evalgate.statistics.gate_decision import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance

@@ -29,7 +29,7 @@ from evalgate.core.types import (
     VerdictStatus,
 )
 from evalgate.gating.comparison import compute_drop_limit, has_dropped
-from evalgate.metrics.aggregation import compute_lost_share
+from evalgate.metrics.metric_summaries import compute_lost_share
 
 _UNDECIDED: Mapping[str, ExitCode] = {
     "warn": ExitCode.OPEN,

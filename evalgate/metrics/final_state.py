@@ -54,7 +54,7 @@ class FinalSessionState(BaseModel):
 
 
 def _find_difference(expected: Mapping[str, object], actual: Mapping[str, object]) -> str:
-    """Return a sentence about the first expected key that is missing or has another value; "" without one."""
+    """Return a sentence about the first expected key that is missing or differs; "" if there is none."""
     for key, value in expected.items():
         if key not in actual:
             return f"state `{key}`: expected {_format_value(value)}, but the key is missing"

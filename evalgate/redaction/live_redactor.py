@@ -73,7 +73,7 @@ class LiveRedactor:
         self._replace_redactor(self.redactor.add_environment(environ))
 
     def learn_masks(self, masks: Iterable[str]) -> None:
-        """Add the masks of the user; raise InvalidInputError if one is too short."""
+        """Hide these texts of the user's option `--mask`; raise InvalidInputError if one is too short."""
         self._replace_redactor(self.redactor.add_masks(masks))
 
     def keep_texts(self, texts: Iterable[str]) -> None:

@@ -124,10 +124,10 @@ class Redactor:
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
     def add_masks(self, masks: Iterable[str]) -> "Redactor":
-        """Return a redactor that also knows the masks of the user.
+        """Return a redactor that also hides these texts, which the user gave as `--mask`.
 
         Raises:
-            InvalidInputError: a mask is shorter than `SHORTEST_MASK`.
+            InvalidInputError: a text is shorter than `SHORTEST_MASK`.
         """
         needles = _list_needles(_validate_masks(masks))
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles)))) if needles else self

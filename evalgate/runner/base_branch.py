@@ -167,7 +167,7 @@ class RuleFiles:
         return self.find_default_base_file() or find_thresholds_file(self.folder)
 
     def find_default_base_file(self) -> Path | None:
-        """Return the path of the thresholds file on the base branch, if its rules apply; None without one."""
+        """Return the path of the base branch's thresholds file; None if it has none, or does not apply."""
         for name in DEFAULT_NAMES if self.base_commit else ():
             then = git.read_blob(self.folder, self.base_commit, name)
             if then and (name != "pyproject.toml" or OUR_TABLE.encode() in then):

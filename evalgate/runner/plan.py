@@ -388,7 +388,7 @@ def check_judge_labels(plan_input: PlanInput, suites: Sequence[Suite]) -> "Label
 
 
 def _check_judges(plan_input: PlanInput) -> None:
-    """Raise InvalidInputError if a judge or simulated user has a model that cannot be called."""
+    """Raise InvalidInputError if a model lacks a setting, a variable or its SDK; no request is made."""
     thresholds = plan_input.thresholds
     try:
         plan_input.judge_resolver.models.check_reserved()

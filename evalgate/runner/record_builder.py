@@ -24,7 +24,7 @@ from evalgate.core.types import (
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.budget_guard import describe_budget_shortfall
-from evalgate.metrics.aggregation import (
+from evalgate.metrics.metric_summaries import (
     compute_totals,
     describe_inconsistent_cases,
     describe_partly_scored_cases,

@@ -39,7 +39,7 @@ from evalgate.gating.failure_groups import group_failures
 from evalgate.gating.significance import decide_metrics
 from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
-from evalgate.metrics.aggregation import compute_totals
+from evalgate.metrics.metric_summaries import compute_totals
 from evalgate.metrics.scoring import BoundMetric, score_case
 
 EMPTY_RECORD = Record(

@@ -42,7 +42,7 @@ class RunJournal(Protocol):
 
 @frozen
 class RunStart:
-    """Start of a run: the runs and the usage that exist already, the cases to run here, and the journal."""
+    """Starting point of a gate run: earlier results and usage, the cases to run here, and the journal."""
 
     finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
     """Runs that exist already, by the index of their case."""

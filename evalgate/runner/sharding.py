@@ -8,7 +8,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.types import AgentInfo, Baseline, CaseKey, CaseResult, Record, Shard, Verdict
 from evalgate.llm.budget_guard import describe_budget_shortfall
-from evalgate.metrics.aggregation import compute_totals, summarize_metrics
+from evalgate.metrics.metric_summaries import compute_totals, summarize_metrics
 from evalgate.runner.checkpoint.plan_id import compute_plan_id
 from evalgate.runner.plan import Plan
 from evalgate.runner.record_builder import RunTiming

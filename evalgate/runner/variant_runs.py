@@ -290,9 +290,10 @@ def _build_run_starts(checkpoints: Sequence[Checkpoint]) -> list[RunStart]:
 async def _make_all_runs(
     stage: _Stage, checkpoints: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
 ) -> _Stage | None:
-    """Make the runs of the stage, then fresh runs of the first variant and the winner in a second stage.
+    """Make the runs of the stage, then those of a second stage, which confirms the winner with fresh runs.
 
-    Return the second stage; None if there is no winner, or runs of the first stage are missing.
+    The second stage has the first variant, and the winner that `choose_winner` returns. Return it; None if
+    there is no winner, or if runs of the first stage are missing.
     """
     settings = stage.variants[0].plan.agent.settings
     throttle = Throttle(

@@ -78,7 +78,7 @@ class Estimate:
 
 @frozen
 class JudgeAccuracy:
-    """Agreement of a judge with people, as five figures with intervals."""
+    """Agreement of a judge with people in four figures, and the pass rate that follows, with intervals."""
 
     agreement: Estimate
     """Share of answers with the verdict of people, 0 to 1."""

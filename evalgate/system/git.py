@@ -172,7 +172,7 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
 
 
 def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, str] | None:
-    """Return (mode, hash, path) of the first link or submodule on the way to `path`; None without one.
+    """Return (mode, hash, path) of the first link or submodule on the way to `path`; None if there is none.
 
     Paths are from the top of the repository.
     """

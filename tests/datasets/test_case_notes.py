@@ -14,7 +14,7 @@ from evalgate.datasets.loading import build_notes_name, load_eval_sets
 from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.gating.verdict import decide_verdict
 from evalgate.integrations.adk.evalset import AdkFormat
-from evalgate.metrics.aggregation import compute_totals, summarize_metrics
+from evalgate.metrics.metric_summaries import compute_totals, summarize_metrics
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.findings import list_findings
 from evalgate.reporting.html.reporter import HtmlReport

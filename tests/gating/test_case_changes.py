@@ -23,7 +23,7 @@ from evalgate.gating.case_changes import (
     describe_missing_checks,
     explain_missing_deltas,
 )
-from evalgate.metrics.aggregation import summarize_metrics
+from evalgate.metrics.metric_summaries import summarize_metrics
 from evalgate.reporting.baseline_lines import find_still_failing, format_change_counts
 from tests.builders import TRAJECTORY, a_case_result, a_record, a_run_result
 

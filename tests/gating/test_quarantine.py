@@ -25,7 +25,7 @@ from evalgate.core.types import (
 )
 from evalgate.gating.quarantine import QuarantineFile, QuarantineResult, apply_quarantine, find_recovered
 from evalgate.gating.verdict import decide_verdict
-from evalgate.metrics.aggregation import compute_totals, summarize_metrics
+from evalgate.metrics.metric_summaries import compute_totals, summarize_metrics
 from evalgate.system import git as checkout
 from tests.builders import RESPONSE, a_case, a_case_result, a_record, a_run_result
 

@@ -22,7 +22,7 @@ from evalgate.core.types import (
 )
 from evalgate.gating.comparison import flag_regressions
 from evalgate.gating.verdict import decide_verdict
-from evalgate.metrics.aggregation import compute_totals, summarize_metrics
+from evalgate.metrics.metric_summaries import compute_totals, summarize_metrics
 from tests.builders import RESPONSE, TRAJECTORY, a_case_result, a_run_result
 
 POLICY = GateConfig()

@@ -23,7 +23,7 @@ from evalgate.core.types import (
     Usage,
     UserMessage,
 )
-from evalgate.metrics.aggregation import (
+from evalgate.metrics.metric_summaries import (
     compute_totals,
     describe_inconsistent_cases,
     describe_partly_scored_cases,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evalgate.core.means import compute_mean
 from evalgate.core.types import CaseMetric, CaseResult, RunMetric
-from evalgate.metrics.aggregation import compute_threshold_margin
+from evalgate.metrics.metric_summaries import compute_threshold_margin
 from tests.builders import RESPONSE, a_case_result, a_run_result
 
 

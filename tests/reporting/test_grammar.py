@@ -26,7 +26,7 @@ from evalgate.core.types import (
 )
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.budget_guard import describe_budget_shortfall
-from evalgate.metrics.aggregation import describe_inconsistent_cases
+from evalgate.metrics.metric_summaries import describe_inconsistent_cases
 from evalgate.reporting.baseline_lines import build_baseline_line, describe_run_costs, format_change_counts
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.findings import format_case_counts, format_run_counts

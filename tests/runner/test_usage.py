@@ -25,7 +25,7 @@ from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.documents.strict_json import parse_json
 from evalgate.gating.case_changes import compare_usage
 from evalgate.llm.usage import MeteredUsage, RunUsage
-from evalgate.metrics.aggregation import compute_totals
+from evalgate.metrics.metric_summaries import compute_totals
 from evalgate.reporting.baseline_lines import describe_run_costs
 from evalgate.reporting.findings import format_total_cost
 from evalgate.reporting.summary_lines import describe_run_totals

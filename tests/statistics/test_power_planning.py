@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.power import simulate_trials
 from evalgate.statistics.power_planning import CaseNoise, DropModel, RunDesign, measure_case_noise
+from evalgate.statistics.power_simulation import simulate_trials
 
 MAX_DROP = 0.05
 

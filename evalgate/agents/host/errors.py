@@ -128,9 +128,9 @@ def _find_encoding_fault(error: BaseException) -> str | None:
 
 
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
-    """Return the path of the file that importlib was compiling, and `file:line` of the import.
+    """Return the path of the source file that Python could not compile, and `file:line` of its import.
 
-    The path is None if importlib was compiling no file. The location is "the agent" if the traceback has no
+    The path is None if no file was being compiled. The location is "the agent" if the traceback has no
     frame of the agent's code.
     """
     path, importer = None, "the agent"

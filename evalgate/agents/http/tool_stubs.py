@@ -2,8 +2,8 @@
 
 # The classes of the agent host: a mock matches the same calls over HTTP and in a worker.
 from evalgate.agents.host.errors import NoMatchingMockError
+from evalgate.agents.host.mocked_tools import Mocks
 from evalgate.agents.host.recorded_tools import CallRecording, RecordedToolError
-from evalgate.agents.host.session import Mocks
 from evalgate.agents.workers.protocol import encode_tool_mock, encode_tool_recording
 from evalgate.core.protocols import AgentError
 from evalgate.core.types import EvalCase, Failure, Reply, ToolCall, ToolResult

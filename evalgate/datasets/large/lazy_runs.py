@@ -134,9 +134,10 @@ class JournalRun(StoredRun):
 
 
 class ShardCase(CaseResult, RedactedJson):
-    """A case with its JSON, which is written again unchanged. It equals a `CaseResult` with the same fields.
+    """A case of a shard's record with its JSON, which the merged record takes over without encoding it.
 
-    The JSON must come from this version of evalgate. `dataclasses.replace` returns a case without JSON.
+    It equals a `CaseResult` with the same fields. The JSON must come from this version of evalgate.
+    `dataclasses.replace` returns a case without JSON.
     """
 
     __slots__ = ("_json",)

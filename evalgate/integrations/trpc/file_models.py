@@ -276,7 +276,7 @@ def _has_extra_fields(message: TrpcMessage, roles: Container[str]) -> bool:
 
 
 def _normalize_messages(responses: object) -> object:
-    """Convert messages of the first releases, pairs of an author and parts, to objects."""
+    """Convert each message `[author, parts]`, as old files have it, to `{"role": author, "parts": parts}`."""
     if not isinstance(responses, list):
         return responses
     return [

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from evalgate.metrics.checks.transcript import NotJudgeableError, Transcript, UndecidedError
+from evalgate.metrics.checks.transcript import NoEvidenceError, Transcript, UndecidedError
 from evalgate.metrics.checks.values import NO_STATE
 
 
@@ -86,7 +86,7 @@ class AlternativesCondition:
                 return
             if nearest is None or len(faults) < nearest[0]:
                 nearest = len(faults), number, faults[0]
-        unknown = [each for each in lacking if isinstance(each, NotJudgeableError)]
+        unknown = [each for each in lacking if isinstance(each, NoEvidenceError)]
         if unknown or len(lacking) == len(self._groups):
             raise (unknown or lacking)[0]
         if nearest is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from evalgate.config.schema.checks import FileRule
 from evalgate.metrics.checks.texts import TextCondition
-from evalgate.metrics.checks.transcript import NotJudgeableError, Transcript
+from evalgate.metrics.checks.transcript import NoEvidenceError, Transcript
 from evalgate.system.inner_files import read_inner_file
 
 _LARGEST = 10 * 1024 * 1024
@@ -47,10 +47,10 @@ class FilesCondition:
         """Yield a sentence for each missing or forbidden file, and for each fault in the content of a file.
 
         Raises:
-            NotJudgeableError: the run is recorded, and writes no files.
+            NoEvidenceError: the run is recorded, and writes no files.
         """
         if self._is_recording or transcript.case.recorded is not None:
-            raise NotJudgeableError("a recorded run writes no files")
+            raise NoEvidenceError("a recorded run writes no files")
         for path, rule, condition in self._rules:
             name = path.replace("{case}", glob.escape(transcript.case.eval_id))
             found = self._find_files(name, path != name)

@@ -59,8 +59,8 @@ class DoesNotApplyError(UndecidedError):
     """Error for a condition that does not apply, for example to a missing turn."""
 
 
-class NotJudgeableError(UndecidedError):
-    """Error for a condition that cannot be judged, for example on the files of a recorded run."""
+class NoEvidenceError(UndecidedError):
+    """Error for a condition that needs evidence which a run lacks, such as files if the run is recorded."""
 
 
 @dataclass(slots=True)

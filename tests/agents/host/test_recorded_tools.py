@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from evalgate.agents.host.errors import NoMatchingMockError
+from evalgate.agents.host.mocked_tools import Mocks
 from evalgate.agents.host.recorded_tools import CallRecording, RecordedToolError, format_canonical
-from evalgate.agents.host.session import Mocks
 
 
 def call(name: str, args: Any, *answers: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import pytest
 
 from evalgate.agents.host.errors import NoMatchingMockError
-from evalgate.agents.host.session import Mocks
+from evalgate.agents.host.mocked_tools import Mocks
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from evalgate.agents.host.errors import NoMatchingMockError
-from evalgate.agents.host.session import Mocks, Recorder, Session
+from evalgate.agents.host.mocked_tools import Mocks
+from evalgate.agents.host.session import Recorder, Session
 from evalgate.agents.host.tools import current_session, find_session, tool
 from evalgate.core.types import (
     CaseRun,

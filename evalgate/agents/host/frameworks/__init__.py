@@ -57,8 +57,9 @@ def is_a(agent: object, package: str, name: str) -> bool:
 def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop) -> HostedAgent:
     """Adapt the object that the entry names.
 
-    `create_next_agent` of the result creates the agent of each conversation. It is None if all conversations
-    share one agent. This may be `named` itself, or an agent that the factory returns at each call.
+    `create_next_agent` of the result returns the agent of a new conversation: a new one, or a copy of
+    `named`. It is None if all conversations share one agent: `named`, or the only one that the factory
+    returns.
 
     Args:
         named: An agent, or a class or function that creates one without arguments.

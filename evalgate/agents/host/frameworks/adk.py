@@ -13,7 +13,8 @@ from typing import Any, Optional
 from weakref import WeakKeyDictionary
 
 from ..errors import ModelError, UnsupportedCaseError, summarize_error
-from ..session import FEATURES, Recorder, Session
+from ..mocked_tools import FEATURES
+from ..session import Recorder, Session
 from . import HostedAgent, is_a
 from .event_recorder import make_encodable_values
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import UnsupportedCaseError
-from ..session import Mocks
+from ..mocked_tools import Mocks
 from . import is_a
 
 _CONTROL_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response", "finish_task"})

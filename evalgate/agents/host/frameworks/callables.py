@@ -7,7 +7,8 @@ import inspect
 from typing import Any, Callable, Optional
 
 from ..errors import UnusableEntryError
-from ..session import FEATURES, Session
+from ..mocked_tools import FEATURES
+from ..session import Session
 from ..tools import decorated, require_decorated
 from . import HostedAgent, adapt_framework_agent
 

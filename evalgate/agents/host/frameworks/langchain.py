@@ -16,7 +16,8 @@ from collections import Counter
 from typing import Any, Optional, get_type_hints
 
 from ..errors import InvalidAnswerError, UnsupportedCaseError, UnusableEntryError, summarize_error
-from ..session import FEATURES, Session
+from ..mocked_tools import FEATURES
+from ..session import Session
 from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text, make_encodable_values
 

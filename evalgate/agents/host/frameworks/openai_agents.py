@@ -13,7 +13,8 @@ import json
 from typing import Any, Optional
 
 from ..errors import UnsupportedCaseError
-from ..session import FEATURES, Mocks, Session
+from ..mocked_tools import FEATURES, Mocks
+from ..session import Session
 from ..tools import find_session
 from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text

@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Optional, get_origin
 
 from ..errors import UnsupportedCaseError
-from ..session import FEATURES, Mocks, Session
+from ..mocked_tools import FEATURES, Mocks
+from ..session import Session
 from ..tools import find_session
 from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text

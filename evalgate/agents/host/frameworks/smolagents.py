@@ -12,7 +12,8 @@ from collections import Counter
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..errors import UnsupportedCaseError
-from ..session import FEATURES, Session
+from ..mocked_tools import FEATURES
+from ..session import Session
 from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text
 

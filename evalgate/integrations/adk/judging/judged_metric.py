@@ -64,7 +64,7 @@ class JudgeModelOptions(AdkOptions):
 
 
 class JudgedMetric(AdkOptions):
-    """A metric that asks a model."""
+    """Base class of Google ADK's judged metrics: their options, and how they ask the judge."""
 
     prompt_names: ClassVar[tuple[str, ...]]
     """Names of prompts that come with evalgate; a user's own prompt replaces the first."""

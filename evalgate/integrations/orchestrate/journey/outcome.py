@@ -38,7 +38,7 @@ class TextJudge(Protocol):
     """A judge of texts. Its methods return None if the judge cannot decide."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Return True if all of `keywords` occur in `text`. There must be at least one keyword."""
+        """Return True if all of `keywords`, of which there is at least one, occur in `text`."""
         ...
 
     async def matches_text(self, expected: str, text: str) -> bool | None:

@@ -1,7 +1,7 @@
 """The simulated gate, detectable drops, and flakiness."""
 
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.power import (
+from evalgate.statistics.power_simulation import (
     StoredRun,
     estimate_detectable_drops,
     measure_gate_sensitivity,
