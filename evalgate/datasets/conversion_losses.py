@@ -240,8 +240,8 @@ def describe_losses(
 ) -> Iterator[str]:
     """Yield a sentence for each thing that is lost if an eval set is written in another format.
 
-    `holds` lists what the format can hold: keys of `_OF_A_CASE`, `_OF_A_TURN` and `_OF_A_REPLY`, and the words
-    `journey` and `other_args`. `attachment` converts an attachment, and returns None if it is lost.
+    `holds` lists what the format can hold: keys of `_OF_A_CASE`, `_OF_A_TURN` and `_OF_A_REPLY`, and
+    `journey` and `other_args`. `attachment` converts an attachment; it returns None if it is lost.
     """
     for case in eval_set.cases:
         for sentence in describe_case_losses(
