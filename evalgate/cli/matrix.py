@@ -77,6 +77,7 @@ def matrix(
     EVAL_SETS are as for `run`. Prints a table and sentences with corrected statistics: it is a measurement,
     and no gate. Exit codes: 0 done, 2 the input is wrong, 3 not every run could be made, 130 interrupted.
     """
+    from evalgate.runner.pipeline import prepare_redactor
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
     from evalgate.runner.variants import build_variants, describe_expected_cost, parse_variations
@@ -90,8 +91,7 @@ def matrix(
             overrides, thresholds_file=thresholds_file, folder=Path(working_directory), environ=os.environ
         )
         variants = build_variants(plan, overrides.agent_name, variations)
-        if plan.agent.settings.env_file:
-            redactor.learn_environment(plan.agent_environ)
+        prepare_redactor(redactor, plan)
         _refuse_secrets(variants, redactor)
         publisher = Publisher(plan.workspace, out, os.environ, sys.stdout, sys.stderr, redactor)
         for sentence in describe_expected_cost(plan, len(variants)):

@@ -181,7 +181,7 @@ def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
 
     If the rules of the base branch apply, the nearest folder counts in which the base branch has a thresholds
     file, or in which there is one that git does not track. Otherwise a change could remove the file, and the
-    one of a folder above would apply. Or it could add one in a folder below.
+    one of a folder above would apply, or it could add one in a folder below.
     """
     from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
     from evalgate.system.pull_requests import describe_unmerged_change

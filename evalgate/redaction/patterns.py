@@ -49,6 +49,15 @@ def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Text
             start = text.find(head, start + len(head))
 
 
+def has_needle(text: str, needles: tuple[str, ...]) -> bool:
+    """Return True if the text holds one of `needles`, or its start before a cut (`…` or `...`)."""
+    if any(needle in text for needle in needles):
+        return True
+    # The start of a token before a cut is found without `needles`, too.
+    tokens = set(find_truncated_secrets(text, ())) if is_truncated(text) else set()
+    return is_truncated(text) and not tokens.issuperset(find_truncated_secrets(text, needles))
+
+
 _AFTER = r"(?<![A-Za-z0-9])"
 _SLASH = r"\\{0,4}/"
 _SENTRY = r"[0-9a-f]{32}(?::[0-9a-f]{32})?(?=@[A-Za-z0-9.\-]{1,253}(?::\d{1,5})?[\\/])"

@@ -25,6 +25,7 @@ from evalgate.redaction.environment import find_announced_masks, find_secrets, i
 from evalgate.redaction.patterns import (
     find_pattern_spans,
     find_truncated_secrets,
+    has_needle,
     is_secret_value,
     is_truncated,
 )
@@ -38,7 +39,7 @@ rewritten; False if that is uncertain."""
 
 
 TOO_DEEP = "… nested too deep"
-_DEEPEST = 200
+DEEPEST = 200
 _BATCH = 32
 _WITHOUT_TEXT = frozenset({NoneType, bool, int, float})
 
@@ -136,11 +137,12 @@ class Redactor:
         """Return a redactor that also hides the values that `texts` announce with `::add-mask::`.
 
         Return this object if no value is new. Only masks for which `is_worth_hiding` is True are added, and
-        at most 200. `find_announced_masks` describes the announcements. Masks that are part of `kept` are
-        not added.
+        at most 200. `find_announced_masks` describes the announcements. Masks that would hide a part of
+        `kept` are not added.
         """
         found = (mask for text in texts for mask in find_announced_masks(text))
-        masks = (mask for mask in found if mask not in kept and is_worth_hiding(mask))
+        masks = (mask for mask in found if is_worth_hiding(mask))
+        masks = (mask for mask in masks if not has_needle(kept, _list_needles([mask])))
         needles = _list_needles(islice(masks, _MOST_ANNOUNCED))
         if set(self.needles).issuperset(needles):
             return self
@@ -190,6 +192,10 @@ class Redactor:
         redacted: _T = rewrite_tree(
             value, self._redact_member, is_clean=partial(self._is_clean_tree, on_announcement, clean)
         )
+        if any(map(str.isdecimal, self.needles)):
+            from evalgate.redaction.secret_numbers import hide_numbers
+
+            redacted = hide_numbers(redacted, self.needles)
         return redacted
 
     def _is_clean_tree(
@@ -296,9 +302,9 @@ def rewrite_tree(
         # A member of an enum, or of another subclass of str, is a word that evalgate defines.
         return rewrite(key, value) if type(value) is str else value
     if isinstance(value, Mapping):
-        return TOO_DEEP if depth > _DEEPEST else _rewrite_mapping(value, rewrite, depth + 1)
+        return TOO_DEEP if depth > DEEPEST else _rewrite_mapping(value, rewrite, depth + 1)
     if isinstance(value, list | tuple | set | frozenset):
-        return TOO_DEEP if depth > _DEEPEST else _rewrite_collection(value, rewrite, key, depth + 1, is_clean)
+        return TOO_DEEP if depth > DEEPEST else _rewrite_collection(value, rewrite, key, depth + 1, is_clean)
     if is_dataclass(value) and not isinstance(value, type):
         return _rewrite_fields(value, rewrite, depth + 1, is_clean)
     return value
@@ -333,7 +339,7 @@ class TextCollector:
                 self._gather_nested(kind, value, key, depth + 1)
 
     def _gather_nested(self, kind: type, value: Any, key: str, depth: int) -> None:
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             self.is_complete = False
         elif kind is tuple or kind is list:
             self._gather_all(value, key, depth)
@@ -347,7 +353,7 @@ class TextCollector:
                     self._gather_nested(type(item), item, str(name), depth + 1)
         elif is_dataclass(kind):
             if id(value) not in self.clean:
-                self._gather_all(_FREE_TEXTS[kind].get_values(value), "", depth)
+                self._gather_all(FREE_TEXTS[kind].get_values(value), "", depth)
         elif issubclass(kind, tuple):
             self._gather_all(value, key, depth)
         else:
@@ -373,7 +379,7 @@ class _FreeTexts(dict[type, _FreeTextFields]):
         return self[kind]
 
 
-_FREE_TEXTS = _FreeTexts()
+FREE_TEXTS = _FreeTexts()
 
 
 def _is_plain(annotation: object) -> bool:
@@ -432,7 +438,7 @@ def _iter_batches(value: Any) -> Iterator[list[Any]]:
 
 def _rewrite_fields(value: Any, rewrite: TextRewriter, depth: int, is_clean: IsClean | None) -> Any:
     changes = {}
-    for name in _FREE_TEXTS[type(value)].names:
+    for name in FREE_TEXTS[type(value)].names:
         item = getattr(value, name)
         if is_clean is not None and is_dataclass(item) and is_clean(item):
             continue

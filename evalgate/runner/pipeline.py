@@ -210,7 +210,7 @@ def prepare_run(
     statistics = choose_statistics(plan, baseline)
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
     if redactor is not None:
-        _prepare_redactor(redactor, plan)
+        prepare_redactor(redactor, plan)
     checkpoint = Checkpoint(plan, run_options.journal_folder, resume=run_options.resume, redactor=redactor)
     with ExitStack() as stack:
         (run_options.checkpoints or stack.enter_context(OpenCheckpoints())).add(checkpoint)
@@ -237,7 +237,7 @@ def prepare_run(
         )
 
 
-def _prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
+def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
     """Let the redactor hide the secrets of the agent's env files, and nothing of the plan's notices."""
     if plan.agent.settings.env_file:
         redactor.learn_environment(plan.agent_environ)

@@ -205,8 +205,8 @@ def score_counted_runs(
 
 def _describe_judges_and_budget(plan: Plan, run_results: RunResults) -> Iterator[str]:
     yield from map(to_sentence, plan.judge_resolver.models.notices)
-    if run_results.judge_health is not None and run_results.judge_health.is_reliable:
-        yield to_sentence(run_results.judge_health.sentence)
+    if run_results.calibration_verdict is not None and run_results.calibration_verdict.is_reliable:
+        yield to_sentence(run_results.calibration_verdict.sentence)
     if plan.label_check is not None:
         yield from plan.label_check.iter_notices()
     yield from run_results.spending.iter_notices()
@@ -219,7 +219,7 @@ def _describe_doubts(plan: Plan, run_results: RunResults, cases: Sequence[CaseRe
     # Shards that are merged, and a run that is resumed, have runs of before.
     has_runs = any(run.outcome != "not_run" for case in cases for run in case.runs)
     ending = "" if has_runs else " No case was run."
-    health = run_results.judge_health
+    health = run_results.calibration_verdict
     if health is not None and not health.is_reliable:
         yield f"{to_sentence(health.sentence)} {health.shortfall}{ending}"
     if plan.label_check is not None:

@@ -82,7 +82,7 @@ class RunResults:
         meter.add_usage(run_start.used.spent)  # by a run that is resumed, or by merged shards
         meter.on_call = self._record_usage
         self.spending = BudgetGuard(meter)
-        self.judge_health: CalibrationVerdict | None = None
+        self.calibration_verdict: CalibrationVerdict | None = None
         """Verdict of the judge's calibration; None without `judge.anchors`."""
 
     async def on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
@@ -220,9 +220,9 @@ class RunResults:
             return False
         if self.plan.judge_calibration is None:
             return True
-        if self.judge_health is None:
-            self.judge_health = await self.plan.judge_calibration.evaluate_judge()
-        return self.judge_health.is_reliable
+        if self.calibration_verdict is None:
+            self.calibration_verdict = await self.plan.judge_calibration.evaluate_judge()
+        return self.calibration_verdict.is_reliable
 
 
 def _is_final(run: RunResult) -> bool:

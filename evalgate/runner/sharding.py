@@ -104,7 +104,7 @@ def _build_shard_verdict(
         )
     if plan.label_check is not None and (phrases := plan.label_check.unreliable):
         return Verdict("error", ExitCode.NO_VERDICT, tuple(f"{name}: {each}." for each in phrases))
-    health = run_results.judge_health
+    health = run_results.calibration_verdict
     if health is not None and not health.is_reliable:
         sentence = f"{name}: {health.sentence}. {health.shortfall}"
         return Verdict("error", ExitCode.NO_VERDICT, (sentence,))

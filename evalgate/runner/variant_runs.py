@@ -104,7 +104,7 @@ class _Stage:
         try:
             is_reliable = await first.is_judge_reliable()
             for results in self.run_results:
-                results.judge_health = first.judge_health
+                results.calibration_verdict = first.calibration_verdict
             if not is_reliable:
                 return
             kept = sum(len(runs) for start in self.starts for runs in start.finished.values())
@@ -193,8 +193,9 @@ class _Stage:
             return "Interrupted: these are the runs that were made until then."
         if self.unreachable:
             return self._explain_unreachable(records)
-        if first.judge_health is not None and not first.judge_health.is_reliable:
-            return f"No case was run: {first.judge_health.sentence}. {first.judge_health.shortfall}"
+        verdict = first.calibration_verdict
+        if verdict is not None and not verdict.is_reliable:
+            return f"No case was run: {verdict.sentence}. {verdict.shortfall}"
         label_check = self.variants[0].plan.label_check
         if label_check is not None and label_check.unreliable:
             return f"No case was run: {label_check.unreliable[0]}"

@@ -269,3 +269,17 @@ def test_it_does_not_tell_what_it_knows() -> None:
 def test_a_flood_of_announcements_is_dammed() -> None:
     flood = "\n".join(f"::add-mask::announced-{number}" for number in range(10_000))
     assert len(PLAIN.add_masks_from_texts(flood).needles) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("mask", "notice"),
+    [
+        ("The change brought its own", "The change brought its own: evals/a.evalset.json."),
+        # The start of a mask is hidden as well where a text was cut.
+        ("The change brought its own: evals/s zzzzzzzzzz", "The change brought its own: evals/s...evalset.json."),
+    ],
+)  # fmt: skip
+def test_no_announced_mask_hides_a_part_of_a_kept_text(mask: str, notice: str) -> None:
+    redactor = PLAIN.add_masks_from_texts(f"::add-mask::{mask}", kept=notice)
+    assert redactor.redact_text(notice) == notice
+    assert PLAIN.add_masks_from_texts(f"::add-mask::{mask}").redact_text(notice) != notice

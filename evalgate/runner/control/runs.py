@@ -248,7 +248,7 @@ async def _make_runs(
     usage_journal = _UsageJournal(journal) if journal is not None else None
     run_start = RunStart(journal=usage_journal, used=run_results.earlier_judging)
     fresh = RunResults(chosen, run_results.progress, run_start)
-    fresh.judge_health = run_results.judge_health
+    fresh.calibration_verdict = run_results.calibration_verdict
     await Evaluation(fresh, AlternatingAgent(agent, control_agent.agent), strategy).make_runs()
     strategy.plan_next_runs(fresh.collect_results)
     if fresh.unreachable:
