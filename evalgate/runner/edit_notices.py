@@ -16,10 +16,11 @@ from evalgate.core.sanitize import to_one_line
 from evalgate.datasets.loading import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.runner.base_branch import RuleFiles, format_paths, iter_link_steps
-from evalgate.system.git import run_git
+from evalgate.system.git import is_tracked, run_git
 from evalgate.system.inner_files import read_inner_file
 
 _SHOWN_CHANGES = 6
+_CACHE_ENDINGS = ("", "-journal", "-wal")  # of the three files that SQLite reads
 
 
 # --- files with rules ---------------------------------------------------------------------------------------
@@ -127,14 +128,13 @@ def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFil
     """
     for cache in judge_resolver.models.reserved_caches:
         for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads
-            # SQLite reads all three files.
-            names = [f":(literal){path}{ending}" for ending in ("", "-journal", "-wal")]
+            names = [f":(literal){path}{ending}" for ending in _CACHE_ENDINGS]
             if rule_files.base_commit:
                 edited = rule_files.list_changed_files(*names)
             else:
-                edited = run_git(
-                    rule_files.folder, "ls-files", "--recurse-submodules", "--", *names
-                ).splitlines()
+                files = [Path(f"{path}{ending}") for ending in _CACHE_ENDINGS]
+                tracked = [each for each in files if is_tracked(rule_files.folder, str(each))]
+                edited = list(map(rule_files.format_relative_path, tracked))
             if edited:
                 cache.distrust_stored_answers()
                 yield (

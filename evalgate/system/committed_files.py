@@ -9,7 +9,7 @@ from typing import Protocol
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.sanitize import to_one_line
 from evalgate.system.files import is_virtual_environment, read_file
-from evalgate.system.git import GitError, execute_git
+from evalgate.system.git import GitError, execute_git, find_submodule_commit
 
 _OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
 _LINK = b"120000"
@@ -92,6 +92,8 @@ class CommittedFiles:
 
     def _add_entries(self, submodule: str, commit: str) -> None:
         """Add the files and submodules of a commit of the workspace ("") or of a submodule."""
+        if submodule and not find_submodule_commit(self._home / submodule, commit):
+            raise _build_error(f"the submodule {submodule} is not checked out with its history")
         for path, entry in _list_entries(self._home / submodule, commit):
             place = f"{submodule}/{path}" if submodule else path
             if entry[0] == _SUBMODULE:

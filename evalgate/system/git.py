@@ -160,7 +160,7 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
             inner = os.path.normpath(PurePosixPath(name).parent / target / rest)
             continue
         submodule = os.path.relpath(name, prefix or os.curdir)
-        if not find_commit(folder / submodule, found):
+        if not find_submodule_commit(folder / submodule, found):
             problem = (
                 f"it is in the submodule {submodule}, and git does not know its commit "
                 f"{found[:_SHOWN_OF_COMMIT]}, which the base branch has: check out the submodules with their "
@@ -187,6 +187,23 @@ def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, st
     return None
 
 
+def find_submodule_commit(folder: Path, commit: str) -> str:
+    """Return the hash of a submodule's commit; "" if its folder is no repository that knows the commit.
+
+    The folder of a submodule that is not checked out, or that the change made a plain folder, belongs to the
+    repository around it. That one may know the commit, but has its files at other paths.
+    """
+    return find_commit(folder, commit) if _is_top(folder) else ""
+
+
+def _is_top(folder: Path) -> bool:
+    """Return True if `folder` is the top of a repository."""
+    try:
+        return not _read_prefix(folder)
+    except GitError:
+        return False
+
+
 def _leads_outside(path: str) -> bool:
     return path == os.pardir or path.startswith(os.pardir + os.sep)
 
@@ -203,14 +220,41 @@ def _check_is_one_line(path: str) -> str:
 
 
 def is_tracked(folder: Path, path: str) -> bool:
-    """Return True if git tracks a file at `path`, also in a submodule, or a file below it."""
-    return bool(run_git(folder, "ls-files", "--recurse-submodules", "--", path))
+    """Return True if git tracks a file at `path`, also in a submodule, or a file below it.
+
+    Return True as well if git cannot tell, but False outside of a repository.
+    """
+    top = run_git(folder, "rev-parse", "--show-toplevel")
+    name = os.path.relpath(Path(os.path.realpath(folder)) / path, top) if top else os.pardir
+    if _leads_outside(name):
+        return False
+    # Not with `--recurse-submodules`, which fails if the change's own .gitmodules is malformed.
+    try:
+        if execute_git(folder, "ls-files", "-z", "--", f":(top,literal){name}"):
+            return True
+        parents = [str(each) for each in PurePosixPath(name).parents][:-1]
+        for submodule in _list_submodules(folder, parents):
+            inner = Path(top, submodule)
+            return not _is_top(inner) or is_tracked(inner, os.path.relpath(name, submodule))
+    except GitError:
+        return True
+    return False
+
+
+def _list_submodules(folder: Path, paths: Sequence[str]) -> list[str]:
+    """Return those of `paths` that git tracks as submodules. Paths are from the top of the repository."""
+    specs = [f":(top,literal){path}" for path in paths]
+    if not specs:
+        return []
+    staged = os.fsdecode(execute_git(folder, "ls-files", "--stage", "--full-name", "-z", "--", *specs))
+    fields = [line.partition("\t") for line in staged.split("\0")]
+    return [name for about, _, name in fields if about.startswith(_SUBMODULE) and name in paths]
 
 
 def list_files_of_moved_submodules(folder: Path, commit: str, pathspecs: Sequence[str]) -> list[str]:
     """Return the tracked files at the pathspecs in submodules that have another commit than at `commit`.
 
-    The paths are from the top of the repository.
+    The paths are from the top of the repository. If git cannot list the files, return the submodules.
     """
     # Without the option, `ignore = all` in the change's own .gitmodules would hide submodules.
     listed = run_git(
@@ -221,7 +265,10 @@ def list_files_of_moved_submodules(folder: Path, commit: str, pathspecs: Sequenc
     if not moved:
         return []
     words = ("ls-files", "--recurse-submodules", "--full-name", "-z", "--", *pathspecs)
-    files = run_git(folder, *words).split("\0")
+    try:
+        files = os.fsdecode(execute_git(folder, *words)).split("\0")
+    except GitError:  # as if the change's own .gitmodules is malformed
+        return sorted(moved)
     return [file for file in files if not moved.isdisjoint(map(str, PurePosixPath(file).parents))]
 
 

@@ -1,6 +1,7 @@
 """A pull request cannot soften its rules by another commit of a submodule in which they are."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from evalgate.core.protocols import MetricCode
 from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.metric_code import read_metric_code
 from evalgate.runner.plan import Plan, build_plan
+from evalgate.system.git import is_tracked
 from tests.runner.test_base_branch import CASE, PULL_REQUEST, baseline, git, thresholds
 
 FILE_PROTOCOL = ("-c", "protocol.file.allow=always")
@@ -108,3 +110,56 @@ def test_a_metric_that_a_submodule_did_not_have_is_said(desk: Path) -> None:
     with RuleFiles(desk, PULL_REQUEST) as rule_files:
         read_metric_code(rule_files, "shared/moved.py:score", ())
         assert rule_files.notices[0].startswith("The metric shared/moved.py is new in this change")
+
+
+@pytest.fixture
+def malformed(desk: Path) -> Path:
+    """The folder `desk` with a .gitmodules of the change that git cannot read."""
+    (desk.parent / ".gitmodules").write_text("[submodule\n")
+    git(desk, "add", "--force", "../.gitmodules")
+    git(desk, "commit", "-q", "-m", "Break .gitmodules")
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("a.json", True),
+        ("shared", True),
+        ("shared/gate.json", True),
+        ("../desk/a.json", True),
+        ("shared/loose.json", False),
+        ("loose.json", False),
+        ("b[.]json", False),
+        ("../../outside.json", False),
+    ],
+)
+def test_a_malformed_gitmodules_makes_no_file_untracked(malformed: Path, path: str, expected: bool) -> None:
+    for loose in ("shared/loose.json", "loose.json"):
+        (malformed / loose).write_text("{}")
+    assert is_tracked(malformed, path) is expected
+    assert is_tracked(malformed, str(malformed / path)) is expected
+
+
+def test_a_submodule_that_moved_is_told_if_its_files_cannot_be_listed(malformed: Path) -> None:
+    with RuleFiles(malformed, PULL_REQUEST) as rule_files:
+        assert rule_files.list_changed_files("shared/cases.json") == ["shared"]
+
+
+@pytest.fixture
+def replaced(desk: Path, tmp_path: Path) -> Path:
+    """The folder `desk`, where the change made `shared` a plain folder, and knows its earlier commits."""
+    git(desk, "fetch", "-q", str(tmp_path / "shared"))
+    (desk / "shared/.git").unlink()
+    git(desk, "rm", "-q", "-r", "--cached", "shared")
+    git(desk, "add", "shared")
+    git(desk, "commit", "-q", "-m", "A plain folder")
+    shutil.rmtree(tmp_path / "repository/.git/modules")
+    return desk
+
+
+def test_a_submodule_that_became_a_folder_is_not_taken_for_one_without_rules(replaced: Path) -> None:
+    with pytest.raises(InvalidInputError, match="it is in the submodule shared, and git does not know"):
+        plan_with("shared/gate.json", replaced, "a.json")
+    with pytest.raises(InvalidInputError, match="the submodule shared is not checked out with its history"):
+        read_code(replaced)
