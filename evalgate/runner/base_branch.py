@@ -40,6 +40,8 @@ _OWN_RULES = (
     "branch that it goes to: `--policy head`."
 )
 _SHOWN_PATHS = 6
+# With the option, git does not read .gitmodules: a malformed one of the change would hide its edits.
+_LIST_CHANGES = ("diff", "--name-only", "--ignore-submodules=dirty")
 _PATHS_AT_ONCE = 200
 """Most paths in the arguments of one process: Linux allows 2 MB in all."""
 
@@ -247,7 +249,7 @@ class RuleFiles:
             return []
         top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
         changed = "".join(
-            git.run_git(self.folder, "diff", "--name-only", "-z", *options, self.base_commit, "--", *some)
+            git.run_git(self.folder, *_LIST_CHANGES, "-z", *options, self.base_commit, "--", *some)
             for some in (paths[at : at + _PATHS_AT_ONCE] for at in range(0, len(paths), _PATHS_AT_ONCE))
         )
         moved = () if options else git.list_files_of_moved_submodules(self.folder, self.base_commit, paths)
@@ -261,7 +263,7 @@ class RuleFiles:
 
         for name, place in find_local_packages(self.folder).items():
             shown = self.format_relative_path(place)
-            if git.run_git(self.folder, "diff", "--name-only", self.base_commit, "--", shown):
+            if git.run_git(self.folder, *_LIST_CHANGES, self.base_commit, "--", shown):
                 self.add_notice(
                     f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
                     "installed from: the change's own version was used, because it is what is installed."

@@ -146,6 +146,13 @@ def test_a_submodule_that_moved_is_told_if_its_files_cannot_be_listed(malformed:
         assert rule_files.list_changed_files("shared/cases.json") == ["shared"]
 
 
+def test_a_malformed_gitmodules_hides_no_edit(malformed: Path) -> None:
+    git(malformed, "mv", "a.json", "b.json")
+    git(malformed, "commit", "-q", "-m", "Another name")
+    with RuleFiles(malformed, PULL_REQUEST) as rule_files:
+        assert "b.json" in rule_files.list_changed_files(".")
+
+
 @pytest.fixture
 def replaced(desk: Path, tmp_path: Path) -> Path:
     """The folder `desk`, where the change made `shared` a plain folder, and knows its earlier commits."""
