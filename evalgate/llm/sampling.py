@@ -1,4 +1,7 @@
-"""Ask one question several times, because a single answer of a model is only one opinion."""
+"""Ask one question several times, because a single answer of a model is only one opinion.
+
+Each ecosystem makes one score of the samples, by a vote or a mean: `integrations/*/judging/`.
+"""
 
 import asyncio
 from collections.abc import Callable

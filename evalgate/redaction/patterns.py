@@ -53,9 +53,10 @@ def has_needle(text: str, needles: tuple[str, ...]) -> bool:
     """Return True if the text holds one of `needles`, or its start before a cut (`…` or `...`)."""
     if any(needle in text for needle in needles):
         return True
-    # The start of a token before a cut is found without `needles`, too.
-    tokens = set(find_truncated_secrets(text, ())) if is_truncated(text) else set()
-    return is_truncated(text) and not tokens.issuperset(find_truncated_secrets(text, needles))
+    if not is_truncated(text):
+        return False
+    tokens = set(find_truncated_secrets(text, ()))  # starts of tokens, which are found without `needles`
+    return not tokens.issuperset(find_truncated_secrets(text, needles))
 
 
 _AFTER = r"(?<![A-Za-z0-9])"

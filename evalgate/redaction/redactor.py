@@ -192,6 +192,7 @@ class Redactor:
         redacted: _T = rewrite_tree(
             value, self._redact_member, is_clean=partial(self._is_clean_tree, on_announcement, clean)
         )
+        # In a walk of its own: the one above skips all data without text, and few secrets are numbers.
         if any(map(str.isdecimal, self.needles)):
             from evalgate.redaction.secret_numbers import hide_numbers
 

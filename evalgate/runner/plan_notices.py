@@ -14,7 +14,7 @@ from evalgate.runner.metric_binding import describe_ignored_options
 from evalgate.runner.suites import Suite
 
 
-def iter_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iterator[str]:
+def iter_suite_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iterator[str]:
     """Yield the notices about the thresholds files and eval sets of all suites.
 
     The notices tell about ignored contents, metrics without expectations, and old formats. `session` is the
@@ -84,7 +84,7 @@ def iter_plan_notices(
 ) -> Iterator[str]:
     """Yield the notices of a run: about criteria, judges, eval sets, recorded tools and `track_files`."""
     yield from filter(None, [*map(describe_default_criteria, suites), judge_resolver.models.default_notice])
-    yield from iter_notices(suites, config.session)
+    yield from iter_suite_notices(suites, config.session)
     yield from _describe_recordings(config, suites)
     if config.agent is not None and config.agent.track_files:
         is_here = config.executor.kind == "local"

@@ -20,7 +20,7 @@ from evalgate.runner.plan import (
     mark_quarantined_cases,
     read_judge_calibration,
 )
-from evalgate.runner.plan_notices import describe_default_criteria, index_metrics, iter_notices
+from evalgate.runner.plan_notices import describe_default_criteria, index_metrics, iter_suite_notices
 from evalgate.runner.suites import GivenObjects, PlanInput, Suite, build_suites
 from evalgate.system.workspace import resolve_workspace
 
@@ -108,7 +108,7 @@ def _iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path
     """
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
-    yield from iter_notices(suites, thresholds.config.session)
+    yield from iter_suite_notices(suites, thresholds.config.session)
     for suite in {id(suite.thresholds): suite for suite in suites}.values():
         yield from lint_thresholds(suite.thresholds)
         yield from lint_extra_calls(suite.thresholds, index_metrics(suite))

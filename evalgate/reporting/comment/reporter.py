@@ -293,6 +293,7 @@ def escape_prose(text: str) -> Markdown:
 
 def _to_html_prose(text: str) -> str:
     """Return a sentence as HTML for a `summary` element; text in backticks becomes code."""
+    # Not `to_html_text`, which would show the zero-width spaces that break references.
     parts = _QUOTED.split(to_one_line(text, _LONGEST_PROSE))
     return "".join(
         to_html_code(part) if at % 2 else html.escape(break_references(disable_commands(part)), quote=False)
