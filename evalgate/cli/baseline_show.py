@@ -69,6 +69,8 @@ class BaselineSummary:
     """Average figure and detectable increase by budget, over the runs that passed all other metrics."""
     reported: tuple[str, ...] = ()
     """Metrics and budgets that are only reported (`gates: false`): no change of them closes the gate."""
+    unlimited: tuple[str, ...] = ()
+    """Metrics with a `max_regression` that allows every drop of the average."""
 
     def as_json(self) -> str:
         """Return the summary as JSON text."""
@@ -94,7 +96,8 @@ def summarize_baseline(
     statistics = build_statistical_policy(gate, runs, destination.criteria)
     get_range = destination.config.get_score_range
     thresholds = load_current_thresholds(destination, thresholds_file)
-    reported = {each.metric for each in destination.criteria if not each.gates}
+    criteria = {each.metric: each for each in destination.criteria}
+    reported = {name for name, each in criteria.items() if not each.gates}
     drops = _estimate_drops(baseline, destination, statistics, reported)
     stored = {name for case in baseline.cases for name in case.metric_fingerprints}
     return BaselineSummary(
@@ -113,6 +116,7 @@ def summarize_baseline(
             if name not in reported
         },
         tuple(sorted(reported & stored)),
+        tuple(name for name in drops if get_drop_limit(criteria.get(name), get_range(name), gate) >= 1),
     )
 
 
@@ -224,7 +228,11 @@ def _format_lines(summary: BaselineSummary) -> Iterator[str]:
             f"{to_log_line(name, 80)}: {format_score(found.average)} on average of "
             f"{pluralize(found.cases, 'case')}"
         )
-        yield f"  {_describe_detectable_drop(found, summary.ranges.get(name), summary.planned)}"
+        yield (
+            "  `max_regression` allows every drop of the average, so none closes the gate."
+            if name in summary.unlimited
+            else f"  {_describe_detectable_drop(found, summary.ranges.get(name), summary.planned)}"
+        )
         yield from _describe_unconfirmable(found)
     for name, budget in summary.budgets.items():
         average = f"{format_figure(budget.average)} on average of {pluralize(budget.cases, 'case')}"

@@ -263,6 +263,23 @@ def test_show_knows_the_drop_that_a_criterion_allows(tmp_path: Path) -> None:
         assert f"Drops of about {allowed * 100:.0f} points or more are caught reliably" in text
 
 
+@pytest.mark.parametrize(
+    ("criteria", "gate"),
+    [({TRAJECTORY: {"threshold": 1.0, "max_regression": 1}}, {}), ({TRAJECTORY: 1.0}, {"max_regression": 1})],
+    ids=["of the metric", "of the gate"],
+)
+def test_show_says_that_every_drop_of_a_metric_is_allowed(
+    tmp_path: Path, criteria: dict[str, object], gate: dict[str, object]
+) -> None:
+    save(tmp_path, a_run(*[1.0] * 20, runs=10))
+    (tmp_path / "evalgate.json").write_text(json.dumps({"version": 1, "criteria": criteria, "gate": gate}))
+    found = summarize_baseline(shelf(tmp_path))
+    text = format_baseline_summary(found)
+    assert found.unlimited == (TRAJECTORY,)
+    assert "  `max_regression` allows every drop of the average, so none closes the gate.\n" in text
+    assert "too small to catch" not in text
+
+
 def test_show_names_the_smallest_detectable_drop(tmp_path: Path) -> None:
     (tmp_path / "evalgate.json").write_text('{"runs": "auto"}')
     for day in (1, 2):
