@@ -52,6 +52,7 @@ _WITH_ACCOUNT = frozenset({"abfs", "abfss", "sftp", "ssh"})
 """URL schemes with a container or a user before the `@`; with other schemes this may be a secret."""
 _WITH_FOLDERS = frozenset({"file", "local", "sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs"})
 """URL schemes of services in which folders must be created, and incomplete files are visible."""
+_S3 = ("s3://", "s3a://")
 _OBJECT = re.compile(r"[0-9A-Za-z]{1,20}-[0-9a-f]{16}\.json")
 _LARGEST = 256 * 1024 * 1024
 _MOST_OBJECTS = 2000
@@ -88,7 +89,8 @@ class FsspecStore:
         """Read all gate runs as one baseline, or return None if there are none.
 
         Raises:
-            InvalidInputError: the driver is missing, access is refused, or an object is not a gate run.
+            InvalidInputError: the driver or the bucket is missing, access is refused, or an object is not a
+                gate run.
             NoVerdictError: the service cannot be reached, or other writers change the folder too fast.
         """
         folder = self._open_folder()
@@ -216,7 +218,7 @@ class _ObjectFolder:
         """Return the gate runs by the name of their object, the oldest first; at most the newest 2,000.
 
         Raises:
-            InvalidInputError: access is refused, or an object is not a gate run.
+            InvalidInputError: access is refused, the bucket is missing, or an object is not a gate run.
             NoVerdictError: the service cannot be reached, or other writers change the folder too fast.
         """
         for _ in range(_ATTEMPTS):
@@ -255,15 +257,33 @@ class _ObjectFolder:
                 self.system.rm_file(f"{self.root}/{name}")
 
     def _list_names(self) -> list[str]:
-        with _translate_errors(self.url, self.redactor):
-            # Drivers cache listings, and would not show new objects of other writers.
-            self.system.invalidate_cache()
-            try:
+        try:
+            with _translate_errors(self.url, self.redactor):
+                # Drivers cache listings, and would not show new objects of other writers.
+                self.system.invalidate_cache()
                 listed = self.system.ls(self.root, detail=False)
-            except FileNotFoundError:
-                return []
+        except FileNotFoundError:
+            self._check_bucket()
+            return []
         names = {str(path).rsplit("/", 1)[-1] for path in listed}
         return sorted(filter(_OBJECT.fullmatch, names))[-_MOST_OBJECTS:]
+
+    def _check_bucket(self) -> None:
+        """Raise InvalidInputError if S3 has no such bucket, as if its name is misspelled.
+
+        Raise nothing if access to the bucket itself is refused: whether it exists is unknown.
+        """
+        if not self.url.startswith(_S3):
+            return
+        bucket = self.root.partition("/")[0]
+        try:
+            self.system.info(bucket)
+        except FileNotFoundError:
+            raise InvalidInputError(
+                f"{self.url}: there is no bucket {bucket}: correct its name, or create it"
+            ) from None
+        except Exception:  # noqa: BLE001  drivers raise what their clients raise
+            return
 
     def _load_run(self, name: str, content: bytes) -> Baseline:
         where = f"{self.url}/{name}"

@@ -139,6 +139,13 @@ def test_a_bucket_end_to_end(python: str, s3: Mapping[str, str], tmp_path: Path)
     assert "since the baseline `s3://evals/whole` (up to 2" in comment
     assert "at `abc1234` of 2" in comment
 
+    settings = (tmp_path / "evalgate.json").read_text("utf-8")
+    (tmp_path / "evalgate.json").write_text(settings.replace("s3://evals/", "s3://eval/"), "utf-8")
+    code, said = gate(python, tmp_path, s3, "run")
+    told = "s3://eval/whole: there is no bucket eval: correct its name, or create it"
+    assert (code, told in said) == (2, True), said
+    (tmp_path / "evalgate.json").write_text(settings, "utf-8")
+
     wrong = {**s3, "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     code, said = gate(python, tmp_path, wrong, "run")
     assert (code, "s3://evals/whole: the baseline cannot be reached" in said) == (3, True), said
