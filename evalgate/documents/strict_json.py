@@ -20,7 +20,7 @@ from evalgate.system.files import decode_text, read_input_file
 from evalgate.system.gc import pause_gc
 
 LOOKED_AT = 100
-"""Most items of a list that are inspected to detect its format, which all items must have."""
+"""Most cases of an eval set that are inspected to detect its format, which is the same for all cases."""
 
 
 _escape = compile_lazily(
@@ -106,7 +106,7 @@ Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
 
 _MemberOffsets: TypeAlias = dict[int, dict[str | int, int]]
-"""Offset of an object or list in the text, to the offsets of its values by key or index."""
+"""From the offset of an object or list in the text to the offsets of its values, by key or index."""
 
 DEEPEST = 200
 """Most levels of nesting. Functions that walk through deeper data would exceed the recursion limit."""
@@ -128,7 +128,7 @@ class JsonDocument:
     def find_position(self, location: Location) -> tuple[int, int]:
         """Return line and column (1-based, in characters) of the value at `location`.
 
-        If there is no such value, return the position of the innermost value around the place.
+        If `location` does not exist, return the position of the innermost existing value on the way to it.
         """
         offset = skip_blanks(self._text, 0)
         for part in location:
@@ -311,7 +311,7 @@ def _raise_problems(text: str, shown_as: str) -> None:
 
     Return if the text has no problem.
     """
-    # Here, because most texts have none.
+    # Imported here, because most texts have no problem.
     from evalgate.documents.json_errors import explain_decode_error, find_error_position, find_value_problems
 
     try:
@@ -333,8 +333,8 @@ def _decode_value(
 ) -> tuple[object, int]:
     """Return the value at `start` and the offset of its end, and add the offsets of members to `offsets`.
 
-    Only the outermost `levels` are read in Python, which adds their offsets. All deeper values, and the items
-    of lists, are read by the C decoder.
+    Only the outermost `levels` levels are read in Python, which adds their offsets. The C decoder reads all
+    deeper values, and the items of lists.
 
     Raises:
         ValueError, NotStrictJsonError: the text is not JSON, or the decoder rejects it.

@@ -1,6 +1,7 @@
 """Decode YAML, and report errors with their position.
 
-This includes values for which PyYAML itself raises an exception of Python without a position.
+For some invalid values PyYAML raises plain Python exceptions without a position; these are reported with one,
+too.
 """
 
 from typing import Any

@@ -102,7 +102,8 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
     """Return the text with the new last items of the list `after` added to the list at `node`.
 
-    Return "" unless `before` is a list with items, and `after` begins with the same items and has more.
+    `before` is the list as it is. The result is "" if `before` is no list or is empty, or if `after` is not
+    `before` with further items at its end.
     """
     if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
         return ""
@@ -221,13 +222,13 @@ def end_line(text: str) -> str:
 
 
 def indent_block(block: str, indent: int, own: int = 2) -> str:
-    """Return a block of lines indented by `indent` blanks instead of `own`, which must not be more."""
+    """Increase the indentation of a block of lines from `own` blanks to `indent`, and return the block."""
     pad = " " * (indent - own)
     return "".join(f"{pad}{line}" if line.strip() else line for line in block.splitlines(keepends=True))
 
 
 def format_scalar(value: str) -> str:
-    """Return a text as YAML on one line: a simple word, path or URL as it is, any other in double quotes."""
+    """Return a text as YAML on one line: a simple word, path or URL as it is, else in double quotes."""
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if re.fullmatch(r"https?://[A-Za-z0-9./_~%?&=+-]+", value):
