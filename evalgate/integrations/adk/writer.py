@@ -42,13 +42,13 @@ class AdkWriter:
             **omit_empty(creation_timestamp=eval_set.creation_timestamp),
         }
         cases = [replace(case, turns=tuple(map(_set_aside_contents, case.turns))) for case in eval_set.cases]
-        told = replace(eval_set, cases=cases)
-        lost = describe_losses(told, format_name="adk", holds=_HOLDS, attachment=to_adk_part)
+        reported = replace(eval_set, cases=cases)
+        lost = describe_losses(reported, format_name="adk", holds=_HOLDS, attachment=to_adk_part)
         return build_write_result(value, lost)
 
 
 def _set_aside_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn, with contents that Google ADK refuses as native data of adk-rs instead of ADK."""
+    """Move contents that Google ADK refuses from the turn's native data of `adk` to those of `adk-rs`."""
     kept = turn.native.get("adk", {})
     refused = {key: value for key, value in kept.items() if not _is_known_content(value)}
     if not refused:
@@ -58,7 +58,7 @@ def _set_aside_contents(turn: CaseTurn) -> CaseTurn:
 
 
 def _is_known_content(value: object) -> bool:
-    """Return True unless the value is a content with a part that Google ADK refuses."""
+    """Return False if the value is a `Content` with a part that Google ADK refuses, else True."""
     parts = value.get("parts") if isinstance(value, dict) else None
     return not isinstance(parts, list) or all(map(is_known_part, parts))
 

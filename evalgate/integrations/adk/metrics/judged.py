@@ -209,7 +209,8 @@ class _TurnMeanMetric(JudgedMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in `score_range`.
 
-        A turn without a final response has no score, unless the options count the agent's earlier messages.
+        A turn without a final response has no score. With `include_intermediate_responses_in_final`, the
+        agent's earlier messages count as a response.
 
         Raises:
             JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
