@@ -26,7 +26,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     Raises:
         InvalidInputError: the file is none of these, or damaged.
     """
-    # Sessions first: every folder may hold conversations, as far as its name tells.
+    # Sessions first, because `may_hold_conversations` is True for every folder.
     if has_sessions(path):
         return read_sessions(path, shown_as)
     if may_hold_conversations(path):

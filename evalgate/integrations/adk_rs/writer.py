@@ -74,7 +74,7 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
 
 
 def _drop_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn without the messages that `_get_readable_contents` finds in its `native` data."""
+    """Return the turn without the `native` data that are written, and so not lost."""
     kept = {
         key: value
         for key, value in turn.native.get("adk", {}).items()

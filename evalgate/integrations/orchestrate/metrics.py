@@ -144,7 +144,9 @@ class JourneyMetric(BaseModel, ABC):
         )
 
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
-        """Return the score in [0, 1]. `judge` compares the texts. `score` lists the cases without a score.
+        """Return the score in [0, 1]. `judge` compares the texts.
+
+        The result is not applicable for the same reasons as that of `score`.
 
         Raises:
             JudgeError: `judge` asks a model, which returns no verdict.

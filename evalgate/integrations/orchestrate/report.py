@@ -1,4 +1,4 @@
-"""Write results as watsonx Orchestrate's evaluation framework 1.6.9 lays out its folder of results.
+"""Write results in the folder layout of watsonx Orchestrate's evaluation framework 1.6.9.
 
 The folder is named by the time of evalgate's run. `orchestrate evaluations analyze` and the framework's
 comparison of two runs read `summary_metrics.csv`.

@@ -93,7 +93,7 @@ def _normalize_moment(moment: Moment) -> Moment:
 def parse_moment(text: str) -> Moment | None:
     """Parse the date or time in `text`.
 
-    Return None if `text` holds no date or time, a date that does not exist, or anything else besides.
+    Return None if `text` holds no date or time, a date that does not exist, or words that belong to no date.
     """
     rest = text.strip().lower()
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
@@ -223,7 +223,7 @@ _WORD = re.compile(r"\w+")
 
 
 def normalize_value(value: object) -> object:
-    """Normalize the case of texts, the format of numbers and the order of lists, for a comparison.
+    """Return a value in a form for comparisons: texts in lower case, numbers as texts, lists sorted.
 
     Keys keep their case. Whole numbers stay exact, even with 17 digits. watsonx Orchestrate instead converts
     them to floats, and so takes long ids for equal if they differ only in the last digit.
@@ -262,7 +262,7 @@ def _normalize_text(text: str) -> str:
 
 
 _DIGIT = re.compile(r"\d")
-"""A digit tells a number beyond a double's range, which stays a text, from the word `inf`."""
+"""Distinguishes a number beyond a double's range, which has digits and stays a text, from the word `inf`."""
 
 
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:

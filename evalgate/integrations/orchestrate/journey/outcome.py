@@ -87,7 +87,7 @@ class TextFinding:
 
     goal: Goal
     is_reached: bool | None
-    """None if only a judge can tell."""
+    """None if only a judge could decide."""
     has_keywords: bool | None
     """True if one text holds all keywords, False if none does; None if the goal names no keywords."""
     is_response_judged: bool
@@ -404,7 +404,7 @@ async def evaluate_journey(
     # First what needs no judge: arguments that nest too deep end the evaluation before a model is paid.
     calls = match_tool_calls(journey, conversation.calls)
     widgets = tuple(_iter_reached_widgets(interactions, conversation.widgets))
-    # Wherever a text was said, also before the calls: the original does not look at its position.
+    # A text counts wherever it was said, even before the calls: the original ignores its position.
     texts = await evaluate_text_goals(journey, conversation.texts, judge)
     checks = []
     for goal in journey.goals:
