@@ -74,7 +74,7 @@ _CONTENT_KEYS = (
     ("executableCode", "executable_code"),
     ("codeExecutionResult", "code_execution_result"),
 )
-"""Keys of the kinds of content of a part, in both spellings. Of several in one part, the first here counts."""
+"""Keys of the kinds of content of a part, in both spellings. If a part has several, the first here counts."""
 
 
 def _select_content(part: object) -> object:

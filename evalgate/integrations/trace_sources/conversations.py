@@ -1,7 +1,7 @@
 """Build conversations from traces: join the traces of a session, in order of time, without repeated history.
 
-Most agents send the whole conversation with every request. The earlier turns are known from their own traces.
-If their traces are missing (not sampled, or older), the turns are read from the request.
+Most agents send the whole conversation with every request to a model. Earlier turns are read from their own
+traces. If these traces are missing (not sampled, or older), the turns are read from the later request.
 """
 
 import hashlib
@@ -82,7 +82,8 @@ def build_conversations(
     """Return the conversations in traces, and (id, reason) of each unusable trace.
 
     `traces` must be sorted by time, and so is the result. A turn without a recorded message of the user is
-    left out, but if `needs_questions` is False, it gets the message "". A trace without a turn is unusable.
+    left out; if `needs_questions` is False, it is kept with the message "". A trace without a turn is
+    unusable.
     """
     sessions: dict[str, _Session] = {}
     by_questions: dict[tuple[str, ...], str] = {}
@@ -147,7 +148,7 @@ def _add_turn(session: _Session, turn: _ObservedTurn) -> None:
     asked = [each.user.text for each in turn.history]
     known = session.questions
     if turn.resumes and known == [*asked, turn.question]:
-        # The same question again, with calls and results behind it: one loop of calls in several traces.
+        # The same question again, followed by calls and results: several traces of one loop of calls.
         spans = (*session.last_spans, *turn.spans)
         session.turns[-1] = replace(session.turns[-1], expected=read_transcript(spans).reply)
         session.last_spans = spans
@@ -202,7 +203,7 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 
 
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
-    """Split the spans of a trace into turns."""
+    """Return the spans of each turn. `spans` are all spans of a trace, sorted by start."""
     roots = _find_roots(spans)
     starts: list[int] = []
     asked: list[str] = []

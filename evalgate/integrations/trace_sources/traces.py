@@ -126,7 +126,7 @@ def parse_time(found: object) -> int:
     """Return a time in nanoseconds since the epoch; 0 if `found` is no time.
 
     `found` is a `datetime`, a text in ISO 8601 (UTC if it has no zone), or a number of nanoseconds,
-    microseconds, milliseconds or seconds. The size of the number tells the unit.
+    microseconds, milliseconds or seconds. The unit is inferred from the size of the number.
     """
     if isinstance(found, datetime):
         return int(found.timestamp() * 1e6) * 1000

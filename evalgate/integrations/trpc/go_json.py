@@ -55,7 +55,7 @@ class RawJson(str):
 
 
 def dump_compact_json(value: object, *, for_html: bool = False) -> str:
-    """Return JSON on one line without blanks, with keys in the order of a Go map.
+    """Return JSON on one line without blanks, with sorted keys, as Go writes a map.
 
     Args:
         value: a JSON value. Integers become doubles, as Go reads them, unless they are `RawJson`.

@@ -37,7 +37,7 @@ class Scorecard:
     items: tuple[ItemScore, ...] = ()
     """Scores of single items in the judge's order; empty if the judge was asked for one score."""
     value: bool | str | None = None
-    """The judge's choice, if that is not a number."""
+    """The judge's choice, if the choice is not a number: a boolean or a category; else None."""
 
     @property
     def details(self) -> JsonObject:
@@ -93,7 +93,7 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token that has the character at `index` of the text, and the token's text before it."""
+    """Return the token with the character at `index` of the text, and its part before this character."""
     end = 0
     for at, choice in enumerate(choices):
         begin, end = end, end + len(choice.token)
@@ -106,7 +106,10 @@ def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[
 
 
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
-    """Return the highest log probability of each letter grade. The keys are indices of `SCALE`."""
+    """Return the highest log probability of each letter grade, by its index in `SCALE`.
+
+    `before` is the text in front of the letter in the chosen token. Alternatives must begin with it, too.
+    """
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
         letter = trim_go_space(token.removeprefix(before)).upper() if token.startswith(before) else ""
@@ -386,7 +389,7 @@ def _strip_fence(text: str) -> str:
     return trim_go_space(text.removesuffix(_FENCE))
 
 
-# Keys count in any case, as in Go; of several spellings the last one.
+# Keys are read in any case, as in Go. Of several spellings of a key, the last counts.
 _DECODER = json.JSONDecoder(
     object_pairs_hook=lambda pairs: {fold_key(key): value for key, value in pairs},
     parse_constant=reject_constant,

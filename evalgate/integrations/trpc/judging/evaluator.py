@@ -166,7 +166,7 @@ class RubricJudgeOptions(LlmJudgeOptions):
 
 
 class TurnNotJudgeableError(Exception):
-    """A turn lacks data that the evaluator needs; the text names the data.
+    """Error for a turn that lacks data which the evaluator needs; the text names the data.
 
     The whole metric fails, as in tRPC-Agent-Go.
     """
@@ -204,7 +204,9 @@ class LlmEvaluator(ABC):
     """A metric that a model judges, turn by turn."""
 
     needs_rubrics: ClassVar[bool] = False
+    """True if turns without a rubric have no score."""
     needs_reference: ClassVar[bool] = False
+    """True if turns without an expected response have no score."""
     options_type: ClassVar[type[LlmCriterion]] = LlmCriterion
     prompt_name: ClassVar[str] = ""
     """Name of evalgate's prompt; "" if the prompt is always the user's own."""
@@ -280,7 +282,7 @@ class LlmEvaluator(ABC):
         return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
     def _describe_repeated_id(self, case: EvalCase, found: Sequence[Exchange]) -> str:
-        """Describe which two rubrics of one turn have the same id.
+        """Return a sentence about two rubrics that have the same id and apply to the same turn.
 
         Return "" if there are none, or if neither the case nor its turns have rubrics for this metric.
         """
