@@ -39,7 +39,7 @@ def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
 
 _NAME_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET = 6
-"""Fewest characters of a value in `secrets`: shorter values occur by chance in too many texts."""
+"""Minimum length of the values in `secrets`; shorter values occur by chance in too many texts."""
 
 
 def list_placeholders(text: str) -> tuple[str, ...]:

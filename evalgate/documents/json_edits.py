@@ -163,7 +163,7 @@ class _Editor:
     def update(self, start: int, end: int, old: object, new: object, *, is_inline: bool) -> str:
         """Return the text from `start` to `end`, which decodes to `old`, changed so that it decodes to `new`.
 
-        Parts that stay equal keep their text. `is_inline` writes new values on one line.
+        Parts that stay equal keep their text. With `is_inline`, new values are written on one line.
         """
         text = self._text
         if is_same_json(old, new):

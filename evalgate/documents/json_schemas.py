@@ -109,7 +109,7 @@ def build_schema_check(schema: object) -> Callable[[object], str]:
 def find_validator_type(schema: object) -> Any:
     """Return the validator class for the draft in the schema's `$schema`; the default is draft 2020-12.
 
-    The class matches regular expressions with RE2, in linear time, because the agent chooses the texts.
+    The class matches regular expressions with RE2, in linear time, because an agent chooses the texts.
     Python's `re` is used in three cases: RE2 refuses the pattern (such as a look-ahead), RE2 is not
     installed, or `unevaluatedProperties` depends on the pattern.
 

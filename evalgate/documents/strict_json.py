@@ -209,8 +209,8 @@ _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 def extract_marks(data: bytes) -> bytes:
     """Return the brackets and colons outside of the strings of JSON, with curly brackets made square.
 
-    They show the depth of nesting and the number of members. For text that is not JSON the result has no
-    meaning.
+    The brackets show the depth of nesting, and the colons the number of members. For text that is not JSON
+    the result has no meaning.
     """
     if b"\\" in data:
         data = _ESCAPE.sub(b"", data)
@@ -259,7 +259,8 @@ def parse_finite_float(literal: str) -> float:
 class _StrictDecoder:
     """Decoder that refuses NaN and infinite numbers, and counts the members of all decoded objects.
 
-    The count shows keys that occur twice: they count once, so the text has more members than were counted.
+    The count reveals repeated keys: a key that occurs twice in an object is counted once, although the text
+    has two members.
     """
 
     def __init__(self) -> None:

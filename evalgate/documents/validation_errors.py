@@ -205,7 +205,7 @@ Id: TypeAlias = Annotated[str, AfterValidator(validate_id)]
 
 
 def list_case_names(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
-    """Return the three names of a case in a thresholds file: `id`, `eval set:id` and `file:id`."""
+    """Return the names by which a thresholds file may refer to a case: `id`, `eval set:id` and `file:id`."""
     return eval_id, f"{eval_set_id}:{eval_id}", f"{path}:{eval_id}"
 
 

@@ -21,9 +21,9 @@ _LONGEST_LINE = 100
 def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str) -> str:
     """Return the text of a YAML object, changed so that `value` is at a path of one or more keys.
 
-    Objects that are missing on the path are added; a value on the path that is no object is replaced by one.
-    If `value` is None, the old value is removed, with the objects on the path that become empty. Comments
-    within a replaced value are lost; a list that only gets further items keeps its comments.
+    Objects that are missing on the path are added. A value on the path that is no object is replaced by an
+    object. If `value` is None, the old value is removed, with the objects on the path that become empty.
+    Comments within a replaced value are lost. A list that only gets further items keeps its comments.
 
     Raises:
         InvalidInputError: the text is not a YAML object or cannot be changed at this path, for example within
@@ -102,8 +102,8 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
     """Return the text with the new last items of the list `after` added to the list at `node`.
 
-    `before` is the list as it is. The result is "" if `before` is no list or is empty, or if `after` is not
-    `before` with further items at its end.
+    `before` is the decoded value at `node`. The result is "" if `before` is no list or is empty, or if
+    `after` is not `before` with further items at its end.
     """
     if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
         return ""
@@ -188,7 +188,7 @@ def find_value(node: yaml.Node | None, key: str) -> Any:
 
 
 def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return the text with parts replaced; each edit is (start, end, new text), and none may overlap."""
+    """Return the text with parts replaced. Each edit is (start, end, new text); edits must not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text

@@ -213,7 +213,7 @@ class AdkAgentDetails(StrictAdkModel):
 
 
 class AdkAppDetails(StrictAdkModel):
-    """The recorded agents by name."""
+    """Details of the recorded app: its agents by name."""
 
     @override
     @classmethod

@@ -49,7 +49,7 @@ class AdkModel(BaseModel):
 
 
 class AdkEvalSetHeader(AdkModel):
-    """An eval set without its cases, which are read one by one."""
+    """An eval set. Its cases are not validated here, because they are read one by one."""
 
     eval_set_id: Id
     name: str | None = None

@@ -29,7 +29,7 @@ from evalgate.documents.validation_errors import Id
 
 
 def _drop_nulls(value: object) -> object:
-    """Remove keys with null values: Python writes nulls, but adk-rs refuses most of them."""
+    """Return an object without its null values, which Python writes and adk-rs mostly refuses."""
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if item is not None}
     return value

@@ -83,7 +83,7 @@ class TrpcModel(BaseModel):
 
 
 class _OldPart(BaseModel):
-    """The keys of one of Google's parts."""
+    """The keys of an item of Google's `parts`."""
 
     text: Any = None
 

@@ -32,7 +32,7 @@ def fold_key(key: str) -> str:
 def lower_text(text: str) -> str:
     """Return `text` in lower case, each character on its own, as Go's `strings.ToLower` does.
 
-    Unlike in Python, `İ` becomes `i` alone, and a sigma at the end of a word becomes no final sigma.
+    Unlike in Python, `İ` becomes `i` alone, and a sigma at the end of a word does not become a final sigma.
     """
     # `strings.ToLower` maps each rune alone; `str.lower` also looks at the letters around a sigma.
     return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])

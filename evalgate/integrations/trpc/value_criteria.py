@@ -88,7 +88,7 @@ class TrpcTurnMetric(GoModel):
 
 
 class ComparerResultError(EvalgateError):
-    """A function in `compare` returned something other than True or False."""
+    """Error for a function in `compare` that returned something other than True or False."""
 
 
 def describe_mismatch(

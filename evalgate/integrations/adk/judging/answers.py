@@ -67,10 +67,13 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """Strip the commas and braces that `_find_label` includes in a label without quotation marks."""
+    """Strip the commas and braces that `_find_label` includes in a label without quotation marks.
+
+    Before 2.6, Google ADK also strips backslashes and the letter s.
+    """
     if label is None:
         return None
-    # Earlier releases meant white space, but strip a backslash and the letter s.
+    # Earlier releases meant `\s` as white space.
     return label.rstrip(",}") if release >= _LENIENT else label.strip("\\s,}")
 
 

@@ -51,7 +51,7 @@ class JudgeModelOptions(AdkOptions):
     """The model that judges, and the number of samples."""
 
     judge_model: str | None = Field(default=None, exclude=True)
-    """None: the model that the run is configured with, else Google ADK's default."""
+    """None: the run's judge. Without one, criteria in a file of Google ADK use Google ADK's default model."""
     judge_model_config: GenerationConfig | None = Field(default=None, exclude=True)
     num_samples: int = Field(default=5, ge=1)
     """Number of answers that the judge gives to each question."""
@@ -80,7 +80,7 @@ class JudgedMetric(AdkOptions):
 
     _judge: Judge = PrivateAttr()
     _release: tuple[int, int] = PrivateAttr()
-    """The release of Google ADK whose scores are wanted."""
+    """The release (major, minor) of Google ADK to agree with."""
     _prompts: tuple[Prompt, ...] = PrivateAttr()
 
     @classmethod
@@ -157,7 +157,7 @@ class JudgedMetric(AdkOptions):
             samples: Number of answers; None: the number in the options.
 
         Raises:
-            JudgeError: an answer is missing for another reason.
+            JudgeError: the judge fails in another way, for example because it cannot be reached.
         """
         template = self._prompts[at]
         text = template.render_text(**material)

@@ -177,8 +177,10 @@ class RubricMetric(JudgedMetric):
     ) -> Samples[RubricVerdicts]:
         """Ask the judge for a verdict on each of `rubrics` (texts by id).
 
+        A refusal, or an answer that cannot be parsed, becomes one of the `failed` samples.
+
         Raises:
-            JudgeError: an answer is missing for a reason other than a refusal.
+            JudgeError: the judge fails in another way.
         """
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
         # The judge copies each rubric behind `Property:`, and an answer is read line by line.

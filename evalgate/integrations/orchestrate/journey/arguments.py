@@ -167,7 +167,7 @@ def _parse_worded_date(text: str) -> Moment | None:
 
 
 def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
-    """Return the 1-based index of `word` in the short or in the full names; 0 if both lack the word."""
+    """Return the 1-based index of `word` in `short` (three-letter names) or `full`; 0 if neither has it."""
     if word == "sept":
         word = "sep"
     names = short if len(word) == 3 else full
@@ -350,7 +350,7 @@ def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, objec
 
 
 def find_strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
-    """Return the strategy to compare the argument at a dotted path.
+    """Return the strategy for comparing the argument at the dotted `path`.
 
     If `matching` lacks the path, its nearest parent counts. Without a parent the strategy is `strict`.
     """

@@ -97,7 +97,7 @@ class TrpcJudgeModel(GoModel):
         }
 
     def build_config(self, base: JudgeConfig | None) -> JudgeConfig:
-        """Build the configuration of this model, with the other settings of `base`.
+        """Build the configuration of this model. Its other settings are those of `base`, or the defaults.
 
         Raises:
             pydantic.ValidationError: a value is wrong.
@@ -397,7 +397,7 @@ class RubricEvaluator(LlmEvaluator):
 
 
 def get_exchange_texts(exchange: Exchange) -> dict[str, str]:
-    """Return the user's text, the response and the expected response, by their variables in a prompt."""
+    """Return the texts of the turn under the variables of prompts: `user`, `response` and `reference`."""
     return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
 
 

@@ -89,7 +89,7 @@ _OF_ANY_TYPE = frozenset({"arguments", "result"})
 
 
 class MissingTraceError(Exception):
-    """Error for a turn that lacks a trace, or a step or value in its trace; the message names it."""
+    """Error for a turn without a trace, or with a trace that lacks a step or value; the message names it."""
 
 
 def read_step_field(trace: object, node: str, field: str) -> str:
