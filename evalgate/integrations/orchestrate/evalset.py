@@ -138,7 +138,7 @@ def _replace_null(value: object) -> object:
 
 
 def _validate_goal_names(value: object) -> list[str] | str:
-    """Return `value`, the name or names of the goals that come after a goal; [] for None.
+    """Return `value`, the name or list of names of the goals that come after a goal; [] for None.
 
     Raises:
         ValueError: `value` is neither a text, a list of texts nor None.
@@ -177,7 +177,7 @@ class OrchestrateFile(_OrchestrateModel):
     story: _Text
     starting_sentence: str | None = None
     goals: dict[str, Annotated[Any, AfterValidator(_validate_goal_names)]]
-    """Name of a goal to the names of the goals that follow it: a list, or a single name."""
+    """From the name of a goal to the goals that must be reached after it: a list of names, or a single name."""
     goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
     dataset_name: Annotated[Id | None, BeforeValidator(lambda value: value or None)] = None
     user_prompts: list[str] | None = None

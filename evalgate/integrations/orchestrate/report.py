@@ -57,7 +57,7 @@ class OrchestrateReport:
         """Yield the path and the text of each file.
 
         - `<time>/messages/`: messages and metrics of each run of a case.
-        - `<time>/<case>.metadata.json`: for each run with a known session.
+        - `<time>/<case>.metadata.json`: the id of the session, for each run with a known session.
         - `<time>/summary_metrics.csv`, as the last file.
 
         `<time>` is `results` if the record has no time. If a case has several runs, `.run1`, `.run2`, …

@@ -37,9 +37,11 @@ class ObservedConversation:
     start: int
     """Nanoseconds since the epoch."""
     url: str = ""
+    """Address of a trace's page in the tracing tool; "" if it is not known."""
     tags: tuple[str, ...] = ()
     feedback: Feedback = field(default_factory=dict)
     error: str = ""
+    """Error of the first trace that failed; "" if none failed."""
 
     @property
     def tool_path(self) -> tuple[tuple[str, ...], ...]:

@@ -38,7 +38,7 @@ class TextJudge(Protocol):
     """A judge of texts. Its methods return None if the judge cannot decide."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Return True if all of `keywords`, of which there is at least one, occur in `text`."""
+        """Return True if all of `keywords` occur in `text`; `keywords` must not be empty."""
         ...
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
@@ -207,7 +207,7 @@ class ToolCallReport:
     def recall(self) -> float | None:
         """Return the share of the tool-call goals that were reached, rounded to hundredths.
 
-        None if no goal asks for a call.
+        Return None if no goal asks for a call.
         """
         return round(len(self.reached) / self.expected, 2) if self.expected else None
 
@@ -215,7 +215,7 @@ class ToolCallReport:
     def precision(self) -> float | None:
         """Return the share of the calls that fulfilled a goal, rounded to hundredths.
 
-        0.0 if the agent made no call; None if no goal asks for a call.
+        Return 0.0 if the agent made no call, and None if no goal asks for a call.
         """
         if not self.expected:
             return None
@@ -307,7 +307,7 @@ class JourneyOutcome:
     """The results of all goals of a journey in one run."""
 
     order: Mapping[str, tuple[str, ...]]
-    """Name of a goal to the names of the goals that must be reached after it."""
+    """From the name of a goal to the names of the goals that must be reached after it."""
     calls: ToolCallReport
     widgets: tuple[str, ...]
     """Names of the reached goals that ask for a widget."""
@@ -365,9 +365,10 @@ class JourneyOutcome:
             yield "a check does not hold"
 
     def compute_completion(self) -> float | None:
-        """Return the share of all goals and checks that were reached, rounded to hundredths.
+        """Return the share of goals and checks that were reached, rounded to hundredths.
 
-        None if the journey has none of them. The order does not count. Undecided goals count as not reached.
+        Return None if the journey has neither checks nor goals for a call, a widget or a text; other goals do
+        not count. The order does not count, either. Undecided goals count as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         # Without other goals the original takes the recall, which may be undefined.
