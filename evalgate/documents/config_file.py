@@ -29,7 +29,8 @@ class ConfigDocument:
     find_position: Callable[[Location], tuple[int, int]]
     """Function that returns line and column, both from 1, of the key or value at a location.
 
-    If the location does not exist, it returns the position of the innermost existing part.
+    If the location does not exist, it returns the position of the innermost existing part. For TOML, the
+    position is found by a search of the text, and the column is always 1.
     """
 
 
@@ -112,7 +113,7 @@ def _parse_toml_config(text: str, shown_as: str, table: tuple[str, ...]) -> Conf
 
 
 def _find_toml_position(text: str, location: Location) -> tuple[int, int]:
-    # tomllib keeps no positions: search the text for each key of the location, after the key before.
+    # tomllib keeps no positions: search for each key of the location, from the line of the previous key on.
     names = [str(part) for part in location if isinstance(part, str)]
     lines = text.splitlines()
     best, start = 1, 0

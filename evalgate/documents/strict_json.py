@@ -320,7 +320,7 @@ def _raise_problems(text: str, shown_as: str) -> None:
     except JSONDecodeError as error:
         problem = Problem(shown_as, *find_error_position(error), explain_decode_error(error))
         raise InvalidInputError([problem]) from None
-    except RecursionError:  # too deep, which is found with the values
+    except RecursionError:  # nested too deep, which `find_value_problems` reports
         pass
     problems = [
         Problem(shown_as, *position, message) for position, message in find_value_problems(text, DEEPEST)

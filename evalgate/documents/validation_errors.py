@@ -58,7 +58,7 @@ def translate_validation_error(
         model: Model that the value was validated with; None: only `known_keys` are suggested.
         prefix: Location of the validated value in the file.
     """
-    from evalgate.documents.model_keys import list_keys  # only where something is wrong
+    from evalgate.documents.model_keys import list_keys  # most files have no errors
 
     found, errors = {}, error.errors(include_url=False)
     parents = {details["loc"][:end] for details in errors for end in range(len(details["loc"]))}

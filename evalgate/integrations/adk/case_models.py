@@ -296,7 +296,7 @@ class AdkCase(AdkModel):
     final_session_state: dict[str, Any] | None = None
     creation_timestamp: float | None = Field(default=None, allow_inf_nan=False)
     rubrics: list[AdkRubric] | None = None
-    # Written by adk-rs, whose files are otherwise Google ADK's.
+    # Written by adk-rs into files that otherwise have Google ADK's format.
     name: str | None = None
 
     @model_validator(mode="after")

@@ -60,8 +60,8 @@ class AdkEvalSetHeader(AdkModel):
     @model_validator(mode="before")
     @classmethod
     def _reject_double_spelling(cls, value: object) -> object:
-        # Google ADK's documentation shows camelCase here, which its releases refuse. Of two spellings,
-        # pydantic would drop one without notice.
+        # Google ADK's documentation shows camelCase here, which its releases refuse. If a file has both
+        # spellings, pydantic would drop one without notice.
         keys = value if isinstance(value, dict) else {}
         for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):
             if snake in keys and camel in keys:
@@ -88,7 +88,7 @@ class AdkFormat:
         """
         reader = _create_reader(document)
 
-        # One at a time, so that a big file is never in memory as pydantic models too.
+        # Cases are validated one at a time, so that a big file is never in memory as pydantic models, too.
         def make_case(index: int, raw: object) -> EvalCase | None:
             line = reader.find_line(index)
             if (case := parse_common_case(raw, line, reader.eval_set_id)) is not None:

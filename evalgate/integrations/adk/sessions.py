@@ -91,7 +91,7 @@ def parse_session(document: Document) -> EvalSet:
 
 
 def _find_initial_state(state: Mapping[str, Any], events: Iterable[object]) -> dict[str, Any]:
-    """Return the keys of a session's state that no event changed; {} if no event says what it changed."""
+    """Return the keys of a session's state that no event changed; {} if no event records its changes."""
     actions = [event.get("actions") for event in events if isinstance(event, dict)]
     deltas = [each.get("stateDelta", each.get("state_delta")) for each in actions if isinstance(each, dict)]
     known = [each for each in deltas if isinstance(each, dict)]

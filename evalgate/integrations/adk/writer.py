@@ -64,7 +64,7 @@ def _is_known_content(value: object) -> bool:
 
 
 def _build_case(case: EvalCase) -> JsonObject:
-    # A case needs exactly one of the two, so an empty conversation is written too.
+    # A case needs either a conversation or a scenario, so an empty conversation is written, too.
     asked: JsonObject = (
         {"conversation_scenario": _build_scenario(case.scenario)}
         if case.scenario is not None
@@ -178,7 +178,7 @@ def _build_part(event: Event) -> tuple[str, object]:
 
 
 def _build_function_call(call: ToolCall) -> JsonObject:
-    # Empty arguments are written: they differ from none.
+    # Empty arguments are written, because they differ from missing arguments.
     args = {} if call.args is None else {"args": call.args}
     return {**omit_empty(id=call.id), **args, "name": call.name}
 

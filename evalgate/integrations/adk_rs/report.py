@@ -28,7 +28,7 @@ def build_eval_report(record: Record) -> JsonObject:
 
 def _build_result(case: CaseResult, run: RunResult) -> JsonObject:
     scores = {metric.name.removeprefix(_PREFIX): _build_score(run, metric) for metric in run.metrics}
-    # As in adk-rs, an error of a metric fails the case, and a run without an answer passes nothing.
+    # As in adk-rs, an error of a metric fails the case, and so does a run without an answer.
     passed = run.outcome == "answered" and all(each.status == "passed" for each in run.metrics if each.gates)
     return {
         "eval_set_id": case.eval_set_id,

@@ -177,7 +177,7 @@ class OrchestrateFile(_OrchestrateModel):
     story: _Text
     starting_sentence: str | None = None
     goals: dict[str, Annotated[Any, AfterValidator(_validate_goal_names)]]
-    """From the name of a goal to the goals that must be reached after it: a list of names, or a single name."""
+    """From the name of a goal to the goals that must be reached after it: a list of names, or one name."""
     goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
     dataset_name: Annotated[Id | None, BeforeValidator(lambda value: value or None)] = None
     user_prompts: list[str] | None = None
@@ -304,7 +304,7 @@ def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
     journey = Journey(tuple(map(_build_goal, wire.goal_details)), order, wire.story, wire.max_user_turns)
     turns, scenario = tuple(_iter_turns(wire, journey)), None
     if not turns:
-        # The simulated user begins; later messages may be scripted all the same.
+        # The simulated user begins, although the later messages may be scripted.
         script = None if wire.user_prompts is None else tuple(wire.user_prompts)
         scenario = Scenario("", wire.story, max_turns=wire.max_user_turns, script=script)
     return EvalCase(

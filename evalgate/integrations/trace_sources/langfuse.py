@@ -58,8 +58,8 @@ class LangfuseReader:
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
         """Return the spans of the object's observations, and the facts about its trace.
 
-        A single observation gives facts about its trace only if it is the root. Scores from `LangfuseApi`
-        give facts but no span.
+        A single observation has facts about its trace only if it is the root. Scores from `LangfuseApi`
+        become facts without a span.
         """
         if "evalgate_scores" in row:
             scores = {"scores": row["evalgate_scores"]}

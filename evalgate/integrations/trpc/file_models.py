@@ -259,7 +259,7 @@ def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
     The calls keep their ids if all are present and unique. Otherwise their numbers from 1 become their ids.
     """
     ids = [entry[0] for entry in entries]
-    # A result finds its call by the id, so that no two calls may have the same id.
+    # Results are matched with calls by id, so no two calls may have the same id.
     are_unique = all(ids) and len(set(ids)) == len(ids)
     for number, (own_id, name, arguments, result) in enumerate(entries, start=1):
         id_ = own_id if are_unique else str(number)

@@ -54,7 +54,7 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
     def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
         label = _trim_label(_find_label(answer.text, "is_the_agent_response_valid", _WORD), release)
-        # Not lowered: for Google ADK `Valid` is no label.
+        # The label keeps its case: for Google ADK, `Valid` is no label.
         if label in _POSITIVE | _NEGATIVE:
             return JudgeOpinion(float(label in _POSITIVE), _find_reason(answer.text))
         wrong_key = _trim_label(_find_label(answer.text, "is_the_agent_response_invalid", _WORD), release)
@@ -152,7 +152,7 @@ class RubricParser:
             raise UnparsableAnswerError(
                 "its `Property`, `Rationale` and `Verdict` lines are not equally many"
             )
-        # Not strict: 2.3.0 pairs as many as it finds, as its scores show.
+        # Not strict: Google ADK 2.3.0 pairs lines until the shortest list ends, as its scores show.
         blocks = zip(named, rationales, verdicts, strict=False)
         ids = {self._normalize_text(each): id_ for id_, each in self.rubrics.items()}
         found: list[tuple[str, RubricVerdict]] = []

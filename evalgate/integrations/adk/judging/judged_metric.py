@@ -164,8 +164,8 @@ class JudgedMetric(AdkOptions):
         count = self.judge_model_options.num_samples if samples is None else samples
         request = ModelRequest((ChatMessage("user", text),), prompt_version=template.version)
         taken = await take_samples(self._judge.client, request, count, parse, are_all_needed=False)
-        # Google ADK from 2.8 on takes the mean of the other turns. An outage says nothing about the agent,
-        # so here the metric fails.
+        # If the judge fails, Google ADK from 2.8 on takes the mean of the other turns. Here the metric fails,
+        # because an outage of the judge does not tell anything about the agent.
         for failed in taken.failed:
             if failed.failure.kind not in RANDOM_FAILURES:
                 raise failed.failure

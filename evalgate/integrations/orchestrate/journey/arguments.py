@@ -225,14 +225,14 @@ _WORD = re.compile(r"\w+")
 def normalize_value(value: object) -> object:
     """Return a value in a form for comparisons: texts in lower case, numbers as texts, lists sorted.
 
-    Keys keep their case. Whole numbers stay exact, even with 17 digits. watsonx Orchestrate instead converts
-    them to floats, and so takes long ids for equal if they differ only in the last digit.
+    Keys keep their case. Whole numbers stay exact, even with 17 digits. watsonx Orchestrate converts them to
+    floats, so that long ids are equal there even if their last digits differ.
     """
     if isinstance(value, Mapping):
         return {str(key): normalize_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return sorted(map(normalize_value, value), key=_dump_json)
-    # `True`, not lowered like other texts: in the original true differs from "true".
+    # `True`, not in lower case like texts: in watsonx Orchestrate true differs from "true".
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, (int, float)):
@@ -297,8 +297,8 @@ def is_similar(actual: object, expected: object) -> bool:
     """
     if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
-    # The original compares embeddings. Without a model it takes a score of 0 to 100 for a share, and nearly
-    # every text passes.
+    # watsonx Orchestrate compares embeddings. Without a model it takes a score of 0 to 100 for a share, so
+    # that nearly every text passes.
     one, other = _count_words(actual), _count_words(expected)
     if not one or not other:
         return normalize_value(actual) == normalize_value(expected)
@@ -366,7 +366,7 @@ def _matches_argument(how: ArgMatching, expected: object, found: object) -> bool
         return True
     if found is _ABSENT:
         return how == "optional"
-    # Without normalisation: in the original an argument that may be left out is compared more strictly.
+    # Without normalisation: watsonx Orchestrate compares optional arguments more strictly.
     if how == "optional":
         return bool(found == expected)
     if how == "fuzzy":

@@ -3,8 +3,9 @@
 Only a judge can decide whether two different texts mean the same. Without a judge, keywords are searched for,
 equal texts match, and other texts stay undecided.
 
-The rules are the rules of watsonx Orchestrate's evaluation framework 1.6.9. The framework takes tool calls as
-reached first, in their order. Widgets come next, and texts last, both in the order of the goals in the file.
+The rules are those of watsonx Orchestrate's evaluation framework 1.6.9. There, goals for tool calls count as
+reached first, in the order of the calls. Goals for widgets come next, and goals for texts last, both in the
+order of the file.
 """
 
 import json
@@ -267,11 +268,11 @@ def match_tool_calls(journey: Journey, calls: Sequence[ToolCall]) -> ToolCallRep
     left = list(goals)
     reached, wrong, relevant = list[str](), list[str](), 0
     for call in calls:
-        # As in the original, blanks around a name count here, but such a call fulfils no goal.
+        # As in the framework, a call with blanks around its name is relevant, but fulfils no goal.
         if call.name.strip() not in names:
             continue
         relevant += 1
-        # Greedy, as the original: no maximum matching, and a repeated call is a wrong one.
+        # Greedy, as in the framework, and no maximum matching: a repeated call is a wrong call.
         goal = next(_find_fulfilled_goals(left, call), None)
         if goal is None:
             wrong.append(_explain_mismatch(left, call))
@@ -336,7 +337,7 @@ class JourneyOutcome:
             *self._iter_reached_texts(accept_undecided=accept_undecided),
         ]
         position = {name: at for at, name in enumerate(ordering)}
-        # A journey of checks alone never succeeds in the original either.
+        # In the framework, too, a journey of checks alone never succeeds.
         if not ordering:
             return _NO_GOALS_REACHED
         return next(self._iter_failures(position, accept_undecided=accept_undecided), "")
@@ -371,7 +372,7 @@ class JourneyOutcome:
         not count. The order does not count, either. Undecided goals count as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
-        # Without other goals the original takes the recall, which may be undefined.
+        # Without other goals the framework takes the recall, which may be undefined.
         if not others:
             return self.calls.recall
         texts = len({text.goal.name for text in self.texts if text.is_reached})
@@ -402,10 +403,10 @@ async def evaluate_journey(
     """
     conversation = build_conversation(case, run)
     interactions = get_goals(journey, "interaction")
-    # First what needs no judge: arguments that nest too deep end the evaluation before a model is paid.
+    # Calls come first: arguments that nest too deep end the evaluation before a model is asked and paid.
     calls = match_tool_calls(journey, conversation.calls)
     widgets = tuple(_iter_reached_widgets(interactions, conversation.widgets))
-    # A text counts wherever it was said, even before the calls: the original ignores its position.
+    # A text counts wherever it was said, even before the calls: the framework ignores its position.
     texts = await evaluate_text_goals(journey, conversation.texts, judge)
     checks = []
     for goal in journey.goals:

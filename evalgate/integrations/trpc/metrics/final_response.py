@@ -179,7 +179,7 @@ class ResponseCriterion(GoModel):
         return "; ".join(self._iter_mismatches(actual, expected or ""))
 
     def _iter_mismatches(self, actual: str, expected: str) -> Iterator[str]:
-        # In the order of the original, which joins the reasons in it.
+        # In the order in which tRPC-Agent-Go joins the reasons.
         if self.json_ and (fault := self.json_.find_text_mismatch(actual, expected)):
             yield f"json mismatch: {fault}"
         if self.text and (fault := self.text.find_mismatch(actual, expected)):

@@ -242,7 +242,7 @@ def _format_knowledge(reply: Reply) -> str:
     lines = [
         _format_search(record.name, record.result)
         for record in collect_tool_records(reply)
-        # The names are fixed in the original too.
+        # The names are fixed in tRPC-Agent-Go, too.
         if record.name in _SEARCH_TOOLS
     ]
     return "".join(f"{line}\n" for line in lines) if lines else _NOTHING_FOUND

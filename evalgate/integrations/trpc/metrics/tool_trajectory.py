@@ -107,8 +107,8 @@ class _BipartiteMatching:
 
 
 _CallKey: TypeAlias = tuple[str, Hashable]
-# Share of a number by which the range of its candidates is widened, because a subtraction may round. It does
-# not decide whether two calls match.
+# The range of candidates around a number is widened by this share of the number, because a subtraction may
+# round. The share does not decide whether two calls match.
 _ROUNDING = 1e-9
 
 
