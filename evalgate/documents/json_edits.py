@@ -193,7 +193,7 @@ class _Editor:
         opening, closing = text[start], text[end - 1]
         if not new:
             return opening + closing
-        lead, separator, tail = self._measure(start, end, members, is_inline=is_inline)
+        lead, separator, tail = self._find_separators(start, end, members, is_inline=is_inline)
         is_inline = "\n" not in lead
         indent = None if is_inline else lead.rpartition("\n")[2]
         pieces, previous = [opening, lead], None
@@ -219,7 +219,7 @@ class _Editor:
             previous = source
         return "".join([*pieces, tail, closing])
 
-    def _measure(
+    def _find_separators(
         self, start: int, end: int, members: Sequence[_Member], *, is_inline: bool
     ) -> tuple[str, str, str]:
         """Return the blanks before the first member, the separator, and the blanks after the last member.

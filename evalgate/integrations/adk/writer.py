@@ -41,13 +41,15 @@ class AdkWriter:
             "eval_cases": [_build_case(case) for case in eval_set.cases],
             **omit_empty(creation_timestamp=eval_set.creation_timestamp),
         }
-        cases = [replace(case, turns=tuple(map(_set_aside_contents, case.turns))) for case in eval_set.cases]
+        cases = [
+            replace(case, turns=tuple(map(_move_refused_contents, case.turns))) for case in eval_set.cases
+        ]
         reported = replace(eval_set, cases=cases)
         lost = describe_losses(reported, format_name="adk", holds=_HOLDS, attachment=to_adk_part)
         return build_write_result(value, lost)
 
 
-def _set_aside_contents(turn: CaseTurn) -> CaseTurn:
+def _move_refused_contents(turn: CaseTurn) -> CaseTurn:
     """Move contents that Google ADK refuses from the turn's native data of `adk` to those of `adk-rs`."""
     kept = turn.native.get("adk", {})
     refused = {key: value for key, value in kept.items() if not _is_known_content(value)}
@@ -108,7 +110,7 @@ def _build_session(session: SessionInput) -> JsonObject | None:
 
 def build_invocation(turn: CaseTurn) -> JsonObject:
     """Return the JSON of a turn with its expected reply, as Google ADK writes it."""
-    kept = _set_aside_contents(turn).native.get("adk", {})
+    kept = _move_refused_contents(turn).native.get("adk", {})
     attached = [part for each in turn.user.attachments if (part := to_adk_part(each)) is not None]
     text: list[JsonObject] = [{"text": turn.user.text}] if turn.user.text or not attached else []
     built: dict[str, object] = {"user_content": {"parts": [*text, *attached], "role": "user"}}

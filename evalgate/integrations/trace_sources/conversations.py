@@ -97,7 +97,7 @@ def build_conversations(
             continue
         key = trace.info.conversation_id or _find_session_id(trace)
         if not key:
-            key = _find_continued(turns[0], by_questions) or trace.info.trace_id
+            key = _find_continued_key(turns[0], by_questions) or trace.info.trace_id
         session = sessions.setdefault(key, _Session())
         session.traces.append(trace)
         for turn in turns:
@@ -135,7 +135,7 @@ def _find_session_id(trace: RecordedTrace) -> str:
     return next((name for span in trace.spans if (name := find_conversation_id(span))), "")
 
 
-def _find_continued(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
+def _find_continued_key(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
     """Return the key of the conversation that a trace continues; "" if it continues none.
 
     `turn` is the first turn of the trace. The earlier questions in its request identify the conversation.
@@ -226,7 +226,7 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
     if len(starts) < 2:
         return [spans]
     # A span belongs to the last turn that began before it. An agent's span around several turns is in none.
-    edges = [0, *(_find_edge(spans, roots, start) for start in starts[1:]), 2**80]
+    edges = [0, *(_find_turn_start(spans, roots, start) for start in starts[1:]), 2**80]
     parts = [
         [
             span
@@ -239,7 +239,7 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
     return [part for part in parts if part]
 
 
-def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
+def _find_turn_start(spans: list[Span], roots: dict[str, str], start: int) -> int:
     """Return the time at which a turn begins. `start` is the time of the turn's first request to a model."""
     first = next(span for span in spans if span.start == start)
     root = next((span for span in spans if span.span_id == roots[first.span_id]), first)
