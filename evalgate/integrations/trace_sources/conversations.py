@@ -31,7 +31,7 @@ class ObservedConversation:
     """A conversation between a user and an agent, as it was recorded."""
 
     key: str
-    """Id of the session, or evalgate's name of the case; else the id of the first trace."""
+    """Session id or, in traces of evalgate's own runs, name of the case; else the id of the first trace."""
     turns: tuple[CaseTurn, ...]
     trace_ids: tuple[str, ...]
     start: int

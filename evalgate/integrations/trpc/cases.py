@@ -117,7 +117,7 @@ class TrpcRubric(TrpcModel):
 
 
 def build_default_rubric_id(number: int) -> str:
-    """Return the id that a case's rubric gets if it has none; `number` counts from 1."""
+    """Return the id of a case's rubric that has no own id; `number` is the rubric's number, from 1."""
     return f"case_rubric_{number}"
 
 

@@ -1,7 +1,7 @@
 """ROUGE-N, ROUGE-L and ROUGE-Lsum as Google's reference package computes them.
 
 C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", ACL 2004. Only a–z and 0–9 make words.
-The order of the floating-point operations is the package's, since the last bit decides at a threshold.
+Floating-point operations are in the order of the package, because the last bit may decide at a threshold.
 
 Sentences are split by T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection",
 Computational Linguistics 32 (2006), as the Go package `neurosnap/sentences` applies it. This module has the
@@ -57,7 +57,7 @@ _ABBREVIATIONS = frozenset(_SHORT.split())
 _STARTERS = frozenset(_FIRST.split())
 """Words that start a sentence if they are capitalised after an abbreviation or an ellipsis."""
 _COMMON = _STARTERS | frozenset(_SMALL.split())
-"""Words that are not a name if they are capitalised after an initial."""
+"""Words that do not count as names if they are capitalised after an initial such as `J.`."""
 
 _TOKEN = re.compile(
     r"[^\s\u3002\uff1b\uff01\uff1f]*[\u3002\uff1b\uff01\uff1f]|[^\s\u3002\uff1b\uff01\uff1f]+"

@@ -118,7 +118,7 @@ class JudgedMetric(AdkOptions):
 
     @classmethod
     def build_options(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
-        """Return the values of the metric's fields: the criterion's options and a subclass's own values."""
+        """Return the values of the metric's fields: the criterion's options. Subclasses may add values."""
         del context
         return dict(criterion.options)
 

@@ -88,7 +88,7 @@ class TextFinding:
 
     goal: Goal
     is_reached: bool | None
-    """None if only a judge could decide."""
+    """True if a text fulfils the goal, False if none does; None if only a judge could decide."""
     has_keywords: bool | None
     """True if one text holds all keywords, False if none does; None if the goal names no keywords."""
     is_response_judged: bool

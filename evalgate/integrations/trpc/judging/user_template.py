@@ -230,7 +230,7 @@ class Category(GoModel):
 
 
 class ScorerOptions(GoModel):
-    """The options of a scorer: the categories that the judge chooses from."""
+    """The options of the parser that scores an answer: the categories that the judge chooses from."""
 
     categories: tuple[Category, ...] = Field(default=(), strict=False)
 
@@ -250,7 +250,7 @@ class JudgeTemplate(GoModel):
     bindings: tuple[VariableBinding, ...] = Field(default=(), alias="variableBindings", strict=False)
     scorer_options: ScorerOptions = Field(default=ScorerOptions(), alias="responseScorerOptions")
     structured_output: AnswerForm | Literal[""] = Field(default="", alias="structuredOutputName")
-    """The form that the judge is asked for; "": the scorer's own."""
+    """The form of the answer that the judge is asked for; "" for the form that `scorer` reads."""
     sample_aggregator: Literal["", "majority_vote"] = Field(default="", alias="sampleAggregatorName")
     invocation_aggregator: Literal["", "average"] = Field(default="", alias="invocationAggregatorName")
 
