@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import yaml
 
     _YamlEntries: TypeAlias = dict[int, dict[str, tuple[yaml.Node, yaml.Node]]]
-    """By the `id()` of a mapping's node: its keys, each with the nodes of key and value."""
+    """From the `id()` of a mapping's node to its entries: each key with the nodes of the key and value."""
 
 
 @frozen
@@ -27,12 +27,15 @@ class ConfigDocument:
     """Name of the file in messages."""
     value: object
     find_position: Callable[[Location], tuple[int, int]]
-    """Function that returns line and column, both from 1, of the key or value at a location, or of
-    the nearest one around it."""
+    """Function that returns line and column, both from 1, of the key or value at a location.
+
+    If the location does not exist, it returns the position of the innermost existing part. For TOML, the
+    position is found by a search of the text, and the column is always 1.
+    """
 
 
 def read_config_document(path: Path, shown_as: str, *, otherwise: str = "") -> ConfigDocument:
-    """Decode a `.toml` or `.json` file by its suffix, and any other file as YAML.
+    """Read and decode a config file: as TOML or JSON if its suffix is `.toml` or `.json`, else as YAML.
 
     The value of a `pyproject.toml` is its table `[tool.evalgate]`, or {} without this table. `otherwise` is
     a sentence that is added to the message about a missing file.
@@ -64,7 +67,7 @@ def _parse_json_config(text: str, shown_as: str) -> ConfigDocument:
 
 
 def parse_yaml(text: str, shown_as: str) -> ConfigDocument:
-    """Decode the text of a YAML file, which messages call `shown_as`.
+    """Decode the text of a YAML file; `shown_as` is the name of the file in messages.
 
     Raises:
         InvalidInputError: the syntax is wrong, a key is given twice, a value cannot be read as its type, or
@@ -85,7 +88,7 @@ def _find_yaml_position(
     mark = node.start_mark if node else None
     for part in location:
         if isinstance(node, yaml.MappingNode):
-            # Kept for each mapping: otherwise one with the notes of 10,000 cases is searched 10,000 times.
+            # Indexed once: a mapping with the notes of 10,000 cases would be searched 10,000 times.
             if id(node) not in entries:
                 entries[id(node)] = {key.value: (key, value) for key, value in reversed(node.value)}
             entry = entries[id(node)].get(str(part))
@@ -110,7 +113,7 @@ def _parse_toml_config(text: str, shown_as: str, table: tuple[str, ...]) -> Conf
 
 
 def _find_toml_position(text: str, location: Location) -> tuple[int, int]:
-    # tomllib keeps no positions: search the text for each key of the location, after the key before.
+    # tomllib keeps no positions: search for each key of the location, from the line of the previous key on.
     names = [str(part) for part in location if isinstance(part, str)]
     lines = text.splitlines()
     best, start = 1, 0

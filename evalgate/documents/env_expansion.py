@@ -16,13 +16,13 @@ class Expansion(NamedTuple):
     """A text with its placeholders replaced, and the names of the unset variables."""
 
     text: str
-    """The text as Go expands it: without the placeholders of unset variables."""
+    """The text after the replacement; as in Go, the placeholder of an unset variable becomes ""."""
     unset: tuple[str, ...]
     """Names that are not in the environment, in the order of the text; a name may occur twice."""
 
 
 def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
-    """Replace `$NAME` and `${NAME}` by values of `environ`, as Go's `os.ExpandEnv` does.
+    """Replace `$NAME` and `${NAME}` by the values of these names in `environ`, as Go's `os.ExpandEnv` does.
 
     A `$` cannot be escaped. Inserted values are not expanded again.
     """
@@ -39,7 +39,7 @@ def expand_go_env(text: str, environ: Mapping[str, str]) -> Expansion:
 
 _NAME_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SHORTEST_SECRET = 6
-"""Fewest characters of a value in `secrets`: shorter values occur by chance in too many texts."""
+"""Minimum length of the values in `secrets`; shorter values occur by chance in too many texts."""
 
 
 def list_placeholders(text: str) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class PlaceholderExpander:
     def expand_text(self, option: str, text: str) -> str:
         """Replace the placeholders in the text of an `agent` option, and return the new text.
 
-        Blanks around a variable's value are removed.
+        `option` is the option's name in messages. Blanks around a variable's value are removed.
 
         A variable that is unset, blank or not printable ASCII is noted as a problem, which `raise_problems`
         raises later.

@@ -19,7 +19,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 def read_env_file(path: Path) -> dict[str, str]:
     """Return the variables of an env file; lines that assign no value are ignored.
 
-    Variables within values are not replaced.
+    A `$NAME` within a value stays as it is.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,7 +1,8 @@
 """Change values in the text of a JSON file, and keep all other text of the file.
 
-The caller decodes the text and builds the new value of the file, with the decoded objects and lists where
-these do not change. An item that moved is recognised by its identity in Python, and keeps its text.
+The caller decodes the text and builds the new value of the file. Unchanged parts of the new value should be
+the decoded objects and lists themselves, not copies: a list item that moved is recognised by its identity in
+Python, and keeps its text.
 """
 
 import json
@@ -34,11 +35,11 @@ def align_items(
 
     Items are matched in this order, and each old item matches at most one new item:
 
-    1. The same Python object, for objects and lists. If both lists hold only texts, numbers, booleans and
-       null, a diff matches the items instead.
+    1. Objects and lists that are the same Python object. If `old` and `new` hold only texts, numbers,
+       booleans and null, a diff matches equal items instead.
     2. An old and a new item for which the first function of `is_same` returns True, then the second, and so
        on.
-    3. The remaining items between the same two neighbours, in order.
+    3. Remaining items that lie between the same two matched neighbours, in order.
     """
     found = _match_identical(old, new)
     used = set(found)
@@ -100,7 +101,7 @@ def is_same_json(one: object, other: object) -> bool:
 class _Style:
     newline: str
     unit: str
-    """One level of indentation; "" if the first member of the document is on the line of its bracket."""
+    """One level of indentation; "" if the document's opening bracket and first member are on one line."""
     colon: str
     """Separator of a key and its value."""
     comma: str
@@ -162,7 +163,7 @@ class _Editor:
     def update(self, start: int, end: int, old: object, new: object, *, is_inline: bool) -> str:
         """Return the text from `start` to `end`, which decodes to `old`, changed so that it decodes to `new`.
 
-        Parts that stay equal keep their text. `is_inline` writes new values on one line.
+        Parts that stay equal keep their text. With `is_inline`, new values are written on one line.
         """
         text = self._text
         if is_same_json(old, new):
@@ -192,7 +193,7 @@ class _Editor:
         opening, closing = text[start], text[end - 1]
         if not new:
             return opening + closing
-        lead, separator, tail = self._measure(start, end, members, is_inline=is_inline)
+        lead, separator, tail = self._find_separators(start, end, members, is_inline=is_inline)
         is_inline = "\n" not in lead
         indent = None if is_inline else lead.rpartition("\n")[2]
         pieces, previous = [opening, lead], None
@@ -218,7 +219,7 @@ class _Editor:
             previous = source
         return "".join([*pieces, tail, closing])
 
-    def _measure(
+    def _find_separators(
         self, start: int, end: int, members: Sequence[_Member], *, is_inline: bool
     ) -> tuple[str, str, str]:
         """Return the blanks before the first member, the separator, and the blanks after the last member.
@@ -244,8 +245,8 @@ class _Editor:
     def _render(self, value: object, indent: str | None, like: int | None = None) -> str:
         """Return the text of a new value that begins on a line with the indentation `indent`.
 
-        If `indent` is None, the text is on one line. `like` is the offset of a similar value: parts that are
-        on one line there are on one line here, too.
+        If `indent` is None, the text is on one line. `like` is the offset of a similar value in the old text:
+        a part that the similar value has on one line is written on one line, too.
         """
         if indent is None or not value or not isinstance(value, Mapping | list | tuple):
             return self._dump(value)

@@ -26,7 +26,7 @@ _FOR_PYTHON = {"True": "true", "False": "false", "None": "null", "undefined": "n
 
 
 def explain_decode_error(error: JSONDecodeError) -> str:
-    """Return a sentence about a decoder's error, where possible with the correction."""
+    """Return a sentence about a syntax error in JSON, with the correction if it is known."""
     text, at = error.doc, error.pos
     if error.msg.startswith("Unterminated string"):
         return "not JSON: this text has no closing quote"
@@ -44,7 +44,7 @@ def explain_decode_error(error: JSONDecodeError) -> str:
 def find_error_position(error: JSONDecodeError) -> LineColumn:
     """Return line and column of a decoder's error.
 
-    If the error is a comma before a closing bracket, return the position of the comma.
+    For a comma before a closing bracket, return the position of the comma.
     """
     text, at = error.doc, error.pos
     before = _skip_blanks_back(text, at)
@@ -81,7 +81,7 @@ def _describe_expected(complaint: str) -> str:
 
 
 def _skip_blanks_back(text: str, at: int) -> int:
-    """Return the position after the last character before `at` that is no whitespace; 0 if there is none."""
+    """Return the offset at which the whitespace before `at` begins; `at` if no whitespace is before it."""
     while at and text[at - 1] in " \t\n\r":
         at -= 1
     return at
@@ -100,8 +100,9 @@ def find_value_problems(text: str, deepest: int) -> list[tuple[LineColumn, str]]
     """Return position and message of each problem in syntactically valid JSON, in file order; at most 100.
 
     Problems are NaN and infinities, numbers beyond a double's range, whole numbers of more than 4,300
-    digits, halves of surrogate pairs, a key twice in one object, and nesting deeper than `deepest` levels.
-    After nesting that is too deep, only halves of surrogate pairs are found. The search does not recurse.
+    digits, halves of surrogate pairs, a key given twice in one object, and nesting deeper than `deepest`
+    levels. Behind the first place that is nested too deep, only halves of surrogate pairs are found. The
+    search does not recurse.
     """
     found = [
         *islice(_find_bad_tokens(text, deepest), _MOST_REPORTED),

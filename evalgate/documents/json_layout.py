@@ -15,7 +15,7 @@ def format_indented_json(value: object) -> str:
     """Return the text of `json.dumps(value, indent=2, ensure_ascii=False)`.
 
     Raises:
-        TypeError: the value, or a value or key in it, is not possible in JSON.
+        TypeError: the value, or a key or value in it, cannot be written as JSON.
     """
     pieces: list[str] = []
     _append_value(value, "\n", pieces.append)

@@ -41,9 +41,10 @@ def check_schema(schema: object) -> str:
 
 
 def _find_dangling_reference(schema: object) -> str:
-    """Return a sentence about a reference to a part that the schema lacks; "" if the schema has all parts.
+    """Return a sentence about a `$ref` or `$dynamicRef` without a target; "" if all have a target.
 
-    No value fits a schema with a dangling reference. In a group of `none_of`, the check would always pass.
+    No value fits a schema with a dangling reference. In `none_of` of `checks`, such a schema would make the
+    check always pass.
     """
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
     from referencing import Resource
@@ -71,7 +72,7 @@ def _find_dangling_reference(schema: object) -> str:
 
 
 def build_schema_check(schema: object) -> Callable[[object], str]:
-    """Return a function that gets a value, and returns "" if it fits the schema, else a message.
+    """Return a function that validates a value: it returns "" if the value fits the schema, else a message.
 
     The message names the place within the value, unless the value as a whole is wrong. `check_schema` must
     have returned "" for `schema`.
@@ -106,11 +107,11 @@ def build_schema_check(schema: object) -> Callable[[object], str]:
 
 
 def find_validator_type(schema: object) -> Any:
-    """Return the class of validators for the draft that a schema names; the default is draft 2020-12.
+    """Return the validator class for the draft in the schema's `$schema`; the default is draft 2020-12.
 
-    Its patterns are matched in linear time, because an agent chooses the text that they are matched with. A
-    pattern that RE2 refuses, such as one with a look-ahead, is matched by Python, and so are those that
-    `unevaluatedProperties` depends on.
+    The class matches regular expressions with RE2, in linear time, because an agent chooses the texts.
+    Python's `re` is used in three cases: RE2 refuses the pattern (such as a look-ahead), RE2 is not
+    installed, or `unevaluatedProperties` depends on the pattern.
 
     Raises:
         SchemaValidatorMissingError: `jsonschema` is not installed.

@@ -9,15 +9,15 @@ from pydantic.alias_generators import to_camel
 from evalgate.documents.strict_json import Location, as_sequence
 
 KeyFinder: TypeAlias = Callable[[object, str], str]
-"""Function that gets an object and a key, and returns the spelling of the key in this object; the key itself,
-if the object does not have it."""
+"""Function that gets an object and a key, and returns the key as the object spells it. If the object lacks
+the key, the function returns the key unchanged."""
 
 # The same few keys are looked up in every case, and `to_camel` matches regular expressions.
 _to_camel = cache(to_camel)
 
 
 def find_snake_or_camel_key(value: object, name: str) -> str:
-    """Return `name`, a snake_case key, in camelCase if the object has the key in this form; else `name`."""
+    """Return the camelCase form of the snake_case key `name` if the object has this form; else `name`."""
     camel = _to_camel(name)
     return camel if isinstance(value, dict) and camel in value else name
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 Matcher: TypeAlias = Callable[[Callable[[str], bool]], bool]
-"""Function that returns True if an expression holds. It gets a function that returns True for a name that
-matches."""
+"""Function that evaluates a parsed expression: it returns True if the expression holds. Its argument is a
+function that returns True for each name that matches."""
 
 _TokenKind: TypeAlias = Literal["name", "(", ")", "end"]
 
@@ -25,7 +25,7 @@ _MOST_LEVELS = 100
 
 
 class KeywordExpressionError(ValueError):
-    """Error for an expression with a wrong syntax; `column` is the 1-based place of the mistake."""
+    """Error for an expression with a wrong syntax; `column` is the 1-based column of the mistake."""
 
     def __init__(self, column: int, message: str) -> None:
         super().__init__(f"at column {column}: {message}")

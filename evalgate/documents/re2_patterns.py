@@ -38,8 +38,8 @@ def import_regex_engine(user: str = "") -> Any:
     """Import RE2, and return its module.
 
     Raises:
-        RegexEngineMissingError: `google-re2` is not installed. The message has `user`, such as " of
-            tRPC-Agent-Go", after "regular expressions".
+        RegexEngineMissingError: `google-re2` is not installed. The message begins with "regular expressions"
+            and the text `user`, such as " of tRPC-Agent-Go".
     """
     # Python's `re` has other patterns (look-around, back-references), other meanings (of `$` and the
     # classes), and can take exponential time. So the engine is Google's own RE2, which Go's `regexp` follows.

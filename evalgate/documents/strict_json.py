@@ -20,7 +20,7 @@ from evalgate.system.files import decode_text, read_input_file
 from evalgate.system.gc import pause_gc
 
 LOOKED_AT = 100
-"""Most items of a list that are inspected to detect its format, which all items must have."""
+"""Most cases of an eval set that are inspected to detect its format, which is the same for all cases."""
 
 
 _escape = compile_lazily(
@@ -106,7 +106,7 @@ Location: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the top of a document down to a value."""
 
 _MemberOffsets: TypeAlias = dict[int, dict[str | int, int]]
-"""Offset of an object or list in the text, to the offsets of its values by key or index."""
+"""From the offset of an object or list in the text to the offsets of its values, by key or index."""
 
 DEEPEST = 200
 """Most levels of nesting. Functions that walk through deeper data would exceed the recursion limit."""
@@ -128,7 +128,7 @@ class JsonDocument:
     def find_position(self, location: Location) -> tuple[int, int]:
         """Return line and column (1-based, in characters) of the value at `location`.
 
-        If there is no such value, return the position of the innermost value around the place.
+        If `location` does not exist, return the position of the innermost existing value on the way to it.
         """
         offset = skip_blanks(self._text, 0)
         for part in location:
@@ -209,8 +209,8 @@ _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 def extract_marks(data: bytes) -> bytes:
     """Return the brackets and colons outside of the strings of JSON, with curly brackets made square.
 
-    They show the depth of nesting and the number of members. For text that is not JSON the result has no
-    meaning.
+    The brackets show the depth of nesting, and the colons the number of members. For text that is not JSON
+    the result has no meaning.
     """
     if b"\\" in data:
         data = _ESCAPE.sub(b"", data)
@@ -259,7 +259,8 @@ def parse_finite_float(literal: str) -> float:
 class _StrictDecoder:
     """Decoder that refuses NaN and infinite numbers, and counts the members of all decoded objects.
 
-    The count shows keys that occur twice: they count once, so the text has more members than were counted.
+    The count reveals repeated keys: a key that occurs twice in an object is counted once, although the text
+    has two members.
     """
 
     def __init__(self) -> None:
@@ -311,7 +312,7 @@ def _raise_problems(text: str, shown_as: str) -> None:
 
     Return if the text has no problem.
     """
-    # Here, because most texts have none.
+    # Imported here, because most texts have no problem.
     from evalgate.documents.json_errors import explain_decode_error, find_error_position, find_value_problems
 
     try:
@@ -319,7 +320,7 @@ def _raise_problems(text: str, shown_as: str) -> None:
     except JSONDecodeError as error:
         problem = Problem(shown_as, *find_error_position(error), explain_decode_error(error))
         raise InvalidInputError([problem]) from None
-    except RecursionError:  # too deep, which is found with the values
+    except RecursionError:  # nested too deep, which `find_value_problems` reports
         pass
     problems = [
         Problem(shown_as, *position, message) for position, message in find_value_problems(text, DEEPEST)
@@ -333,8 +334,8 @@ def _decode_value(
 ) -> tuple[object, int]:
     """Return the value at `start` and the offset of its end, and add the offsets of members to `offsets`.
 
-    Only the outermost `levels` are read in Python, which adds their offsets. All deeper values, and the items
-    of lists, are read by the C decoder.
+    Only the outermost `levels` levels are read in Python, which adds their offsets. The C decoder reads all
+    deeper values, and the items of lists.
 
     Raises:
         ValueError, NotStrictJsonError: the text is not JSON, or the decoder rejects it.

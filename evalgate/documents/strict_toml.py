@@ -44,7 +44,7 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
 
 
 def _find_extremes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield offset and message of the first nesting, number or key that exceeds a limit, or nothing.
+    """Yield at most one pair: offset and message of the first nesting, number or key beyond a limit.
 
     For such a text `tomllib` would raise an error without a position, or take too much memory.
     """

@@ -1,6 +1,7 @@
 """Decode YAML, and report errors with their position.
 
-This includes values for which PyYAML itself raises an exception of Python without a position.
+For some invalid values PyYAML raises plain Python exceptions without a position; these are reported with one,
+too.
 """
 
 from typing import Any
@@ -35,7 +36,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
-    """Return the root node of a YAML document, which knows the positions, and the decoded value.
+    """Return the root node of a YAML document, which has all positions, and the decoded value.
 
     For an empty document return (None, {}). `shown_as` is the name of the file in messages.
 

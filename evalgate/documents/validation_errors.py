@@ -1,4 +1,4 @@
-"""Convert pydantic's errors, and repeated ids, to problems that a user can fix."""
+"""Convert pydantic's errors to problems with line, column and remedy; find invalid and repeated ids."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def translate_validation_error(
 ) -> list[Problem]:
     """Return the problems that a pydantic error holds, each once, in file order.
 
-    A list that is too short only because some of its items are wrong is not a problem of its own.
+    pydantic calls a list too short if some of its items are invalid: this is not reported in addition.
 
     Args:
         error: Error of the validation.
@@ -58,7 +58,7 @@ def translate_validation_error(
         model: Model that the value was validated with; None: only `known_keys` are suggested.
         prefix: Location of the validated value in the file.
     """
-    from evalgate.documents.model_keys import list_keys  # only where something is wrong
+    from evalgate.documents.model_keys import list_keys  # most files have no errors
 
     found, errors = {}, error.errors(include_url=False)
     parents = {details["loc"][:end] for details in errors for end in range(len(details["loc"]))}
@@ -128,7 +128,7 @@ def describe_unknown_key(location: Location, known: Sequence[str], hint: str = "
 
 
 def describe_error_details(details: ErrorDetails) -> str:
-    """Return the rest of a sentence about one pydantic error; the sentence begins with the value's name."""
+    """Return a sentence about one pydantic error, without its subject: "must be a list, not 'a'"."""
     if (kind := details["type"]) in _EXPECTED:
         return f"must be {_EXPECTED[kind]}, not {_describe_value(details['input'])}"
     return _describe_other_error(details)
@@ -205,14 +205,14 @@ Id: TypeAlias = Annotated[str, AfterValidator(validate_id)]
 
 
 def list_case_names(eval_set_id: str, path: str, eval_id: str) -> tuple[str, str, str]:
-    """Return the three names of a case in a thresholds file: `id`, `eval set:id` and `file:id`."""
+    """Return the names by which a thresholds file may refer to a case: `id`, `eval set:id` and `file:id`."""
     return eval_id, f"{eval_set_id}:{eval_id}", f"{path}:{eval_id}"
 
 
 def find_repeated_ids(
     ids: Iterable[tuple[object, Location]], *, file: str, position: Callable[[Location], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Yield a problem for each id that also an earlier location has; an id that is not text is skipped.
+    """Yield a problem for each repetition of an id that an earlier location has; skip ids that are not text.
 
     `ids` are pairs of an id and its location; `position` returns line and column of a location.
     """

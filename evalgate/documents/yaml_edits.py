@@ -21,9 +21,9 @@ _LONGEST_LINE = 100
 def set_yaml_value(text: str, path: Sequence[str], value: object, shown_as: str) -> str:
     """Return the text of a YAML object, changed so that `value` is at a path of one or more keys.
 
-    Objects that are missing on the path are added; a value on the path that is no object is replaced by one.
-    If `value` is None, the old value is removed, with the objects on the path that become empty. Comments
-    within a replaced value are lost; a list that only gets further items keeps its comments.
+    Objects that are missing on the path are added. A value on the path that is no object is replaced by an
+    object. If `value` is None, the old value is removed, with the objects on the path that become empty.
+    Comments within a replaced value are lost. A list that only gets further items keeps its comments.
 
     Raises:
         InvalidInputError: the text is not a YAML object or cannot be changed at this path, for example within
@@ -102,7 +102,8 @@ def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: obje
 def _append_items(text: str, node: Any, before: object, after: object) -> str:
     """Return the text with the new last items of the list `after` added to the list at `node`.
 
-    Return "" unless `before` is a list with items, and `after` begins with the same items and has more.
+    `before` is the decoded value at `node`. The result is "" if `before` is no list or is empty, or if
+    `after` is not `before` with further items at its end.
     """
     if not (isinstance(before, list) and isinstance(after, list | tuple) and before):
         return ""
@@ -187,7 +188,7 @@ def find_value(node: yaml.Node | None, key: str) -> Any:
 
 
 def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
-    """Return the text with parts replaced; each edit is (start, end, new text), and none may overlap."""
+    """Return the text with parts replaced. Each edit is (start, end, new text); edits must not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -221,13 +222,13 @@ def end_line(text: str) -> str:
 
 
 def indent_block(block: str, indent: int, own: int = 2) -> str:
-    """Return a block of lines indented by `indent` blanks instead of `own`, which must not be more."""
+    """Increase the indentation of a block of lines from `own` blanks to `indent`, and return the block."""
     pad = " " * (indent - own)
     return "".join(f"{pad}{line}" if line.strip() else line for line in block.splitlines(keepends=True))
 
 
 def format_scalar(value: str) -> str:
-    """Return a text as YAML on one line: a simple word, path or URL as it is, any other in double quotes."""
+    """Return a text as YAML on one line: a simple word, path or URL as it is, else in double quotes."""
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     if re.fullmatch(r"https?://[A-Za-z0-9./_~%?&=+-]+", value):

@@ -26,7 +26,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     Raises:
         InvalidInputError: the file is none of these, or damaged.
     """
-    # Sessions first: every folder may hold conversations, as far as its name tells.
+    # Sessions first, because `may_hold_conversations` is True for every folder.
     if has_sessions(path):
         return read_sessions(path, shown_as)
     if may_hold_conversations(path):
@@ -41,10 +41,11 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 
 
 def may_become_eval_set(path: Path, shown_as: str) -> bool:
-    """Return True if `read_recording` may return an eval set for the path, and not a record.
+    """Return True if a path is recognised as a recording that `read_recording` returns as an eval set.
 
     The result is True for folders, for files named `*.messages.json`, for traces of OTLP or Jaeger, and for
-    eval sets in a file named `.json`. It is False for results, and for a single saved session.
+    eval sets in a file named `.json`. It is False for results. It is also False for a single saved session,
+    although `read_recording` returns an eval set for the session.
 
     Raises:
         InvalidInputError: the file is named `.json` and is not JSON.

@@ -1,8 +1,8 @@
 """Pydantic models of a case in Google ADK's eval sets, releases 2.3 to 2.13.
 
-Most objects of Google ADK refuse unknown keys. `EvalCase` and `SessionInput` do not, nor does
-`InvocationEvent` since 2.13. Models of objects that refuse keys have a method `is_refused`, for
-`evalgate.datasets.ignored_keys`.
+Google ADK refuses a file with an unknown key in most of its objects. It ignores unknown keys in `EvalCase`,
+`SessionInput` and, since 2.13, `InvocationEvent`. Models of objects with refused keys have a method
+`is_refused`, which `evalgate.datasets.ignored_keys` calls.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,18 +43,17 @@ class GenaiModel(AdkModel):
 
     @classmethod
     def has_scored_keys(cls, value: Mapping[str, Any]) -> bool:
-        """Return True if `value` has the keys that scores are computed from: here, those of all fields.
+        """Return True if `value` has all keys that metrics read: here, the keys of all fields.
 
-        Then an unknown key next to them cannot be one of them, misspelt.
+        If so, an unknown key in `value` cannot be a misspelling of a key that metrics read.
         """
         return value.keys() >= cls.model_fields.keys()
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return True if the unknown `key` is probably a mistake.
+        """Return True if the unknown `key` is probably a misspelling.
 
-        A mistake is a key that resembles a known one, or any unknown key if `has_scored_keys` is False for
-        `value`.
+        A key counts as misspelt if it resembles a known key, or if `has_scored_keys(value)` is False.
         """
         known = {*cls.model_fields, *cls.kept_keys()}
         near = find_similar(key, [*known, *map(to_camel, known)])
@@ -117,11 +116,11 @@ class AdkPart(GenaiModel):
 
 
 _ASIDES = {"thought", "thought_signature", "video_metadata", "media_resolution", "part_metadata"}
-"""Keys that only describe what a part holds under another key."""
+"""Keys of a part that only describe its content, which is under another key."""
 
 
 class AdkContentBase(GenaiModel):
-    """A `Content` of google-genai: a list of parts, and the role of their author, which no score reads."""
+    """A `Content` of google-genai: a list of parts, and the role of their author, which no metric reads."""
 
     @override
     @classmethod
@@ -206,7 +205,7 @@ class AdkRubric(StrictAdkModel):
 
 
 class AdkAgentDetails(StrictAdkModel):
-    """A recorded agent, with its instructions and tools."""
+    """An agent of the recorded app, with its instructions and tools."""
 
     name: str
     instructions: str | None = None
@@ -214,7 +213,7 @@ class AdkAgentDetails(StrictAdkModel):
 
 
 class AdkAppDetails(StrictAdkModel):
-    """The recorded agents by name."""
+    """Details of the recorded app: its agents by name."""
 
     @override
     @classmethod
@@ -271,7 +270,7 @@ def _validate_persona(persona: object) -> object:
 
 
 class AdkScenario(StrictAdkModel):
-    """A conversation with a simulated user."""
+    """A scenario: the first message and the plan of a conversation with a simulated user."""
 
     starting_prompt: str
     conversation_plan: str
@@ -279,7 +278,7 @@ class AdkScenario(StrictAdkModel):
 
 
 class AdkSessionInput(AdkModel):
-    """The state in which the session starts."""
+    """The app, the user and the state with which the session starts."""
 
     app_name: str | None = None
     user_id: str | None = None
@@ -297,7 +296,7 @@ class AdkCase(AdkModel):
     final_session_state: dict[str, Any] | None = None
     creation_timestamp: float | None = Field(default=None, allow_inf_nan=False)
     rubrics: list[AdkRubric] | None = None
-    # Written by adk-rs, whose files are otherwise Google ADK's.
+    # Written by adk-rs into files that otherwise have Google ADK's format.
     name: str | None = None
 
     @model_validator(mode="after")

@@ -34,11 +34,11 @@ from evalgate.integrations.adk.case_models import (
 )
 
 _NO_SESSION = SessionInput()
-"""The session of all cases without a session; sharing it saves memory in large sets."""
+"""The session of every case without a `session_input`; one shared object saves memory in large sets."""
 
 
 def build_adk_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
-    """Convert a parsed case; `line` is its first line in the file, and `raw` its decoded JSON."""
+    """Convert the model of a case. `line` is the first line of the case, and `raw` its decoded JSON."""
     conversation, plan, own = (
         get_member(raw, "conversation", find_snake_or_camel_key),
         wire.conversation_scenario,
@@ -91,7 +91,7 @@ def _build_turn(wire: AdkInvocation, raw: Mapping[str, Any]) -> CaseTurn:
 
 
 def _build_app_details(wire: AdkAppDetails) -> JsonObject:
-    """Return the keys that Google ADK reads; it refuses a file with others, such as `app_name`."""
+    """Return only the keys that Google ADK reads: it refuses a file with other keys, such as `app_name`."""
     if wire.agent_details is None:
         return {}
     return {"agent_details": {name: _build_agent(agent) for name, agent in wire.agent_details.items()}}

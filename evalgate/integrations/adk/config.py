@@ -37,7 +37,7 @@ class GenerationConfig(BaseModel):
     frequency_penalty: _Finite | None = None
 
     def to_judge_changes(self) -> dict[str, object]:
-        """Return the settings under their keys in `JudgeConfig`. They replace the settings of a judge."""
+        """Return the given settings as fields of `JudgeConfig`, to override the fields of the run's judge."""
         given = self.model_dump(mode="json", exclude_none=True)
         generation = {_OURS.get(name, name): value for name, value in given.items()}
         changes = {name: generation.pop(name) for name in _OF_EVERY_JUDGE if name in generation}
@@ -135,8 +135,8 @@ _KNOWN_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
         "model_configuration",
     ),
 }
-"""The known keys of each object in the file, by the object's path. The keys of a criterion depend on its
-metric and are checked elsewhere."""
+"""The known keys of each object in the file, by the object's path, in which `*` stands for any key. The keys
+of a criterion depend on its metric and are checked elsewhere."""
 
 
 def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:

@@ -36,7 +36,8 @@ from evalgate.integrations.adk.writer import (
 
 _Event = TypeVar("_Event", ToolCall, ToolResult, Message)
 _Slot: TypeAlias = tuple[int, int, str]
-"""Index of a decoded event, index of its part, and kind of the part's content."""
+"""Place of a text, call or result in `invocation_events`: index of the decoded event, index of its part, and
+the key of the content in the part."""
 
 
 _KINDS = (ToolCall, ToolResult, Message)
@@ -159,7 +160,8 @@ class AdkEditor:
             slots = self._list_slots(get_items(raw, key))
             if len(slots) == len(old):
                 return set_key(raw, key, self._edit_events(get_items(raw, key), slots, old, new) or None)
-        # The order between kinds is lost in the older shape, as it is for all other turns of such a file.
+        # The older shape has one list for each kind of event, so the order between kinds is lost, as in all
+        # other turns of such a file.
         built = build_intermediate_data(sorted(new, key=lambda event: _KINDS.index(type(event))))
         if "invocation_events" in built or raw.get(key):
             return built
@@ -189,10 +191,7 @@ class AdkEditor:
         return set_key(raw, key, items or None)
 
     def _list_slots(self, events: Sequence[Any]) -> list[_Slot]:
-        """Return the slots of all texts, calls and results in reading order.
-
-        A slot is the event, the part and the kind of content.
-        """
+        """Return the slots of all texts, calls and results, in the order in which they are read."""
         found = []
         for at, event in enumerate(events):
             for number, part in enumerate(get_items(event.get("content"), "parts")):
@@ -203,6 +202,7 @@ class AdkEditor:
     def _edit_events(
         self, raw: Sequence[Any], slots: Sequence[_Slot], old: Sequence[Event], new: Sequence[Event]
     ) -> list[Any]:
+        """Return the decoded events `raw`, which parse to `old`, changed so that they parse to `new`."""
         edited: list[Any] = []
         numbers = edit_items(
             list(range(len(slots))),
@@ -235,10 +235,10 @@ class AdkEditor:
     def _edit_event(
         self, at: int, raw: Any, before: dict[_Slot, Event], kept: dict[_Slot, Event]
     ) -> JsonObject:
-        """Return the decoded event `raw` after an edit: with the changes in `kept`, without removed events.
+        """Return the decoded event `raw`, an item of `invocation_events`, with the changes of an edit.
 
         `at` is the index of `raw`. `before` and `kept` hold the parsed events before and after the edit, by
-        slot.
+        slot. Contents with a slot that is missing in `kept` are removed.
         """
         parts: list[Any] = []
         for number, part in enumerate(get_items(raw["content"], "parts")):

@@ -49,7 +49,7 @@ class AdkModel(BaseModel):
 
 
 class AdkEvalSetHeader(AdkModel):
-    """An eval set without its cases, which are read one by one."""
+    """An eval set. Its cases are not validated here, because they are read one by one."""
 
     eval_set_id: Id
     name: str | None = None
@@ -60,8 +60,8 @@ class AdkEvalSetHeader(AdkModel):
     @model_validator(mode="before")
     @classmethod
     def _reject_double_spelling(cls, value: object) -> object:
-        # Google ADK's documentation shows camelCase here, which its releases refuse. Of two spellings,
-        # pydantic would drop one without notice.
+        # Google ADK's documentation shows camelCase here, which its releases refuse. If a file has both
+        # spellings, pydantic would drop one without notice.
         keys = value if isinstance(value, dict) else {}
         for snake, camel in (("eval_cases", "evalCases"), ("eval_set_id", "evalSetId")):
             if snake in keys and camel in keys:
@@ -88,12 +88,12 @@ class AdkFormat:
         """
         reader = _create_reader(document)
 
-        # One at a time, so that a big file is never in memory as pydantic models too.
+        # Cases are validated one at a time, so that a big file is never in memory as pydantic models, too.
         def make_case(index: int, raw: object) -> EvalCase | None:
             line = reader.find_line(index)
             if (case := parse_common_case(raw, line, reader.eval_set_id)) is not None:
                 return case
-            # Most eval sets have common cases only.
+            # Imported here, because most eval sets have common cases only.
             from evalgate.integrations.adk.case_models import AdkCase
             from evalgate.integrations.adk.cases import build_adk_case
 
@@ -146,15 +146,15 @@ def _create_reader(document: Document) -> EvalSetReader:
 def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
     """Return True if the case has only the most common keys, none of which is ignored.
 
-    This is the fast path for nearly every case.
+    This is true of nearly every case, and saves the slower search for ignored keys.
     """
     return (
         case is not None
         and raw.keys() <= _CASE_KEYS
         and (raw.get("session_input") or {}).keys() <= _SESSION_KEYS
         and all(each.keys() <= _TURN_KEYS for each in raw.get("conversation") or ())
-        # Nothing searches the keys within messages. Data that a `CaseTurn` cannot hold is in `native`, and
-        # parts without text are attachments.
+        # Keys within messages are not compared with a list: data that a `CaseTurn` cannot hold would be in
+        # `native`, and parts without text would be attachments.
         and not any(turn.native or turn.user.attachments for turn in case.turns)
     )
 
@@ -162,7 +162,7 @@ def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
 # --- common cases, without pydantic -------------------------------------------------------------------------
 
 _NO_SESSION = SessionInput()
-"""The session of all cases without a session; sharing it saves memory in large sets."""
+"""The session of every case without a `session_input`; one shared object saves memory in large sets."""
 
 _CASE_KEYS = frozenset({"eval_id", "conversation", "session_input", "creation_timestamp"})
 _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
@@ -180,7 +180,7 @@ def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase
     """Build a common case without pydantic, in a third of the time. Return None for any other case.
 
     A common case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
-    calls with their answers, and a session. For all other cases, the pydantic models read the case or report
+    tool calls, tool results and a session. For all other cases, the pydantic models read the case or report
     errors.
     """
     try:

@@ -45,7 +45,7 @@ from evalgate.documents.validation_errors import (
 )
 
 _MOST_COMPARED = 100
-"""Number of items that tell a list of turns from a data set: a list may be long, and its items are alike."""
+"""Most items that are inspected to distinguish a list of turns from a data set; items of a list are alike."""
 
 
 class AdkLegacyFormat:
@@ -54,7 +54,7 @@ class AdkLegacyFormat:
     def matches_document(self, document: Document) -> bool:
         """Return True for a list of turns or of cases, but not for a data set with questions named `query`.
 
-        An empty list matches too: it holds no case, and no other format takes it.
+        An empty list matches too: it holds no case, and no other format accepts it.
         """
         listed = as_sequence(document.value)
         if not listed:
@@ -221,9 +221,9 @@ _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
 
 
 def _parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build a case without pydantic, in half the time. Return None if the case is unusual or wrong.
+    """Build a common case without pydantic, in half the time. Return None if the case is unusual or wrong.
 
-    The pydantic models would build the same case. They read the unusual cases and report errors.
+    The pydantic models would build the same case. They also read unusual cases, and report errors.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -33,7 +33,7 @@ RESULT_ENDING = ".evalset_result.json"
 
 _PASSED, _FAILED, _NOT_EVALUATED = 1, 2, 3
 _STATUSES: Mapping[Status, int] = {"passed": _PASSED, "failed": _FAILED}
-"""Status to its number in `EvalStatus`; any other status becomes NOT_EVALUATED."""
+"""Numbers of statuses in Google ADK's `EvalStatus`; any other status becomes NOT_EVALUATED."""
 
 _Criteria = Mapping[tuple[str, str], RecordedCriterion]
 

@@ -55,7 +55,7 @@ def parse_session(document: Document) -> EvalSet:
 
     Each message of the user begins a turn. A turn's events are converted as in ADK's evaluation. A turn
     without a final event, as after a model's error, has no response. The state of the session becomes the
-    expected final state of the case; keys that no event changed are the state that it starts with.
+    case's expected final state. The keys of this state that no event changed become its initial state.
 
     Raises:
         InvalidInputError: the document is not a session, an event is malformed, or there is no message of the
@@ -91,7 +91,7 @@ def parse_session(document: Document) -> EvalSet:
 
 
 def _find_initial_state(state: Mapping[str, Any], events: Iterable[object]) -> dict[str, Any]:
-    """Return the keys of a session's state that no event changed; {} if no event says what it changed."""
+    """Return the keys of a session's state that no event changed; {} if no event records its changes."""
     actions = [event.get("actions") for event in events if isinstance(event, dict)]
     deltas = [each.get("stateDelta", each.get("state_delta")) for each in actions if isinstance(each, dict)]
     known = [each for each in deltas if isinstance(each, dict)]

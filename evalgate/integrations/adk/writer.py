@@ -41,14 +41,16 @@ class AdkWriter:
             "eval_cases": [_build_case(case) for case in eval_set.cases],
             **omit_empty(creation_timestamp=eval_set.creation_timestamp),
         }
-        cases = [replace(case, turns=tuple(map(_set_aside_contents, case.turns))) for case in eval_set.cases]
-        told = replace(eval_set, cases=cases)
-        lost = describe_losses(told, format_name="adk", holds=_HOLDS, attachment=to_adk_part)
+        cases = [
+            replace(case, turns=tuple(map(_move_refused_contents, case.turns))) for case in eval_set.cases
+        ]
+        reported = replace(eval_set, cases=cases)
+        lost = describe_losses(reported, format_name="adk", holds=_HOLDS, attachment=to_adk_part)
         return build_write_result(value, lost)
 
 
-def _set_aside_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn, with contents that Google ADK refuses as native data of adk-rs instead of ADK."""
+def _move_refused_contents(turn: CaseTurn) -> CaseTurn:
+    """Move contents that Google ADK refuses from the turn's native data of `adk` to those of `adk-rs`."""
     kept = turn.native.get("adk", {})
     refused = {key: value for key, value in kept.items() if not _is_known_content(value)}
     if not refused:
@@ -58,13 +60,13 @@ def _set_aside_contents(turn: CaseTurn) -> CaseTurn:
 
 
 def _is_known_content(value: object) -> bool:
-    """Return True unless the value is a content with a part that Google ADK refuses."""
+    """Return False if the value is a `Content` with a part that Google ADK refuses, else True."""
     parts = value.get("parts") if isinstance(value, dict) else None
     return not isinstance(parts, list) or all(map(is_known_part, parts))
 
 
 def _build_case(case: EvalCase) -> JsonObject:
-    # A case needs exactly one of the two, so an empty conversation is written too.
+    # A case needs either a conversation or a scenario, so an empty conversation is written, too.
     asked: JsonObject = (
         {"conversation_scenario": _build_scenario(case.scenario)}
         if case.scenario is not None
@@ -108,7 +110,7 @@ def _build_session(session: SessionInput) -> JsonObject | None:
 
 def build_invocation(turn: CaseTurn) -> JsonObject:
     """Return the JSON of a turn with its expected reply, as Google ADK writes it."""
-    kept = _set_aside_contents(turn).native.get("adk", {})
+    kept = _move_refused_contents(turn).native.get("adk", {})
     attached = [part for each in turn.user.attachments if (part := to_adk_part(each)) is not None]
     text: list[JsonObject] = [{"text": turn.user.text}] if turn.user.text or not attached else []
     built: dict[str, object] = {"user_content": {"parts": [*text, *attached], "role": "user"}}
@@ -178,7 +180,7 @@ def _build_part(event: Event) -> tuple[str, object]:
 
 
 def _build_function_call(call: ToolCall) -> JsonObject:
-    # Empty arguments are written: they differ from none.
+    # Empty arguments are written, because they differ from missing arguments.
     args = {} if call.args is None else {"args": call.args}
     return {**omit_empty(id=call.id), **args, "name": call.name}
 

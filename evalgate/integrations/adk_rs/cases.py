@@ -29,7 +29,7 @@ from evalgate.documents.validation_errors import Id
 
 
 def _drop_nulls(value: object) -> object:
-    """Remove keys with null values: Python writes nulls, but adk-rs refuses most of them."""
+    """Return an object without its null values, which Python writes and adk-rs mostly refuses."""
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if item is not None}
     return value
@@ -74,7 +74,7 @@ _CONTENT_KEYS = (
     ("executableCode", "executable_code"),
     ("codeExecutionResult", "code_execution_result"),
 )
-"""The kinds of content of a part, in both spellings. If a part has several, the first counts."""
+"""Keys of the kinds of content of a part, in both spellings. If a part has several, the first here counts."""
 
 
 def _select_content(part: object) -> object:
@@ -112,7 +112,7 @@ _AnyPart = Annotated[_AdkRsPart, BeforeValidator(_select_content)]
 
 
 class _Content(_AdkRsModel):
-    # Required and closed in adk-rs, unlike in Google ADK.
+    # adk-rs requires a role and accepts only these four, unlike Google ADK.
     role: Literal["user", "model", "system", "tool"]
     parts: list[_AnyPart] = []
 
@@ -126,7 +126,7 @@ class _IntermediateData(_AdkRsModel):
     tool_uses: list[_FunctionCall] = []
     tool_responses: list[_FunctionResponse] = []
     intermediate_responses: list[tuple[str, list[_AnyPart]]] = []
-    # adk-rs loads these without their calls, silently. A trajectory must not be lost.
+    # adk-rs silently drops the calls of these events. They are kept here, as part of the trajectory.
     invocation_events: list[_Event] = []
 
 
@@ -184,7 +184,7 @@ class AdkRsEvalSetFile(_AdkRsModel):
 
 
 def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
-    """Convert a parsed case. `line` is its first line in the file, and `raw` its decoded JSON."""
+    """Convert the model of a case. `line` is the first line of the case, and `raw` its decoded JSON."""
     session = wire.session_input
     # The models drop unknown data, so `native` of each turn is taken from `raw`.
     invocations = zip(wire.conversation, get_items(raw, "conversation"), strict=True)
@@ -203,7 +203,7 @@ def _build_turn(wire: _Invocation, raw: Mapping[str, Any]) -> CaseTurn:
     attachments = tuple(part.raw for part in user_parts if part.text is None)
     response = None if wire.final_response is None else _join_text(wire.final_response.parts)
     events = tuple(_iter_events(wire.intermediate_data))
-    # The contents are the same as Google ADK's, except for arguments that are not an object.
+    # Native data of Google ADK must not hold arguments or results that are not objects.
     kept = extract_native_data(raw)
     return CaseTurn(
         UserMessage(_join_text(user_parts), attachments),

@@ -20,7 +20,7 @@ class AdkRsFormat:
     """Eval sets of adk-rs (`.evalset.json`), with `id` or Google ADK's keys for the ids."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object with eval cases, if the set or one of its first cases has the key `id`.
+        """Return True for an object with eval cases if it, or one of its first 100 cases, has the key `id`.
 
         An `id` next to Google ADK's key, `eval_set_id` or `eval_id`, does not count.
         """

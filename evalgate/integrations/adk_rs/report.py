@@ -7,7 +7,7 @@ from evalgate.core.means import compute_mean
 from evalgate.core.types import CaseResult, JsonObject, Record, RunMetric, RunResult, Status
 
 _STATUSES: Mapping[Status, str] = {"passed": "PASSED", "failed": "FAILED"}
-"""Words of `EvalStatus`; everything else is an ERROR."""
+"""Names of statuses in adk-rs' `EvalStatus`; any other status becomes ERROR."""
 _PREFIX = "adk-rs/"
 
 
@@ -28,7 +28,7 @@ def build_eval_report(record: Record) -> JsonObject:
 
 def _build_result(case: CaseResult, run: RunResult) -> JsonObject:
     scores = {metric.name.removeprefix(_PREFIX): _build_score(run, metric) for metric in run.metrics}
-    # As in adk-rs, an error of a metric fails the case, and a run without an answer passes nothing.
+    # As in adk-rs, an error of a metric fails the case, and so does a run without an answer.
     passed = run.outcome == "answered" and all(each.status == "passed" for each in run.metrics if each.gates)
     return {
         "eval_set_id": case.eval_set_id,
@@ -41,7 +41,7 @@ def _build_result(case: CaseResult, run: RunResult) -> JsonObject:
 def _build_score(run: RunResult, metric: RunMetric) -> JsonObject:
     turns = [each for turn in run.turns for each in turn.metrics if each.name == metric.name]
     scores = [turn.score for turn in turns if turn.score is not None]
-    mean = compute_mean(scores) if scores else 0.0  # a number is required, also of a metric that broke
+    mean = compute_mean(scores) if scores else 0.0  # adk-rs needs a number, even after an error
     return {
         "score": mean if metric.score is None else metric.score,
         "status": _STATUSES.get(metric.status, "ERROR"),

@@ -69,12 +69,12 @@ def _describe_losses(case: EvalCase) -> Iterator[str]:
     if case.scenario is not None:
         yield "the whole case: adk-rs has nobody who plays a user"
         return
-    case = replace(case, turns=tuple(_drop_contents(turn) for turn in case.turns))
+    case = replace(case, turns=tuple(_drop_written_contents(turn) for turn in case.turns))
     yield from describe_case_losses(case, format_name=_NAME, holds=_HOLDS, attachment=_convert_attachment)
 
 
-def _drop_contents(turn: CaseTurn) -> CaseTurn:
-    """Return the turn without the messages that `_get_readable_contents` finds in its `native` data."""
+def _drop_written_contents(turn: CaseTurn) -> CaseTurn:
+    """Return the turn without the `native` data that are written, and so not lost."""
     kept = {
         key: value
         for key, value in turn.native.get("adk", {}).items()

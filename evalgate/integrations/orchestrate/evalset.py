@@ -138,10 +138,10 @@ def _replace_null(value: object) -> object:
 
 
 def _validate_goal_names(value: object) -> list[str] | str:
-    """Return `value`, the name or names of the goals that come after a goal; [] for None.
+    """Return `value`, the name or list of names of the goals that come after a goal; [] for None.
 
     Raises:
-        ValueError: `value` is something else.
+        ValueError: `value` is neither a text, a list of texts nor None.
     """
     if isinstance(value, str):
         return value
@@ -153,7 +153,7 @@ def _validate_goal_names(value: object) -> list[str] | str:
 
 
 def ensure_name_list(value: Any) -> Any:
-    """Return a single name as a list of one; return a list of names unchanged."""
+    """Return a single name as a list with this name; return any other value unchanged."""
     # The original reads a name alone as a list of its letters, so that the goal is never reached.
     return [value] if isinstance(value, str) else value
 
@@ -177,7 +177,7 @@ class OrchestrateFile(_OrchestrateModel):
     story: _Text
     starting_sentence: str | None = None
     goals: dict[str, Annotated[Any, AfterValidator(_validate_goal_names)]]
-    """Name of a goal to the names of the goals that follow it: a list, or a single name."""
+    """From the name of a goal to the goals that must be reached after it: a list of names, or one name."""
     goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
     dataset_name: Annotated[Id | None, BeforeValidator(lambda value: value or None)] = None
     user_prompts: list[str] | None = None
@@ -228,8 +228,8 @@ class OrchestrateFormat:
         """Build a case for each dataset of the file.
 
         The id of the set is the file's path. The id of a case is its `dataset_name`. A case without
-        `dataset_name` has the file's name without `.json` as its id. If the file holds several datasets,
-        `-1`, `-2`, … follow.
+        `dataset_name` has the file's name without `.json` as its id, with `-1`, `-2`, … at the end if the
+        file holds several datasets.
 
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
@@ -264,7 +264,7 @@ def _build_cases(document: Document, problems: list[Problem], keys: KeyChecker) 
     listed = as_sequence(document.value)
 
     def find_position(location: Location) -> tuple[int, int]:
-        # Without the type that pydantic inserts between a goal and its fields.
+        # pydantic inserts the goal's type between a goal and its fields: remove it.
         return document.find_position(tuple(part for part in location if part not in GOAL_TYPES))
 
     def make_case(index: int, value: object) -> EvalCase | None:
@@ -304,7 +304,7 @@ def _build_case(wire: OrchestrateFile, name: str, line: int) -> EvalCase:
     journey = Journey(tuple(map(_build_goal, wire.goal_details)), order, wire.story, wire.max_user_turns)
     turns, scenario = tuple(_iter_turns(wire, journey)), None
     if not turns:
-        # The simulated user begins; later messages may be scripted all the same.
+        # The simulated user begins, although the later messages may be scripted.
         script = None if wire.user_prompts is None else tuple(wire.user_prompts)
         scenario = Scenario("", wire.story, max_turns=wire.max_user_turns, script=script)
     return EvalCase(
@@ -341,9 +341,9 @@ def _has_extra_fields(goal: AnyGoal) -> bool:
 
 
 def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
-    """Yield the scripted turns. Without a starting sentence there are none, because the user is simulated."""
+    """Yield the scripted turns; yield nothing without a starting sentence, which means a simulated user."""
     prompts = _get_prompts(wire)
-    # Only with a single turn is it clear which turn the goals belong to.
+    # With several turns, it is unknown which turn a goal belongs to.
     expected = _build_expected_reply(journey) if len(prompts) == 1 else Reply()
     for prompt in prompts:
         yield CaseTurn(UserMessage(prompt), expected)

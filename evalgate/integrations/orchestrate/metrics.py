@@ -64,7 +64,7 @@ class ModelTextJudge:
         return await self._ask_judge(PROMPTS[0], filled, {"keywords": list(keywords)})
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
-        """Return True if the texts are equal but for case and white space, or mean the same to the model.
+        """Return True if the texts are equal apart from case and white space, or mean the same to the model.
 
         Raises:
             JudgeError: the model returns no verdict.
@@ -133,7 +133,7 @@ class JourneyMetric(BaseModel, ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1], judged literally, without a model.
 
-        The result is not applicable in three cases:
+        The result is not applicable if one of these statements is true:
 
         - The case has no journey.
         - The score depends on a text or check that only a judge can decide.
@@ -144,7 +144,9 @@ class JourneyMetric(BaseModel, ABC):
         )
 
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
-        """Return the score in [0, 1]. `judge` compares the texts. `score` lists the cases without a score.
+        """Return the score in [0, 1]. `judge` compares the texts.
+
+        The result is not applicable for the same reasons as that of `score`.
 
         Raises:
             JudgeError: `judge` asks a model, which returns no verdict.

@@ -78,7 +78,7 @@ def read_conversation(document: Document) -> tuple[CaseTurn, ...]:
 
 
 def build_recorded_case(document: Document) -> EvalCase:
-    """Build a case from the conversation in `<case>.messages.json` or `<case>.run2.messages.json`.
+    """Build a case with the id `<case>` from `<case>.messages.json` or `<case>.run2.messages.json`.
 
     Raises:
         InvalidInputError: `read_conversation` rejects the file.

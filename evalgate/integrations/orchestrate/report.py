@@ -1,4 +1,4 @@
-"""Write results as watsonx Orchestrate's evaluation framework 1.6.9 lays out its folder of results.
+"""Write results in the folder layout of watsonx Orchestrate's evaluation framework 1.6.9.
 
 The folder is named by the time of evalgate's run. `orchestrate evaluations analyze` and the framework's
 comparison of two runs read `summary_metrics.csv`.
@@ -57,7 +57,7 @@ class OrchestrateReport:
         """Yield the path and the text of each file.
 
         - `<time>/messages/`: messages and metrics of each run of a case.
-        - `<time>/<case>.metadata.json`: for each run with a known session.
+        - `<time>/<case>.metadata.json`: the id of the session, for each run with a known session.
         - `<time>/summary_metrics.csv`, as the last file.
 
         `<time>` is `results` if the record has no time. If a case has several runs, `.run1`, `.run2`, …

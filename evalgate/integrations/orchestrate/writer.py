@@ -28,7 +28,7 @@ class OrchestrateWriter:
         """Return the file's text, and a list of the data that the format cannot hold.
 
         A case that cannot be written is left out and listed. If goals are built from the turns, the file does
-        not tell the turn of a call or a response.
+        not record which turn a call or a response belongs to.
 
         Raises:
             InvalidInputError: the set has cases, and none of them can be written.

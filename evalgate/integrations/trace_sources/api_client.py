@@ -1,7 +1,7 @@
 """Client of the JSON APIs of tracing tools, with timeouts, retries and Retry-After.
 
 All tools are read over plain HTTP, not with their SDKs. Each tool needs two kinds of request, while the SDKs
-bring up to 60 packages. The SDKs also hide the raw objects, which the readers of files understand already.
+bring up to 60 packages. The SDKs also hide the raw JSON objects, which the readers of files can already read.
 """
 
 import asyncio
@@ -36,7 +36,9 @@ class TraceQuery:
     project: str = ""
     """Project or, for Jaeger, service; "" for the tool's default."""
     since: datetime | None = None
+    """Start of the time range; None for no start."""
     until: datetime | None = None
+    """End of the time range; None for no end."""
     limit: int = 100
     """Largest number of traces."""
     filter: str = ""
@@ -48,12 +50,12 @@ class TraceApi(Protocol):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the environment variables that the tool reads; variables with the address come first."""
+        """Return the names of the tool's environment variables; those with an address come first."""
         ...
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Return the fields of `TraceQuery` that the API cannot use; a query with one of them is refused."""
+        """Return the names of `TraceQuery` fields that the API cannot use, and that a query must not set."""
         ...
 
     def get_default_endpoint(self, environ: Mapping[str, str]) -> str:

@@ -26,7 +26,7 @@ def is_disliked(feedback: Feedback) -> bool:
 
 
 def is_liked(feedback: Feedback) -> bool:
-    """Return True if some feedback is good and none is bad."""
+    """Return True if a score is above 0 or a label is positive, and `is_disliked` returns False."""
     return not is_disliked(feedback) and any(
         value.lower() in _GOOD if isinstance(value, str) else value > 0 for value in feedback.values()
     )
@@ -50,8 +50,9 @@ def drop_repeats(
     """Drop conversations with the same questions, calls and answers as another. Return the rest by time.
 
     Two conversations are equal even if their tool results or the messages before a response differ. Of equal
-    conversations, keep one that `is_known` from an earlier import: otherwise later feedback would bring its
-    case back. If none is known, keep the one with the most traits, so that no error or feedback is lost.
+    conversations, one for which `is_known` returns True (imported earlier) is kept. Otherwise a repeat with
+    later feedback would be imported as another case. If none is known, the conversation with the most traits
+    is kept, so that no error or feedback is lost.
     """
     best: dict[str, tuple[tuple[bool, int], ObservedConversation]] = {}
     for each in found:
@@ -76,7 +77,7 @@ def drop_repeats(
 def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[ObservedConversation]:
     """Return the newest `most` conversations of each tool path, in the order of `found`.
 
-    A tool path has the names of the called tools, turn by turn. `found` must be sorted by time.
+    A tool path is the names of the called tools, turn by turn. `found` must be sorted by time, oldest first.
     """
     left: dict[object, int] = defaultdict(lambda: most)
     kept = []
@@ -88,7 +89,7 @@ def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[Obs
 
 
 def draw_sample(found: Sequence[ObservedConversation], size: int, seed: int) -> list[ObservedConversation]:
-    """Return up to `size` conversations, drawn from each stratum in turn, in the order of `found`.
+    """Return up to `size` conversations in the order of `found`, drawn at random from each stratum in turn.
 
     Conversations of one stratum have the same tool path, length (short or long) and traits.
     """

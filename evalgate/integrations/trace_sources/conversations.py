@@ -1,7 +1,7 @@
 """Build conversations from traces: join the traces of a session, in order of time, without repeated history.
 
-Most agents send the whole conversation with every request. The earlier turns are known from their own traces.
-If their traces are missing (not sampled, or older), the turns are read from the request.
+Most agents send the whole conversation with every request to a model. Earlier turns are read from their own
+traces. If these traces are missing (not sampled, or older), the turns are read from the later request.
 """
 
 import hashlib
@@ -31,15 +31,17 @@ class ObservedConversation:
     """A conversation between a user and an agent, as it was recorded."""
 
     key: str
-    """Id of the session, or evalgate's name of the case; else the id of the first trace."""
+    """Session id or, in traces of evalgate's own runs, name of the case; else the id of the first trace."""
     turns: tuple[CaseTurn, ...]
     trace_ids: tuple[str, ...]
     start: int
     """Nanoseconds since the epoch."""
     url: str = ""
+    """Address of a trace's page in the tracing tool; "" if it is not known."""
     tags: tuple[str, ...] = ()
     feedback: Feedback = field(default_factory=dict)
     error: str = ""
+    """Error of the first trace that failed; "" if none failed."""
 
     @property
     def tool_path(self) -> tuple[tuple[str, ...], ...]:
@@ -82,7 +84,8 @@ def build_conversations(
     """Return the conversations in traces, and (id, reason) of each unusable trace.
 
     `traces` must be sorted by time, and so is the result. A turn without a recorded message of the user is
-    left out, but if `needs_questions` is False, it gets the message "". A trace without a turn is unusable.
+    left out; if `needs_questions` is False, it is kept with the message "". A trace without a turn is
+    unusable.
     """
     sessions: dict[str, _Session] = {}
     by_questions: dict[tuple[str, ...], str] = {}
@@ -94,7 +97,7 @@ def build_conversations(
             continue
         key = trace.info.conversation_id or _find_session_id(trace)
         if not key:
-            key = _find_continued(turns[0], by_questions) or trace.info.trace_id
+            key = _find_continued_key(turns[0], by_questions) or trace.info.trace_id
         session = sessions.setdefault(key, _Session())
         session.traces.append(trace)
         for turn in turns:
@@ -132,7 +135,7 @@ def _find_session_id(trace: RecordedTrace) -> str:
     return next((name for span in trace.spans if (name := find_conversation_id(span))), "")
 
 
-def _find_continued(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
+def _find_continued_key(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
     """Return the key of the conversation that a trace continues; "" if it continues none.
 
     `turn` is the first turn of the trace. The earlier questions in its request identify the conversation.
@@ -147,7 +150,7 @@ def _add_turn(session: _Session, turn: _ObservedTurn) -> None:
     asked = [each.user.text for each in turn.history]
     known = session.questions
     if turn.resumes and known == [*asked, turn.question]:
-        # The same question again, with calls and results behind it: one loop of calls in several traces.
+        # The same question again, followed by calls and results: several traces of one loop of calls.
         spans = (*session.last_spans, *turn.spans)
         session.turns[-1] = replace(session.turns[-1], expected=read_transcript(spans).reply)
         session.last_spans = spans
@@ -202,7 +205,7 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 
 
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
-    """Split the spans of a trace into turns."""
+    """Return the spans of each turn. `spans` are all spans of a trace, sorted by start."""
     roots = _find_roots(spans)
     starts: list[int] = []
     asked: list[str] = []
@@ -223,7 +226,7 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
     if len(starts) < 2:
         return [spans]
     # A span belongs to the last turn that began before it. An agent's span around several turns is in none.
-    edges = [0, *(_find_edge(spans, roots, start) for start in starts[1:]), 2**80]
+    edges = [0, *(_find_turn_start(spans, roots, start) for start in starts[1:]), 2**80]
     parts = [
         [
             span
@@ -236,7 +239,7 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
     return [part for part in parts if part]
 
 
-def _find_edge(spans: list[Span], roots: dict[str, str], start: int) -> int:
+def _find_turn_start(spans: list[Span], roots: dict[str, str], start: int) -> int:
     """Return the time at which a turn begins. `start` is the time of the turn's first request to a model."""
     first = next(span for span in spans if span.start == start)
     root = next((span for span in spans if span.span_id == roots[first.span_id]), first)

@@ -41,14 +41,14 @@ _SCORES_PER_PAGE = 100
 _OBSERVATIONS = "/api/public/v2/observations"
 _TRACES_PER_REQUEST = 50  # their ids go into the address
 _LABELS = ("NUMERIC", "BOOLEAN", "CATEGORICAL")
-"""Types of scores that say how good an answer was; `TEXT` and `CORRECTION` are texts of people."""
+"""Types of scores that rate an answer. The other types, `TEXT` and `CORRECTION`, are texts of people."""
 
 
 class LangfuseReader:
     """Reader of Langfuse's traces (with or without observations), observations and scores."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
-        """Return True for an object with the keys of a trace, an observation, or a score of `LangfuseApi`."""
+        """Return True if the object is a trace, an observation, or a score that `LangfuseApi` yields."""
         if "evalgate_scores" in row:
             return True
         if ("traceId" in row or "trace_id" in row) and str(row.get("type")).upper() in _TYPES:
@@ -58,8 +58,8 @@ class LangfuseReader:
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
         """Return the spans of the object's observations, and the facts about its trace.
 
-        A single observation gives facts about its trace only if it is the root. Scores from `LangfuseApi`
-        give facts but no span.
+        A single observation has facts about its trace only if it is the root. Scores from `LangfuseApi`
+        become facts without a span.
         """
         if "evalgate_scores" in row:
             scores = {"scores": row["evalgate_scores"]}
@@ -180,7 +180,7 @@ class LangfuseApi:
         `query.filter` holds tags with commas between them. A trace must have all tags.
         """
         ids = await _list_trace_ids(client, query)
-        if not ids:  # also where the server has not moved its older traces
+        if not ids:  # also if the server has not migrated its older traces
             async for trace in _iter_traces(client, query, missing_ok=ids is not None):
                 yield trace
         for trace_id in ids or ():

@@ -105,7 +105,7 @@ class LogfireApi:
             f"group by trace_id order by latest desc limit {query.limit}"
         )
         ids = [get_text(row, "trace_id") for row in await _query(client, sql, query, query.limit)]
-        # A trace may have begun before the first and ended after the last moment that is asked for.
+        # A trace may begin before `since` and end after `until`, so the time range of its spans is wider.
         around = replace(
             query,
             since=query.since - _LONGEST_TRACE if query.since else None,

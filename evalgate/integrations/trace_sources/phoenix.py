@@ -16,7 +16,7 @@ class PhoenixReader:
     """Reader of Phoenix's spans, and of their annotations."""
 
     def matches_row(self, row: Mapping[str, Any]) -> bool:
-        """Return True if the object is a span, or an annotation of one."""
+        """Return True if the object is a span, or the annotation of a span."""
         return "evalgate_annotation" in row or SpanObjectReader().matches_row(row)
 
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:

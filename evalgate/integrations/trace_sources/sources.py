@@ -38,7 +38,7 @@ READERS: Mapping[str, RowReader] = {
     "langfuse": LangfuseReader(),
     "zipkin": ZipkinReader(),
 }
-"""Readers in the order in which they are asked; the first that knows an object reads it."""
+"""Readers by tool. In this order, the first with a `matches_row` that returns True reads an object."""
 
 APIS: Mapping[str, TraceApi] = {
     "jaeger": JaegerApi(),
@@ -130,7 +130,7 @@ def _iter_file_rows(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield (line, object) for each object of a file; add the parts that cannot be read to `problems`.
 
-    For Parquet, the number of the row takes the place of the line. For Protobuf, the line is 1.
+    For Parquet, the line is the 1-based number of the row. For Protobuf, the line is 1.
 
     Raises:
         InvalidInputError: the file cannot be opened, has none of the known formats, or is JSON that nests too
@@ -147,7 +147,7 @@ def _iter_file_rows(
     if not is_csv and data.removeprefix(BOM_UTF8).lstrip()[:1] not in {b"{", b"["}:
         yield from _read_protobuf(data, shown_as)
         return
-    text = data.decode("utf-8-sig", errors="replace")  # a damaged character must not cost all traces
+    text = data.decode("utf-8-sig", errors="replace")  # a damaged character must not make the file unreadable
     yield from (_iter_csv_rows if is_csv else _iter_json_rows)(text, shown_as, problems)
 
 

@@ -11,7 +11,7 @@ from evalgate.core.errors import Problem
 from evalgate.core.frozen import frozen
 
 Feedback: TypeAlias = Mapping[str, float | str]
-"""Name of a score to its value: a number, or a label."""
+"""From the name of a score to its value: a number, or a label."""
 
 NO_FEEDBACK: Feedback = {}
 
@@ -24,10 +24,11 @@ class TraceInfo:
     conversation_id: str = ""
     """Id of the session or thread that the trace belongs to."""
     url: str = ""
-    """Page of the trace."""
+    """Address of the trace's page in the tracing tool; "" if it is not known."""
     tags: tuple[str, ...] = ()
     feedback: Feedback = field(default_factory=lambda: NO_FEEDBACK)
     error: str = ""
+    """Error of the trace as a whole; "" if it has none, or the tool records errors only in spans."""
     question: str = ""
     """Last message of the user in the input of the whole trace; "" if there is none."""
     answer: str = ""
@@ -126,7 +127,7 @@ def parse_time(found: object) -> int:
     """Return a time in nanoseconds since the epoch; 0 if `found` is no time.
 
     `found` is a `datetime`, a text in ISO 8601 (UTC if it has no zone), or a number of nanoseconds,
-    microseconds, milliseconds or seconds. The size of the number tells the unit.
+    microseconds, milliseconds or seconds. The unit is inferred from the size of the number.
     """
     if isinstance(found, datetime):
         return int(found.timestamp() * 1e6) * 1000

@@ -1,8 +1,8 @@
 """Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-Only the rules of tool mocks under `actual` are read; they are for the agent. The rules under `expected` serve
-a runner that generates expectations, which a gate does not need. A rule that cannot be applied is marked as
-unsupported, so that its case is not run.
+Of tool mocks, only the rules under `actual` are read, which apply to the agent. The rules under `expected`
+apply to a runner that generates expectations; a gate needs no such runner. A rule that cannot be applied is
+marked as unsupported, so that its case is not run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -117,7 +117,7 @@ class TrpcRubric(TrpcModel):
 
 
 def build_default_rubric_id(number: int) -> str:
-    """Return the id that a case's rubric gets if it has none; `number` counts from 1."""
+    """Return the id of a case's rubric that has no own id; `number` is the rubric's number, from 1."""
     return f"case_rubric_{number}"
 
 
@@ -169,7 +169,7 @@ class TrpcCase(TrpcModel):
 
     @model_validator(mode="after")
     def _check_playable(self) -> Self:
-        # If the original fails a case before it asks the agent, the fault is the file's.
+        # tRPC-Agent-Go fails such a case before it asks the agent, so the file is at fault.
         fault = self._find_trace_fault() if self.eval_mode == "trace" else self._find_fault()
         asked = self.actual_conversation if self.eval_mode == "trace" else self.conversation
         if not fault and any(turn.user_content is None for turn in asked):
@@ -207,7 +207,7 @@ class TrpcEvalSetFile(TrpcModel):
 
 
 def build_trpc_case(wire: TrpcCase, line: int) -> EvalCase:
-    """Convert a parsed case; `line` is its first line in the file."""
+    """Convert the model of a case. `line` is the first line of the case in its file."""
     plan, recorded = wire.scenario, None
     if wire.eval_mode == "trace":
         recorded = tuple([turn.to_reply() for turn in wire.actual_conversation or wire.conversation])

@@ -23,7 +23,7 @@ class TrpcFormat:
     """The format of tRPC-Agent-Go's `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True for an object if one of its first cases has a shape that only tRPC-Agent-Go writes.
+        """Return True if one of the object's first 100 cases has a shape that only tRPC-Agent-Go writes.
 
         Messages with `parts` do not count, since Google ADK writes them too.
         """
@@ -75,7 +75,7 @@ def _is_trpc_case(case: object) -> bool:
         isinstance(rubric, dict) and _TRPC_RUBRIC_KEYS & set(map(normalize_key, rubric))
         for rubric in _to_list(get_member(case, "rubrics"))
     )
-    # A final session state is Google ADK's alone: such a case only has stray keys of tRPC-Agent-Go.
+    # Only Google ADK has a final session state: in such a case, keys of tRPC-Agent-Go are mere strays.
     if (has_rubrics or _TRPC_CASE_KEYS & set(map(normalize_key, case))) and get_member(
         case, "finalSessionState"
     ) is None:

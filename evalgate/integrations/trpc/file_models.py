@@ -29,7 +29,7 @@ AGENT_ROLES = frozenset({"", "assistant", "model"})
 
 
 class TrpcModel(BaseModel):
-    """A Go struct: unknown keys are ignored, null counts as absent."""
+    """Base class for models of Go structs: unknown keys are ignored, and null counts as absent."""
 
     # Strict, because Go refuses a whole file for one value of another JSON type. Every field that Go omits
     # when it is empty (`omitempty`) needs a default.
@@ -43,15 +43,15 @@ class TrpcModel(BaseModel):
     def _normalize_keys(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
-        # True of nearly every file: no key to respell, nothing to convert.
+        # The fast path of nearly every file: no key to respell, nothing to convert.
         if value.keys() <= cls._today and None not in value.values():
             return value
         known = cls.get_known_keys()
         spelled: dict[str, object] = {}
         for key, each in value.items():
             name = key if key in known.values() else known.get(normalize_key(key), key)
-            # Go takes the last of two spellings. Here neither is taken, because one expectation would be
-            # lost.
+            # Go takes the last of two spellings. Here two spellings are refused, because one expectation
+            # would be lost.
             if name in spelled:
                 raise ValueError(f"holds `{name}` twice, in two spellings")
             if each is not None:
@@ -65,9 +65,9 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def get_known_keys(cls) -> Mapping[str, str]:
-        """Map the normalized form of each known key to the key. Keys of today's and of older files are known.
+        """Return the known keys, of today's and of older files, by their normalized form.
 
-        `normalize_key` removes underscores and upper case.
+        `normalize_key` computes this form: lower case without underscores.
         """
         # Not `hasattr`: a subclass must not use the spellings of its parent.
         if "_spellings" not in cls.__dict__:
@@ -83,7 +83,7 @@ class TrpcModel(BaseModel):
 
 
 class _OldPart(BaseModel):
-    """The keys of one of Google's parts."""
+    """The keys of an item of Google's `parts`."""
 
     text: Any = None
 
@@ -166,7 +166,7 @@ class TrpcMessage(TrpcModel):
     def is_plain_text(self, roles: Container[str]) -> bool:
         """Return True if the role is one of `roles`, and the message has no data of tools and no reasoning.
 
-        `to_user_message` then loses nothing.
+        If so, `to_user_message` loses nothing.
         """
         more = (self.tool_id, self.tool_name, self.tool_calls)
         reasons = (self.reasoning_content, self.reasoning_signature)
@@ -259,7 +259,7 @@ def build_tool_events(entries: Sequence[ToolEntry]) -> Iterator[Event]:
     The calls keep their ids if all are present and unique. Otherwise their numbers from 1 become their ids.
     """
     ids = [entry[0] for entry in entries]
-    # A result finds its call by the id, so that no two calls may have the same id.
+    # Results are matched with calls by id, so no two calls may have the same id.
     are_unique = all(ids) and len(set(ids)) == len(ids)
     for number, (own_id, name, arguments, result) in enumerate(entries, start=1):
         id_ = own_id if are_unique else str(number)
@@ -289,7 +289,8 @@ def _join_tools(data: Mapping[str, Any]) -> Iterator[dict[str, object]]:
     answers = [_parse_old_answer(each) for each in _get_entries(data, "toolresponses")]
     for each in _get_entries(data, "tooluses") or _get_entries(data, "toolcalls"):
         call = _parse_old_call(each)
-        # An answer with an id belongs to that call only, one without to the first open call of its tool.
+        # An answer with an id belongs to the call with this id, an answer without an id to the first open
+        # call of its tool.
         fits = ((one["id"] == call["id"] if one["id"] else one["name"] == call["name"]) for one in answers)
         answer = next(compress(answers, fits), None)
         if answer is not None:
@@ -330,7 +331,7 @@ def _normalize_members(value: object) -> dict[str, Any]:
 
 
 class TrpcSessionInput(TrpcModel):
-    """The state in which the session starts."""
+    """The app, the user and the state with which the session starts."""
 
     app_name: str = Field(default="", alias="appName")
     user_id: str = Field(default="", alias="userId")

@@ -32,7 +32,7 @@ def fold_key(key: str) -> str:
 def lower_text(text: str) -> str:
     """Return `text` in lower case, each character on its own, as Go's `strings.ToLower` does.
 
-    Unlike in Python, `İ` becomes `i` alone, and a sigma at the end of a word becomes no final sigma.
+    Unlike in Python, `İ` becomes `i` alone, and a sigma at the end of a word does not become a final sigma.
     """
     # `strings.ToLower` maps each rune alone; `str.lower` also looks at the letters around a sigma.
     return text.lower() if text.isascii() else "".join([character.lower()[0] for character in text])
@@ -55,7 +55,7 @@ class RawJson(str):
 
 
 def dump_compact_json(value: object, *, for_html: bool = False) -> str:
-    """Return JSON on one line without blanks, with keys in the order of a Go map.
+    """Return JSON on one line without blanks, with sorted keys, as Go writes a map.
 
     Args:
         value: a JSON value. Integers become doubles, as Go reads them, unless they are `RawJson`.

@@ -10,7 +10,7 @@ from evalgate.documents.json_schemas import find_validator_type
 # Each comparison returns "" if the values match, else where and how they differ.
 
 KeyTree: TypeAlias = Mapping[str, object]
-"""Key to True or False, or to the tree of the keys below it."""
+"""Maps each key to True, to False, or to the tree of the keys within its value."""
 
 _LONGEST_VALUE = 120
 
@@ -138,7 +138,7 @@ def _compare_lists(actual: object, expected: object, tolerance: float) -> str:
 
 
 def is_number(value: object) -> bool:
-    """Return True for a JSON number; a boolean is none."""
+    """Return True for a JSON number; a boolean is not a number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -161,7 +161,7 @@ _LONGEST_MESSAGE = 300
 
 
 class SchemaValidatorMissingError(RuntimeError):
-    """The package that checks schemas is not installed; the message tells how to install it."""
+    """Error for the missing package `jsonschema`; the message says how to install it."""
 
 
 def check_schema_validator() -> None:

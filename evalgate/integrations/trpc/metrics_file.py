@@ -30,7 +30,7 @@ EVALUATORS = (
     "llm_verifier_pairwise",
 )
 _EXPANDED = ("providerName", "modelName", "variant", "baseURL", "apiKey")
-"""Fields of `judgeModel` in which placeholders are expanded."""
+"""Fields of `judgeModel` in which tRPC-Agent-Go expands placeholders."""
 
 _FIRST_RELEASE_CRITERION: Mapping[str, object] = {
     "toolTrajectory": {
@@ -52,10 +52,10 @@ class _Metric(TrpcModel):
 def parse_trpc_criteria(
     document: ConfigDocument, environ: Mapping[str, str] | None = None
 ) -> tuple[Criterion, ...]:
-    """Parse the metrics of the file as criteria with their names in the file.
+    """Convert the metrics of the file to criteria, which keep their names in the file.
 
-    Placeholders in a judge's settings must be set in `environ` (default: `os.environ`). They are not
-    expanded, because a record must not hold a key.
+    The variables that placeholders in a judge's settings name must be set in `environ` (default:
+    `os.environ`). The placeholders are not expanded, because a record must not hold a key.
 
     Raises:
         InvalidInputError: with every problem of the file.
@@ -104,7 +104,7 @@ def _build_criterion(metric: _Metric, item: object) -> Criterion:
     # Only the first release wrote `metric_name`.
     if not options and isinstance(item, dict) and "metric_name" in item:
         options = _FIRST_RELEASE_CRITERION
-    # Another name is that of the user's own evaluator, which is looked up when the metrics are built.
+    # Any other name means the user's own evaluator, which is looked up when the metrics are built.
     evaluator = _PREFIX + name if name in EVALUATORS else name
     return Criterion(metric.metric_name, metric.threshold, options, evaluator)
 
@@ -123,8 +123,8 @@ def _find_unset_variables(
     model = get_member(get_member(get_member(item, "criterion"), "llmJudge"), "judgeModel")
     for key in _EXPANDED:
         text = get_member(model, key)
-        # `os.ExpandEnv` makes an unset variable empty: the judge would be asked without a key, or
-        # elsewhere.
+        # `os.ExpandEnv` makes an unset variable empty: the judge would be asked without a key, or at
+        # another address.
         for name in expand_go_env(text, environ).unset if isinstance(text, str) else ():
             position = _find_position(document, (index, "criterion", "llmJudge", "judgeModel", key))
             message = f"`{key}` names the environment variable `{name}`, which is not set"

@@ -35,7 +35,7 @@ RESULT_ENDING = ".evalset_result.json"
 _PASSED, _FAILED, _NOT_EVALUATED = "passed", "failed", "not_evaluated"
 _STATUSES: Mapping[Status, str] = {"passed": _PASSED, "failed": _FAILED}
 _COUNTED = {_PASSED: "passed", _FAILED: "failed", _NOT_EVALUATED: "notEvaluated"}
-"""Status of tRPC-Agent-Go to the key of its count in a summary."""
+"""From a status of tRPC-Agent-Go to the key of the status's count in a summary."""
 
 _Criteria = Mapping[tuple[str, str], RecordedCriterion]
 
@@ -65,7 +65,7 @@ def build_eval_set_results(record: Record, app_name: str) -> Iterator[JsonObject
         unique = uuid.uuid5(uuid.NAMESPACE_URL, f"evalgate:{record.created_at}:{eval_set_id}")
         result_id = f"{app_name}_{eval_set_id}_{unique}"
         runs = [(run, case) for case in cases for run in case.runs]
-        runs.sort(key=lambda pair: pair[0].run)  # first the first run of each, as tRPC-Agent-Go makes them
+        runs.sort(key=lambda pair: pair[0].run)  # all first runs come first, as in tRPC-Agent-Go
         results = [_build_case_result(case, run, criteria) for run, case in runs]
         yield {
             "evalSetResultId": result_id,

@@ -1,4 +1,4 @@
-"""Read results of tRPC-Agent-Go (`.evalset_result.json`) for the agent's replies, without the scores."""
+"""Read the agent's replies from results of tRPC-Agent-Go (`.evalset_result.json`); scores are ignored."""
 
 import json
 from collections.abc import Iterable, Iterator

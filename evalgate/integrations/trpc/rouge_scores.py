@@ -1,11 +1,11 @@
 """ROUGE-N, ROUGE-L and ROUGE-Lsum as Google's reference package computes them.
 
 C.-Y. Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", ACL 2004. Only a–z and 0–9 make words.
-The order of the floating-point operations is the package's, since the last bit decides at a threshold.
+Floating-point operations are in the order of the package, because the last bit may decide at a threshold.
 
 Sentences are split by T. Kiss and J. Strunk, "Unsupervised Multilingual Sentence Boundary Detection",
 Computational Linguistics 32 (2006), as the Go package `neurosnap/sentences` applies it. This module has the
-package's abbreviations, and its data on some 350 common words out of 20,000.
+package's abbreviations, but only 350 common words of the 20,000 in the package's data.
 """
 
 import functools
@@ -57,7 +57,7 @@ _ABBREVIATIONS = frozenset(_SHORT.split())
 _STARTERS = frozenset(_FIRST.split())
 """Words that start a sentence if they are capitalised after an abbreviation or an ellipsis."""
 _COMMON = _STARTERS | frozenset(_SMALL.split())
-"""Words that are not a name if they are capitalised after an initial."""
+"""Words that do not count as names if they are capitalised after an initial such as `J.`."""
 
 _TOKEN = re.compile(
     r"[^\s\u3002\uff1b\uff01\uff1f]*[\u3002\uff1b\uff01\uff1f]|[^\s\u3002\uff1b\uff01\uff1f]+"
@@ -133,7 +133,7 @@ def _reclassify_token(token: _Token, following: _Token) -> None:
     """Correct the marks of a token with a period, after a look at the next token.
 
     The next token shows if the period of an abbreviation, an initial or a number ends a sentence. If
-    both tokens are lone periods, neither ends one.
+    both tokens are lone periods, neither ends a sentence.
     """
     starts = _starts_sentence(following)
     is_open = token.is_abbreviation or _ELLIPSIS.search(token.text) is not None
@@ -178,7 +178,7 @@ _ROUGE_N = re.compile(r"rouge(\+?[0-9]{1,9})")
 
 
 def parse_rouge_kind(name: str) -> int | str:
-    """Return N for `rougeN`, else `rougeL` or `rougeLsum`.
+    """Return the kind of ROUGE that `name` means: the number N for `rougeN`, else `rougeL` or `rougeLsum`.
 
     Raises:
         ValueError: `name` is no kind of ROUGE.
@@ -237,11 +237,11 @@ def _count_ngrams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
 
 
 class _LcsRows:
-    """Rows of the table of longest common subsequences of prefixes, each as the bits of one number.
+    """Rows of the table of LCS lengths (longest common subsequences) of two texts, each packed into an int.
 
-    A row belongs to the number of words taken of one text. Its bit at an index of the other text is 0 if the
-    subsequence grows with that word, so that a row is computed with a few operations on large numbers: H.
-    Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004.
+    `words` are the words of the first text. Row i belongs to the first i words of the second text. Bit j of a
+    row is 0 if word j of `words` makes the LCS longer, else 1. The next row takes a few operations on large
+    ints: H. Hyyrö, "Bit-parallel LCS-length computation revisited", AWOCA 2004.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -251,7 +251,7 @@ class _LcsRows:
             self._masks[word] = self._masks.get(word, 0) | 1 << at
 
     def compute_next(self, row: int, word: str) -> int:
-        """Return the row that follows `row` when `word` is taken of the other text."""
+        """Return the row after `row`; `word` is the next word of the second text."""
         matches = row & self._masks.get(word, 0)
         return (row + matches | row - matches) & self.first
 
@@ -279,7 +279,8 @@ def _find_lcs_indices(expected: Sequence[str], actual: Sequence[str]) -> list[in
     Of several such subsequences, the choice is that of the reference package.
     """
     rows = _LcsRows(actual)
-    # Only some rows are kept, and those between them computed again: all rows of large texts take gigabytes.
+    # Every `step`-th row is kept, and the rows between are computed again: all rows of large texts would take
+    # gigabytes.
     step = math.isqrt(len(expected)) + 1
     every = accumulate(expected, rows.compute_next, initial=rows.first)
     kept = list(islice(every, 0, None, step))

@@ -59,9 +59,9 @@ class GoModel(BaseModel):
 
 
 def refuse_registered_name(name: str, info: ValidationInfo) -> str:
-    """Refuse `name` when a metric is built: it names code that a Go program registered. Accept "".
+    """Validate `name`, under which a Go program registered code, and return it unchanged.
 
-    When a file is only read, return any `name` unchanged.
+    When a metric is built (context `BOUND`), only "" is valid. When a file is only read, any name is valid.
 
     Raises:
         ValueError: `name` is not "", and the validation context is `BOUND`. evalgate cannot call Go code.
@@ -72,7 +72,7 @@ def refuse_registered_name(name: str, info: ValidationInfo) -> str:
 
 
 class TrpcTurnMetric(GoModel):
-    """A metric without a model that scores each turn by its criterion in `.metrics.json`."""
+    """A metric that scores each turn without a model, by its criterion in `.metrics.json`."""
 
     is_mean_of_turns: ClassVar[Literal[True]] = True
 
@@ -88,7 +88,7 @@ class TrpcTurnMetric(GoModel):
 
 
 class ComparerResultError(EvalgateError):
-    """A function in `compare` returned something other than True or False."""
+    """Error for a function in `compare` that returned something other than True or False."""
 
 
 def describe_mismatch(
@@ -164,7 +164,7 @@ class TextCriterion(GoModel):
     length: LengthCriterion | None = None
     compare_name: str = Field(default="", alias="compareName")
     compare: Callable[[str, str], object] | None = Field(default=None, exclude=True, repr=False)
-    """Function that decides in the place of all rules but `ignore`; only Python code can set it."""
+    """Function that replaces all rules except `ignore`; only Python code can set it."""
 
     _is_available = field_validator("compare_name")(refuse_registered_name)
 
@@ -234,7 +234,7 @@ class JsonCriterion(GoModel):
     schema_: Any = Field(default=None, alias="schema")
     compare_name: str = Field(default="", alias="compareName")
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
-    """Function that decides in the place of all rules but `ignore`; only Python code can set it.
+    """Function that replaces all rules except `ignore`; only Python code can set it.
 
     If `ignore_tree` and `only_tree` are both set, the values never match, and the function is not called."""
 
@@ -279,8 +279,8 @@ class JsonCriterion(GoModel):
         Both texts must be JSON, with two exceptions:
 
         - With `ignore`, no text has to be JSON.
-        - With the strategy `skip` and without `compare`, `expected` may be any text, and `actual` too unless
-          `valid` or a schema is set.
+        - With the strategy `skip` and without `compare`, `expected` may be any text. So may `actual`, if
+          neither `valid` nor a schema is set.
 
         Raises:
             ComparerResultError: `compare` returned no bool.

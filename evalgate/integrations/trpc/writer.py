@@ -191,7 +191,7 @@ _EXPECTED = {"finalResponse", "tools", "intermediateResponses"}
 def _build_scenario(scenario: Scenario) -> JsonObject:
     limits = omit_empty(driver=scenario.driver, stopSignal=scenario.stop_signal)
     if scenario.max_turns is not None:
-        # With a limit alone, the original's simulated user would talk until the limit is reached.
+        # With a limit alone, tRPC-Agent-Go's simulated user would talk until the limit is reached.
         own = {} if scenario.stop_signal is not None else {"stopSignal": _SIGNAL}
         limits |= {**own, "maxAllowedInvocations": max(scenario.max_turns, 0)}
     return {

@@ -21,7 +21,7 @@ _UNSUPPORTED = frozenset({"unsupported", "contradictory", "disputed"})
 _WORD = r'[^"\]\s^]'
 _WORDS = r'[^"\]]'
 _LENIENT = (2, 6)
-"""The first release of Google ADK that reads loosely written answers."""
+"""The first release (major, minor) of Google ADK that reads loosely written answers."""
 _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
 # All five lines must be there in this order, or Google ADK does not count the sentence.
 _BLOCK = re.compile(
@@ -35,7 +35,7 @@ _MARKUP = " *_`#>-\u2022\"'"
 
 @frozen
 class JudgeOpinion:
-    """A score from one answer, in the metric's range, with its reason."""
+    """The score that one answer of a judge gives, in the metric's range, and the judge's reason."""
 
     score: float
     reason: str = ""
@@ -54,7 +54,7 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
     def parse_validity(answer: ModelAnswer) -> JudgeOpinion:
         label = _trim_label(_find_label(answer.text, "is_the_agent_response_valid", _WORD), release)
-        # Not lowered: for Google ADK `Valid` is no label.
+        # The label keeps its case: for Google ADK, `Valid` is no label.
         if label in _POSITIVE | _NEGATIVE:
             return JudgeOpinion(float(label in _POSITIVE), _find_reason(answer.text))
         wrong_key = _trim_label(_find_label(answer.text, "is_the_agent_response_invalid", _WORD), release)
@@ -67,10 +67,13 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """Strip the commas and braces that `_find_label` includes in a label without quotation marks."""
+    """Strip the commas and braces that `_find_label` includes in a label without quotation marks.
+
+    Before 2.6, Google ADK also strips backslashes and the letter s.
+    """
     if label is None:
         return None
-    # Earlier releases meant white space, but strip a backslash and the letter s.
+    # Earlier releases meant `\s` as white space.
     return label.rstrip(",}") if release >= _LENIENT else label.strip("\\s,}")
 
 
@@ -115,9 +118,9 @@ RubricVerdicts: TypeAlias = tuple[tuple[str, RubricVerdict], ...]
 
 
 def build_rubric_parser(rubrics: Mapping[str, str], release: tuple[int, int]) -> "RubricParser":
-    """Build a parser of verdicts on `rubrics` (texts by id), as the release of Google ADK reads them.
+    """Build a parser of answers with verdicts on `rubrics`, which are texts by id.
 
-    `release` is the pair (major, minor).
+    The parser reads answers as the (major, minor) `release` of Google ADK does.
     """
     return RubricParser(rubrics, is_lenient=release >= _LENIENT)
 
@@ -149,7 +152,7 @@ class RubricParser:
             raise UnparsableAnswerError(
                 "its `Property`, `Rationale` and `Verdict` lines are not equally many"
             )
-        # Not strict: 2.3.0 pairs as many as it finds, as its scores show.
+        # Not strict: Google ADK 2.3.0 pairs lines until the shortest list ends, as its scores show.
         blocks = zip(named, rationales, verdicts, strict=False)
         ids = {self._normalize_text(each): id_ for id_, each in self.rubrics.items()}
         found: list[tuple[str, RubricVerdict]] = []
@@ -178,7 +181,7 @@ def _find_lines(text: str, key: str) -> Sequence[str]:
 def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
     """Return a pair (id, property) for each `Property:` line.
 
-    The `ID:` line before a `Property:` line gives its id. If there is no `ID:` line, the id is "".
+    The id is in the `ID:` line before the `Property:` line. Without an `ID:` line, the id is "".
     """
     found, own_id = [], ""
     for line in re.finditer(r"^[^\S\n]*(ID|Property): (.*)$", text, re.MULTILINE):
@@ -191,7 +194,7 @@ def _find_property_lines(text: str) -> Sequence[tuple[str, str]]:
 
 
 def parse_sentences(answer: ModelAnswer) -> tuple[str, ...]:
-    """Parse the sentences of a response.
+    """Return the sentences into which the judge divided a response, each marked `<sentence>`.
 
     Raises:
         UnparsableAnswerError: the answer holds no sentence.
@@ -229,7 +232,7 @@ def _describe_unsupported(blocks: Sequence[re.Match[str]]) -> Iterator[str]:
 
 
 def build_number_parser(low: float, high: float) -> Callable[[ModelAnswer], JudgeOpinion]:
-    """Build a parser of JSON with a `score` from `low` to `high`.
+    """Build a parser of answers in JSON with a `score` from `low` to `high`, both included.
 
     The parser raises UnparsableAnswerError if an answer has no such score.
     """

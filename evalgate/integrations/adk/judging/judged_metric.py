@@ -51,7 +51,7 @@ class JudgeModelOptions(AdkOptions):
     """The model that judges, and the number of samples."""
 
     judge_model: str | None = Field(default=None, exclude=True)
-    """None: the model that the run is configured with."""
+    """None: the run's judge. Without one, criteria in a file of Google ADK use Google ADK's default model."""
     judge_model_config: GenerationConfig | None = Field(default=None, exclude=True)
     num_samples: int = Field(default=5, ge=1)
     """Number of answers that the judge gives to each question."""
@@ -59,7 +59,7 @@ class JudgeModelOptions(AdkOptions):
     """Read and not used: the judge's own `concurrency` limits all metrics together."""
 
     def get_config_changes(self) -> dict[str, object]:
-        """Return the settings under their keys in `JudgeConfig`. They replace settings of the run's judge."""
+        """Return the settings as fields of `JudgeConfig`, to override the fields of the run's judge."""
         return self.judge_model_config.to_judge_changes() if self.judge_model_config else {}
 
 
@@ -80,7 +80,7 @@ class JudgedMetric(AdkOptions):
 
     _judge: Judge = PrivateAttr()
     _release: tuple[int, int] = PrivateAttr()
-    """The release of Google ADK whose scores are wanted."""
+    """The release (major, minor) of Google ADK to agree with."""
     _prompts: tuple[Prompt, ...] = PrivateAttr()
 
     @classmethod
@@ -118,7 +118,7 @@ class JudgedMetric(AdkOptions):
 
     @classmethod
     def build_options(cls, criterion: Criterion, context: MetricContext) -> dict[str, object]:
-        """Return the values of the metric's fields: the criterion's options and a subclass's own values."""
+        """Return the values of the metric's fields: the criterion's options. Subclasses may add values."""
         del context
         return dict(criterion.options)
 
@@ -145,10 +145,10 @@ class JudgedMetric(AdkOptions):
         at: int = 0,
         samples: int | None = None,
     ) -> Samples[T]:
-        """Ask the prompt at index `at`, filled with `material`, and parse the answers.
+        """Ask the judge with the prompt at index `at`, filled with `material`, and parse the answers.
 
-        The prompt marks the material as data, from which no instruction is taken. A refusal, or an answer
-        that cannot be parsed, becomes one of the `failed` samples.
+        The prompt marks the material as data, in which the judge must not follow instructions. A refusal, or
+        an answer that cannot be parsed, becomes one of the `failed` samples.
 
         Args:
             parse: Parses one answer; raises UnparsableAnswerError if that is impossible.
@@ -157,15 +157,15 @@ class JudgedMetric(AdkOptions):
             samples: Number of answers; None: the number in the options.
 
         Raises:
-            JudgeError: an answer is missing for another reason.
+            JudgeError: the judge fails in another way, for example because it cannot be reached.
         """
         template = self._prompts[at]
         text = template.render_text(**material)
         count = self.judge_model_options.num_samples if samples is None else samples
         request = ModelRequest((ChatMessage("user", text),), prompt_version=template.version)
         taken = await take_samples(self._judge.client, request, count, parse, are_all_needed=False)
-        # Google ADK from 2.8 on takes the mean of the other turns. An outage says nothing about the agent,
-        # so here the metric fails.
+        # If the judge fails, Google ADK from 2.8 on takes the mean of the other turns. Here the metric fails,
+        # because an outage of the judge does not tell anything about the agent.
         for failed in taken.failed:
             if failed.failure.kind not in RANDOM_FAILURES:
                 raise failed.failure
@@ -174,15 +174,15 @@ class JudgedMetric(AdkOptions):
 
 @frozen
 class JudgedTurn:
-    """A turn's score, with the samples in its details."""
+    """A turn's score. The details of the score hold the judge's samples."""
 
     score: TurnScore
     failure: JudgeError | None = None
-    """The judge's failure because of which the turn has no score; None if there is none."""
+    """The judge's failure, if it is the reason that the turn has no score; else None."""
 
 
 def build_unjudged_turn(reason: str) -> JudgedTurn:
-    """Build a turn that the metric does not score."""
+    """Build a turn without a score, for the given reason."""
     return JudgedTurn(TurnScore(None, reason))
 
 

@@ -1,4 +1,4 @@
-"""The texts of a judge's prompt: tool calls, instructions and tools of the agent, and whole dialogues."""
+"""Format the data in judges' prompts: the agent's tool calls, instructions and tools, and whole dialogues."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from evalgate.metrics.turnwise import Exchange
 
 
 def collect_rubrics(case: EvalCase, exchange: Exchange) -> tuple[Rubric, ...]:
-    """Return the rubrics of the case, then of the turn, without a selection by type."""
+    """Return all rubrics of the case, followed by all rubrics of the turn, of every type."""
     return (*case.rubrics, *(exchange.turn.rubrics if exchange.turn else ()))
 
 
@@ -56,7 +56,7 @@ def _iter_agents(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, Mapping[s
 
 
 def iter_event_lines(exchange: Exchange, *, until: int | None = None) -> Iterator[str]:
-    """Yield a text for each event before the final response, or for the first `until` events."""
+    """Yield a text for each event before the final response, or only for the first `until` events."""
     events = exchange.reply.events if exchange.reply else ()
     for event in events[:until]:
         author = " ".join((event.author or "agent").split())
@@ -95,7 +95,8 @@ _LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 def to_json_line(value: object) -> str:
     """Return `value` as JSON on one line.
 
-    A value that JSON cannot hold is written as its text. A `value` that nests too deep becomes a remark.
+    Inner values of types that JSON lacks are written as `str` of them. A `value` that nests too deep is
+    replaced by a remark.
     """
     try:
         text = json.dumps(

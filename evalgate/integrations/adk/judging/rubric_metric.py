@@ -1,4 +1,4 @@
-"""Google ADK's metrics by rubrics: their options, the rubrics of a turn, and their weighted mean."""
+"""Google ADK's rubric metrics: their options, the rubrics of a turn, and their weighted mean."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal, TypeAlias, TypeVar
@@ -80,7 +80,7 @@ def _expand_criterion(number: int, rubric: object) -> object:
 
 
 class DuplicateRubricError(Exception):
-    """Two rubrics have the same id, so that an answer cannot be assigned to either."""
+    """Error for two rubrics with the same id: a verdict could not be assigned to one of them."""
 
 
 class RubricMetric(JudgedMetric):
@@ -95,7 +95,7 @@ class RubricMetric(JudgedMetric):
     """Releases of Google ADK to agree with; 2.6 changed how answers are read. Releases up to 2.5 use the
     rubrics of cases and turns only if the criterion has rubrics, too."""
     _takes_untyped: bool = PrivateAttr(default=False)
-    """True if rubrics of cases and turns count also without a type."""
+    """True if rubrics of cases and turns count even if they have no type."""
 
     @field_validator("rubrics", mode="before")
     @classmethod
@@ -120,15 +120,20 @@ class RubricMetric(JudgedMetric):
         self._takes_untyped = not context.is_literal
 
     def accepts_rubric(self, rubric: Rubric) -> bool:
-        """Return True if a rubric of a case or a turn is meant for this metric."""
-        # No release of Google ADK reads the form of its guide, which has points and no type.
+        """Return True if a rubric of a case or a turn is meant for this metric.
+
+        Its type must be `kind`. A rubric without a type is accepted if it has points, or if the criteria are
+        in a thresholds file of evalgate.
+        """
+        # Rubrics with points and without a type are a form of Google ADK's guide that no release reads.
         takes_untyped = self._takes_untyped or rubric.points is not None
         return rubric.type == self.kind or (takes_untyped and not rubric.type)
 
     def collect_points(self, case: EvalCase, exchange: Exchange) -> dict[str, float]:
         """Return the weight of each rubric, by id.
 
-        The rubrics are the criterion's, and all of the case and the turn that `accepts_rubric` accepts.
+        The rubrics are all of the criterion, and those of the case and the turn that `accepts_rubric`
+        accepts.
         """
         own = {each.rubric_id: each.points for each in self.rubrics}
         written = [each for each in collect_rubrics(case, exchange) if self.accepts_rubric(each)]
@@ -141,15 +146,15 @@ class RubricMetric(JudgedMetric):
         return {"answers": answers, **criterion.options}
 
     def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
-        """Return the text of each rubric to judge by, by id; {} if there is none.
+        """Return the texts of the rubrics that apply to a turn, by id; {} if no rubric applies.
 
-        The first rubrics are those of the criterion. The rubrics of the case and of the turn follow, if
-        `accepts_rubric` accepts them. With the option `answers: adk<=2.5`, a criterion without rubrics gives
-        {}.
+        The rubrics of the criterion come first. The rubrics of the case and of the turn follow, if
+        `accepts_rubric` accepts them. With the option `answers: adk<=2.5`, the result is {} if the criterion
+        has no rubrics.
 
         Raises:
-            DuplicateRubricError: two rubrics of the result have the same id, or two rubrics of the case and
-                the turn. The latter count even if `accepts_rubric` rejects them.
+            DuplicateRubricError: two rubrics of the result have the same id; or two rubrics of the case and
+                the turn have, even if `accepts_rubric` rejects them.
         """
         written = collect_rubrics(case, exchange)
         _require_unique_ids([(each.rubric_id, each.text) for each in written])
@@ -172,8 +177,10 @@ class RubricMetric(JudgedMetric):
     ) -> Samples[RubricVerdicts]:
         """Ask the judge for a verdict on each of `rubrics` (texts by id).
 
+        A refusal, or an answer that cannot be parsed, becomes one of the `failed` samples.
+
         Raises:
-            JudgeError: an answer is missing for a reason other than a refusal.
+            JudgeError: the judge fails in another way.
         """
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
         # The judge copies each rubric behind `Property:`, and an answer is read line by line.
@@ -192,7 +199,7 @@ def _require_unique_ids(rubrics: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 
 WeightedScores: TypeAlias = Sequence[tuple[float, float | None]]
-"""Pairs of a rubric's score and its points; None for the points of a turn that is missing or unexpected."""
+"""Pairs (score, points) of rubrics. A turn that is missing or unexpected is the pair (0.0, None)."""
 
 
 def score_turn_by_rubrics(

@@ -209,7 +209,8 @@ class _TurnMeanMetric(JudgedMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in `score_range`.
 
-        A turn without a final response has no score, unless the options count the agent's earlier messages.
+        A turn without a final response has no score. With `include_intermediate_responses_in_final`, the
+        agent's earlier messages count as a response.
 
         Raises:
             JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
@@ -390,13 +391,13 @@ class UserSimulatorQuality(JudgedMetric):
             for at in range(1, len(found))
         ]
         turns = [first, *later]
-        # The ending has no turn of its own: as in Google ADK, a wrong one replaces the last turn's score.
-        # Here also under a threshold of 0, where Google ADK counts it as right.
+        # The ending has no turn of its own. As in Google ADK, a wrong ending replaces the last turn's score.
+        # This holds even for a threshold of 0, with which Google ADK counts the ending as right.
         ending = await self._judge_message(case.scenario, found, self.stop_signal)
         if ending.score.score == 0.0:
             reason = f"the conversation should not end here: {ending.score.reason}"
             turns[-1] = JudgedTurn(TurnScore(0.0, reason, ending.score.details))
-        # The mean of all messages: one that no sample decides does not count as valid.
+        # The mean is over all messages: a message without a usable sample counts as not valid.
         return compute_mean_result(
             turns, nothing="nothing was said", mean=lambda scores: sum(scores) / len(turns)
         )

@@ -63,7 +63,7 @@ class ToolTrajectory(BaseModel):
 
     @property
     def allows_extra_calls(self) -> bool:
-        """Return True unless the match type is EXACT."""
+        """Return True for IN_ORDER and ANY_ORDER, which allow calls beyond the expected ones."""
         return self.match_type != "EXACT"
 
     @classmethod

@@ -84,9 +84,9 @@ class _TrajectoryMetric(_TrajectoryOptions):
     def _score_matched_share(
         self, calls: Sequence[ToolCall], others: Sequence[ToolCall], fault: str
     ) -> TurnScore:
-        """Return the share of `calls` that match a call of `others`; `fault` is what is wrong with the rest.
+        """Return the share, in [0, 1], of `calls` that match a call of `others`. `calls` must not be empty.
 
-        `calls` must not be empty.
+        `fault` describes the calls without a match in the reason, as in "calls were not expected".
         """
         rest = self._comparison.find_unmatched_calls(calls, others)
         share = (len(calls) - len(rest)) / len(calls)
@@ -155,7 +155,7 @@ class TrajectoryRecall(_TrajectoryMetric):
 class TrajectorySingleToolUse(_TrajectoryOptions):
     """1.0 when the agent called the tool at least once in the conversation, else 0.0.
 
-    The expectations of the case, the turn and the number of calls are ignored.
+    The case's expected calls are ignored. The turn and the number of the calls do not matter.
     """
 
     tool_name: str = Field(min_length=1)

@@ -93,7 +93,7 @@ def _normalize_moment(moment: Moment) -> Moment:
 def parse_moment(text: str) -> Moment | None:
     """Parse the date or time in `text`.
 
-    Return None if `text` holds no date or time, a date that does not exist, or anything else besides.
+    Return None if `text` holds no date or time, a date that does not exist, or words that belong to no date.
     """
     rest = text.strip().lower()
     rest = re.sub(r"(?<=\d)t(?=\d{1,2}:)", " ", rest)
@@ -167,7 +167,7 @@ def _parse_worded_date(text: str) -> Moment | None:
 
 
 def _find_name_index(word: str, short: tuple[str, ...], full: tuple[str, ...] | list[str]) -> int:
-    """Return the 1-based index of `word` in the short or in the full names; 0 if both lack the word."""
+    """Return the 1-based index of `word` in `short` (three-letter names) or `full`; 0 if neither has it."""
     if word == "sept":
         word = "sep"
     names = short if len(word) == 3 else full
@@ -223,16 +223,16 @@ _WORD = re.compile(r"\w+")
 
 
 def normalize_value(value: object) -> object:
-    """Normalize the case of texts, the format of numbers and the order of lists, for a comparison.
+    """Return a value in a form for comparisons: texts in lower case, numbers as texts, lists sorted.
 
-    Keys keep their case. Whole numbers stay exact, even with 17 digits. watsonx Orchestrate instead converts
-    them to floats, and so takes long ids for equal if they differ only in the last digit.
+    Keys keep their case. Whole numbers stay exact, even with 17 digits. watsonx Orchestrate converts them to
+    floats, so that long ids are equal there even if their last digits differ.
     """
     if isinstance(value, Mapping):
         return {str(key): normalize_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return sorted(map(normalize_value, value), key=_dump_json)
-    # `True`, not lowered like other texts: in the original true differs from "true".
+    # `True`, not in lower case like texts: in watsonx Orchestrate true differs from "true".
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, (int, float)):
@@ -262,7 +262,7 @@ def _normalize_text(text: str) -> str:
 
 
 _DIGIT = re.compile(r"\d")
-"""A digit tells a number beyond a double's range, which stays a text, from the word `inf`."""
+"""Distinguishes a number beyond a double's range, which has digits and stays a text, from the word `inf`."""
 
 
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
@@ -297,8 +297,8 @@ def is_similar(actual: object, expected: object) -> bool:
     """
     if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
-    # The original compares embeddings. Without a model it takes a score of 0 to 100 for a share, and nearly
-    # every text passes.
+    # watsonx Orchestrate compares embeddings. Without a model it takes a score of 0 to 100 for a share, so
+    # that nearly every text passes.
     one, other = _count_words(actual), _count_words(expected)
     if not one or not other:
         return normalize_value(actual) == normalize_value(expected)
@@ -350,7 +350,7 @@ def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, objec
 
 
 def find_strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
-    """Return the strategy to compare the argument at a dotted path.
+    """Return the strategy for comparing the argument at the dotted `path`.
 
     If `matching` lacks the path, its nearest parent counts. Without a parent the strategy is `strict`.
     """
@@ -366,7 +366,7 @@ def _matches_argument(how: ArgMatching, expected: object, found: object) -> bool
         return True
     if found is _ABSENT:
         return how == "optional"
-    # Without normalisation: in the original an argument that may be left out is compared more strictly.
+    # Without normalisation: watsonx Orchestrate compares optional arguments more strictly.
     if how == "optional":
         return bool(found == expected)
     if how == "fuzzy":

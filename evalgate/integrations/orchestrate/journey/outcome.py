@@ -3,8 +3,9 @@
 Only a judge can decide whether two different texts mean the same. Without a judge, keywords are searched for,
 equal texts match, and other texts stay undecided.
 
-The rules are the rules of watsonx Orchestrate's evaluation framework 1.6.9. The framework takes tool calls as
-reached first, in their order. Widgets come next, and texts last, both in the order of the goals in the file.
+The rules are those of watsonx Orchestrate's evaluation framework 1.6.9. There, goals for tool calls count as
+reached first, in the order of the calls. Goals for widgets come next, and goals for texts last, both in the
+order of the file.
 """
 
 import json
@@ -38,7 +39,7 @@ class TextJudge(Protocol):
     """A judge of texts. Its methods return None if the judge cannot decide."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
-        """Return True if all of `keywords`, of which there is at least one, occur in `text`."""
+        """Return True if all of `keywords` occur in `text`; `keywords` must not be empty."""
         ...
 
     async def matches_text(self, expected: str, text: str) -> bool | None:
@@ -87,7 +88,7 @@ class TextFinding:
 
     goal: Goal
     is_reached: bool | None
-    """None if only a judge can tell."""
+    """True if a text fulfils the goal, False if none does; None if only a judge could decide."""
     has_keywords: bool | None
     """True if one text holds all keywords, False if none does; None if the goal names no keywords."""
     is_response_judged: bool
@@ -207,7 +208,7 @@ class ToolCallReport:
     def recall(self) -> float | None:
         """Return the share of the tool-call goals that were reached, rounded to hundredths.
 
-        None if no goal asks for a call.
+        Return None if no goal asks for a call.
         """
         return round(len(self.reached) / self.expected, 2) if self.expected else None
 
@@ -215,7 +216,7 @@ class ToolCallReport:
     def precision(self) -> float | None:
         """Return the share of the calls that fulfilled a goal, rounded to hundredths.
 
-        0.0 if the agent made no call; None if no goal asks for a call.
+        Return 0.0 if the agent made no call, and None if no goal asks for a call.
         """
         if not self.expected:
             return None
@@ -267,11 +268,11 @@ def match_tool_calls(journey: Journey, calls: Sequence[ToolCall]) -> ToolCallRep
     left = list(goals)
     reached, wrong, relevant = list[str](), list[str](), 0
     for call in calls:
-        # As in the original, blanks around a name count here, but such a call fulfils no goal.
+        # As in the framework, a call with blanks around its name is relevant, but fulfils no goal.
         if call.name.strip() not in names:
             continue
         relevant += 1
-        # Greedy, as the original: no maximum matching, and a repeated call is a wrong one.
+        # Greedy, as in the framework, and no maximum matching: a repeated call is a wrong call.
         goal = next(_find_fulfilled_goals(left, call), None)
         if goal is None:
             wrong.append(_explain_mismatch(left, call))
@@ -307,7 +308,7 @@ class JourneyOutcome:
     """The results of all goals of a journey in one run."""
 
     order: Mapping[str, tuple[str, ...]]
-    """Name of a goal to the names of the goals that must be reached after it."""
+    """From the name of a goal to the names of the goals that must be reached after it."""
     calls: ToolCallReport
     widgets: tuple[str, ...]
     """Names of the reached goals that ask for a widget."""
@@ -336,7 +337,7 @@ class JourneyOutcome:
             *self._iter_reached_texts(accept_undecided=accept_undecided),
         ]
         position = {name: at for at, name in enumerate(ordering)}
-        # A journey of checks alone never succeeds in the original either.
+        # In the framework, too, a journey of checks alone never succeeds.
         if not ordering:
             return _NO_GOALS_REACHED
         return next(self._iter_failures(position, accept_undecided=accept_undecided), "")
@@ -365,12 +366,13 @@ class JourneyOutcome:
             yield "a check does not hold"
 
     def compute_completion(self) -> float | None:
-        """Return the share of all goals and checks that were reached, rounded to hundredths.
+        """Return the share of goals and checks that were reached, rounded to hundredths.
 
-        None if the journey has none of them. The order does not count. Undecided goals count as not reached.
+        Return None if the journey has neither checks nor goals for a call, a widget or a text; other goals do
+        not count. The order does not count, either. Undecided goals count as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
-        # Without other goals the original takes the recall, which may be undefined.
+        # Without other goals the framework takes the recall, which may be undefined.
         if not others:
             return self.calls.recall
         texts = len({text.goal.name for text in self.texts if text.is_reached})
@@ -401,10 +403,10 @@ async def evaluate_journey(
     """
     conversation = build_conversation(case, run)
     interactions = get_goals(journey, "interaction")
-    # First what needs no judge: arguments that nest too deep end the evaluation before a model is paid.
+    # Calls come first: arguments that nest too deep end the evaluation before a model is asked and paid.
     calls = match_tool_calls(journey, conversation.calls)
     widgets = tuple(_iter_reached_widgets(interactions, conversation.widgets))
-    # Wherever a text was said, also before the calls: the original does not look at its position.
+    # A text counts wherever it was said, even before the calls: the framework ignores its position.
     texts = await evaluate_text_goals(journey, conversation.texts, judge)
     checks = []
     for goal in journey.goals:

@@ -37,11 +37,11 @@ class Scorecard:
     items: tuple[ItemScore, ...] = ()
     """Scores of single items in the judge's order; empty if the judge was asked for one score."""
     value: bool | str | None = None
-    """The judge's choice, if that is not a number."""
+    """The judge's choice, if the choice is not a number: a boolean or a category; else None."""
 
     @property
     def details(self) -> JsonObject:
-        """Return the scores of items and the judge's choice, for a record's details of the metric."""
+        """Return the scores of items and the judge's choice, for the metric's details in the record."""
         items = [{"id": item.id, "score": item.score, "reason": item.reason} for item in self.items]
         value = {} if self.value is None else {"value": self.value}
         return {**({"rubric_scores": items} if items else {}), **value}
@@ -69,7 +69,7 @@ _WORST = len(SCALE) - 1
 
 
 def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
-    """Compute the score of A against B, in [0, 1]: 0.5 if both are equal, 1.0 if A is best and B worst.
+    """Compute the score of A against B, in [0, 1]: 0.5 for equal grades, 1.0 for the best A and worst B.
 
     Raises:
         UnparsableAnswerError: a tag, a letter or the probabilities are missing.
@@ -93,7 +93,7 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token that has the character at `index` of the text, and the token's text before it."""
+    """Return the token with the character at `index` of the text, and its part before this character."""
     end = 0
     for at, choice in enumerate(choices):
         begin, end = end, end + len(choice.token)
@@ -106,7 +106,10 @@ def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[
 
 
 def _collect_logprobs(choice: TokenChoice, before: str) -> Mapping[int, float]:
-    """Return the highest log probability of each letter grade. The keys are indices of `SCALE`."""
+    """Return the highest log probability of each letter grade, by its index in `SCALE`.
+
+    `before` is the text in front of the letter in the chosen token. Alternatives must begin with it, too.
+    """
     found: dict[int, float] = {}
     for token, logprob in ((choice.token, choice.logprob), *choice.alternatives):
         letter = trim_go_space(token.removeprefix(before)).upper() if token.startswith(before) else ""
@@ -177,7 +180,8 @@ def parse_rubric_blocks(text: str) -> Scorecard:
 def parse_sentence_blocks(text: str) -> Scorecard:
     """Parse blocks of `ID:`, `Reason:`, `Label:` and `Verdict:` between blank lines; return their mean.
 
-    The label decides the score. For an empty label, the verdict decides.
+    The labels `supported` and `not_applicable` score 1.0, and other known labels 0.0. With an empty label,
+    the verdict `yes` scores 1.0, and any other verdict 0.0.
 
     Raises:
         UnparsableAnswerError: no block has all of these fields, or a label is unknown.
@@ -234,8 +238,8 @@ def parse_rubric_scores(text: str) -> Scorecard:
     """Parse `{"rubricScores": [{"id", "score", "reason"}, …]}` and return the mean of the scores.
 
     Raises:
-        UnparsableAnswerError: the answer has another form, has no score or an id twice, or a score is not
-            from 0 to 1.
+        UnparsableAnswerError: the answer has another form, no score, a score without an id, two scores with
+            the same id, or a score outside of [0, 1].
     """
     found = _get_member(_parse_object(text), "rubricScores")
     if not isinstance(found, list) or not found:
@@ -251,7 +255,7 @@ def check_rubric_ids(card: Scorecard, ids: Sequence[str]) -> Scorecard:
     """Return the card if it scores each of `ids` exactly once, in any order.
 
     Raises:
-        UnparsableAnswerError: naming the first rubric that is missing, repeated or unknown.
+        UnparsableAnswerError: a rubric is missing, repeated or unknown; the message names it.
     """
     scored = [item.id for item in card.items]
     for id_ in scored:
@@ -386,7 +390,7 @@ def _strip_fence(text: str) -> str:
     return trim_go_space(text.removesuffix(_FENCE))
 
 
-# Keys count in any case, as in Go; of several spellings the last one.
+# Keys are read in any case, as in Go. Of several spellings of a key, the last counts.
 _DECODER = json.JSONDecoder(
     object_pairs_hook=lambda pairs: {fold_key(key): value for key, value in pairs},
     parse_constant=reject_constant,

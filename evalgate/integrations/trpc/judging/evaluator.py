@@ -97,7 +97,7 @@ class TrpcJudgeModel(GoModel):
         }
 
     def build_config(self, base: JudgeConfig | None) -> JudgeConfig:
-        """Build the configuration of this model, with the other settings of `base`.
+        """Build the configuration of this model. Its other settings are those of `base`, or the defaults.
 
         Raises:
             pydantic.ValidationError: a value is wrong.
@@ -166,7 +166,7 @@ class RubricJudgeOptions(LlmJudgeOptions):
 
 
 class TurnNotJudgeableError(Exception):
-    """A turn lacks data that the evaluator needs; the text names the data.
+    """Error for a turn that lacks data which the evaluator needs; the text names the data.
 
     The whole metric fails, as in tRPC-Agent-Go.
     """
@@ -204,7 +204,9 @@ class LlmEvaluator(ABC):
     """A metric that a model judges, turn by turn."""
 
     needs_rubrics: ClassVar[bool] = False
+    """True if turns without a rubric have no score."""
     needs_reference: ClassVar[bool] = False
+    """True if turns without an expected response have no score."""
     options_type: ClassVar[type[LlmCriterion]] = LlmCriterion
     prompt_name: ClassVar[str] = ""
     """Name of evalgate's prompt; "" if the prompt is always the user's own."""
@@ -280,7 +282,7 @@ class LlmEvaluator(ABC):
         return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
     def _describe_repeated_id(self, case: EvalCase, found: Sequence[Exchange]) -> str:
-        """Describe which two rubrics of one turn have the same id.
+        """Return a sentence about two rubrics that have the same id and apply to the same turn.
 
         Return "" if there are none, or if neither the case nor its turns have rubrics for this metric.
         """
@@ -395,7 +397,7 @@ class RubricEvaluator(LlmEvaluator):
 
 
 def get_exchange_texts(exchange: Exchange) -> dict[str, str]:
-    """Return the user's text, the response and the expected response, by their variables in a prompt."""
+    """Return the texts of the turn under the variables of prompts: `user`, `response` and `reference`."""
     return {"user": exchange.user, "response": exchange.response, "reference": exchange.reference or ""}
 
 

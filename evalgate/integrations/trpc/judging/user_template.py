@@ -31,7 +31,7 @@ _STEP = re.compile(r"\.(?P<key>[^.\[\]*]+)|\[(?P<index>[+-]?[0-9]+)\]")
 
 
 class PathNotFoundError(Exception):
-    """A text has no value at a path; the message gives the reason."""
+    """Error for a text that has no value at a path; the message gives the reason."""
 
 
 def parse_path(path: str) -> JsonPath:
@@ -82,14 +82,14 @@ _LISTS: Mapping[str, tuple[str, Sequence[str]]] = {
     "traceStepTools": ("tools", ("id", "name", "arguments", "result", "error")),
     "traceStepSkills": ("skills", ("name",)),
 }
-"""Field to the key of a list in a trace's step, and the members that are shown of each item."""
+"""From a field to the key of a list in a step of a trace, and the members of each item that are written."""
 _TEXTS: Mapping[str, str] = {"traceStepInput": "input", "traceStepOutput": "output"}
 STEP_FIELDS = frozenset({*_LISTS, *_TEXTS})
 _OF_ANY_TYPE = frozenset({"arguments", "result"})
 
 
 class MissingTraceError(Exception):
-    """A turn's trace lacks a step or value; the message names it."""
+    """Error for a turn without a trace, or with a trace that lacks a step or value; the message names it."""
 
 
 def read_step_field(trace: object, node: str, field: str) -> str:
@@ -153,7 +153,7 @@ _FIELDS: Mapping[str, frozenset[str]] = {
 
 
 class TemplateError(Exception):
-    """A variable of the template has no value in this turn."""
+    """Error for a variable of the template that has no value in a turn; the message gives the reason."""
 
 
 class NodeSelector(GoModel):
@@ -230,7 +230,7 @@ class Category(GoModel):
 
 
 class ScorerOptions(GoModel):
-    """The options of a scorer: the categories that the judge chooses from."""
+    """The options of the parser that scores an answer: the categories that the judge chooses from."""
 
     categories: tuple[Category, ...] = Field(default=(), strict=False)
 
@@ -250,7 +250,7 @@ class JudgeTemplate(GoModel):
     bindings: tuple[VariableBinding, ...] = Field(default=(), alias="variableBindings", strict=False)
     scorer_options: ScorerOptions = Field(default=ScorerOptions(), alias="responseScorerOptions")
     structured_output: AnswerForm | Literal[""] = Field(default="", alias="structuredOutputName")
-    """The form that the judge is asked for; "": the scorer's own."""
+    """The form of the answer that the judge is asked for; "" for the form that `scorer` reads."""
     sample_aggregator: Literal["", "majority_vote"] = Field(default="", alias="sampleAggregatorName")
     invocation_aggregator: Literal["", "average"] = Field(default="", alias="invocationAggregatorName")
 

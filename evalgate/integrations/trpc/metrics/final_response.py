@@ -26,8 +26,8 @@ _ELEMENT = re.compile(rb"<[^!?/\s]")
 def find_xml_problem(text: str) -> str:
     """Return the fault of an XML document, or "" if it is well-formed.
 
-    No other file and no address is read. A document that declares entities is faulty. Predefined entities,
-    and characters by number, are accepted.
+    Nothing is read from other files or from the network. A document that declares entities is faulty.
+    Predefined entities, and characters by number, are accepted.
     """
     data = text.strip().encode("utf-8", "replace")
     if not data:
@@ -50,7 +50,7 @@ def find_xml_problem(text: str) -> str:
 
 
 class _XmlScan:
-    """Handlers of expat that find faults which only Go's `encoding/xml` reports."""
+    """Handlers for expat. They find faults that Go's `encoding/xml` reports and expat does not."""
 
     def __init__(self) -> None:
         self.has_root = False
@@ -152,7 +152,7 @@ class XmlCriterion(GoModel):
 
 
 class ResponseCriterion(GoModel):
-    """Criteria for the final response. At least one must be named, and all that are named must be met."""
+    """Criteria for the final response. At least one must be set, and all that are set must be met."""
 
     text: TextCriterion | None = None
     json_: JsonCriterion | None = Field(default=None, alias="json")
@@ -179,7 +179,7 @@ class ResponseCriterion(GoModel):
         return "; ".join(self._iter_mismatches(actual, expected or ""))
 
     def _iter_mismatches(self, actual: str, expected: str) -> Iterator[str]:
-        # In the order of the original, which joins the reasons in it.
+        # In the order in which tRPC-Agent-Go joins the reasons.
         if self.json_ and (fault := self.json_.find_text_mismatch(actual, expected)):
             yield f"json mismatch: {fault}"
         if self.text and (fault := self.text.find_mismatch(actual, expected)):

@@ -72,9 +72,9 @@ _SENTENCE = re.compile(r"<sentence>(.*?)</sentence>", re.DOTALL)
 class TrpcLlmHallucinations(LlmEvaluator):
     """Share of a final response's sentences that the conversation supports, averaged over the turns.
 
-    Sentences are supported by what the user said and the tools returned so far, or if they claim nothing. The
-    agent's own messages support nothing. The judge is asked once to split a response, then `numSamples` times
-    to label its sentences.
+    A sentence is supported if it follows from the user's messages and the results of tools so far, or if it
+    claims nothing. The agent's own messages support nothing. The judge is asked once to split a response,
+    then `numSamples` times to label its sentences.
     """
 
     prompt_name = "trpc_hallucinations"
@@ -177,7 +177,7 @@ class _TemplateCriterion(LlmCriterion):
 class TrpcLlmJudgeTemplate(LlmEvaluator):
     """Score that a model gives for your own prompt (`llmJudge.template`), averaged over the turns.
 
-    The template also says how the answer is read.
+    The template also sets the form of the answer.
     """
 
     template: JudgeTemplate = field(kw_only=True)
@@ -242,7 +242,7 @@ def _format_knowledge(reply: Reply) -> str:
     lines = [
         _format_search(record.name, record.result)
         for record in collect_tool_records(reply)
-        # The names are fixed in the original too.
+        # The names are fixed in tRPC-Agent-Go, too.
         if record.name in _SEARCH_TOOLS
     ]
     return "".join(f"{line}\n" for line in lines) if lines else _NOTHING_FOUND

@@ -28,7 +28,7 @@ from evalgate.metrics.turnwise import compute_turn_mean
 
 
 def find_unmatched_indices(candidates: Sequence[range], fits: Callable[[int, int], bool]) -> tuple[int, ...]:
-    """Pair indices with partners, as many as possible. Return the indices that stay without a partner.
+    """Pair as many indices with partners as possible. Return the indices that stay without a partner.
 
     `candidates` lists the possible partners of each index, and `fits(index, partner)` tests a pair. If not
     all indices can have a partner, earlier indices are preferred. The algorithm is H. W. Kuhn's augmenting
@@ -44,7 +44,7 @@ class _BipartiteMatching:
         self._fits = fits
         self._owner: dict[int, int] = {}
         self._dead: set[int] = set()
-        """Vertices that a failed search reached: no later path leads on from them."""
+        """Partners that a failed search reached: no later search can succeed through them."""
         self._start: dict[range, int] = {}
         """Number of taken partners at the front of each range, so that they are skipped at once."""
 
@@ -73,7 +73,8 @@ class _BipartiteMatching:
     def _augment_path(self, root: int) -> bool:
         """Assign a partner to `root` by moving other partners; return False if that is impossible.
 
-        The search is depth first, without recursion. `path` holds each vertex with its untried candidates.
+        The search is depth first, without recursion. `path` holds each index on the current path, with its
+        untried candidates, and `taken` the partner that was chosen for it.
         """
         seen: set[int] = set()
         path: list[tuple[int, Iterator[int]]] = [(root, iter(self._candidates[root]))]
@@ -106,8 +107,8 @@ class _BipartiteMatching:
 
 
 _CallKey: TypeAlias = tuple[str, Hashable]
-# Share of a number by which the range of its candidates is widened, because a subtraction may round. It does
-# not decide whether two calls match.
+# The range of candidates around a number is widened by this share of the number, because a subtraction may
+# round. The share does not decide whether two calls match.
 _ROUNDING = 1e-9
 
 
@@ -232,7 +233,7 @@ class TrajectoryCriterion(GoModel):
         Raises:
             RecursionError: arguments or results are nested too deep.
         """
-        # Before any strategy is looked at: even a wrong one passes then, as in the original.
+        # Checked first: without any call even an invalid strategy passes, as in tRPC-Agent-Go.
         if not actual and not expected:
             return ""
         given, wanted = len(actual), len(expected)
