@@ -49,7 +49,10 @@ _NOTHING: tuple[object, ...] = (None, (), [], {})
 
 
 def _drop_absent(asked: Mapping[str, object]) -> dict[str, object]:
-    """Return the values that are not empty. So a field that is added later changes no old fingerprint."""
+    """Return `asked` without values that are None or empty lists, tuples or dicts.
+
+    So a field that is added in a later version of evalgate does not change old fingerprints.
+    """
     return {key: value for key, value in asked.items() if value or value not in _NOTHING}
 
 
@@ -65,7 +68,7 @@ def compute_metric_fingerprint(name: str, options: object, judge: object = None)
 
 
 def is_other_judge(fingerprint: str, other: str) -> bool:
-    """Return True if two fingerprints differ only in the judge."""
+    """Return True if two fingerprints of metrics differ only in the judge; False if one has no judge."""
     own, _, judge = fingerprint.partition("-")
     others, _, others_judge = other.partition("-")
     return bool(judge and others_judge) and own == others and judge != others_judge

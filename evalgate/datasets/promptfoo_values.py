@@ -16,11 +16,14 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 class NotCarriedError(Exception):
-    """Error for a part of a configuration without a counterpart; the text names the part."""
+    """Error for a part of another tool's configuration that evalgate has no counterpart for.
+
+    The error's text describes the part.
+    """
 
 
 def render_template(text: str, variables: Mapping[str, object]) -> str:
-    """Fill in `{{ name }}`; the rest of Nunjucks has no counterpart.
+    """Replace each `{{ name }}` of a Nunjucks template by the variable's value; values but texts become JSON.
 
     Raises:
         NotCarriedError: the template has other syntax, or a variable has no value.
@@ -54,7 +57,7 @@ def format_text(value: object) -> str:
 
 
 def parse_list(text: str) -> list[str]:
-    """Split a text at its commas, but not at commas within "quotation marks"."""
+    """Split a text at its commas, but not at commas within "quotation marks"; drop blanks around items."""
     found = []
     for match in _FIELD.finditer(text):
         quoted, plain = match.groups()
