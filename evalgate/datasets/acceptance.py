@@ -25,7 +25,7 @@ from evalgate.redaction.redactor import TextCollector
 
 Part: TypeAlias = Literal["tools", "response"]
 HIDDEN = ("***", "[REDACTED]", "… nested too deep")
-"""Texts that replace the hidden texts in a redacted record."""
+"""Texts that a redacted record has in place of hidden texts."""
 
 
 @frozen
@@ -84,7 +84,10 @@ def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
 
 
 def is_rule(metric: str) -> bool:
-    """Return True for checks, budgets and the final state: accepting a reply cannot make them pass."""
+    """Return True if a metric is a check, a budget or the final state.
+
+    Accepting an agent's reply as the expectation cannot make these metrics pass.
+    """
     return metric.startswith(("check/", "budget/")) or metric == FINAL_STATE
 
 
@@ -141,10 +144,10 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
     """Return the case with the behaviour of a run as its expectation; unchanged turns stay the same objects.
 
     Raises:
-        InvalidInputError: the case has no turn `accepted.turn`, or no turns because its user is simulated.
-            Also raised if a turn of the run has no reply, or has no response although the case expects one.
-            Also raised if the record hides a part of a reply, or if `accepted` selects a turn or a part
-            although the case has goals for several turns.
+        InvalidInputError: the case has no turn `accepted.turn`, or has no turns because its user is
+            simulated. Other reasons are: a turn of the run has no reply, or lacks a response that the case
+            expects; the record hides a part of a reply; `accepted` selects a turn or a part of a case with
+            goals for several turns.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:
@@ -164,7 +167,7 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
 
 
 def build_alternative(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> dict[str, object]:
-    """Return the behaviour of a run as an alternative, a second right way, for the case notes.
+    """Return the behaviour of a run as a `NotedAlternative`: a second right way, in the form of case notes.
 
     Raises:
         InvalidInputError: the case has goals, or the run has a call with arguments that are no object. Also

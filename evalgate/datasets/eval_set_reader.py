@@ -121,7 +121,7 @@ class EvalSetReader:
             self.keys.check_value(model, raw, (self._cases_key, index))
 
     def validate_case(self, model: type[_Model], index: int, raw: object) -> _Model | None:
-        """Return the decoded case `raw` as a `model`; record its problems and return None if it is invalid."""
+        """Return the decoded case `raw` as a `model`; if invalid, record its problems and return None."""
         return self._validate(model, raw, (self._model_keys[0], index))
 
     def read_eval_set(self, header_model: type[BaseModel], make_case: MakeCase) -> EvalSet:

@@ -33,7 +33,7 @@ _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 @frozen
 class KeyModel:
-    """Metadata `Annotated[…, KeyModel(model)]` of a field that stays decoded JSON with the keys of `model`."""
+    """Mark `Annotated[…, KeyModel(model)]` of a field with decoded JSON that has the keys of `model`."""
 
     model: type[BaseModel]
 

@@ -84,7 +84,7 @@ def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
 
 
 def lint_extra_calls(thresholds: Thresholds, metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """Yield a sentence, `file:line` first, for each metric that additional tool calls do not fail."""
+    """Yield a sentence, `file:line` first, for each metric that passes in spite of additional tool calls."""
     for name, metric in metrics.items():
         if isinstance(metric, AllowsExtraCalls) and metric.allows_extra_calls:
             line, _ = thresholds.find_position(("criteria", name))
