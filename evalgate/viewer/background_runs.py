@@ -45,7 +45,9 @@ class FinishedRun:
     eval_set_id: str
     eval_id: str
     status: str
+    """`pass`, `fail`, `error` or `not evaluated`."""
     words: str
+    """Duration and scores of the run, or the error."""
 
     @property
     def colour(self) -> str:
@@ -100,7 +102,10 @@ def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -
 
 
 def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...]:
-    """Return the agents that a run may have: that of the thresholds file, else those of Google ADK."""
+    """Return the agents to choose from for a run: `PROJECT_AGENT` alone, or folders of Google ADK's agents.
+
+    The folders are returned if there are any, and the thresholds file is valid and names no agent.
+    """
     found = list_agents(folder, read_project_config(folder, thresholds_file))
     return (PROJECT_AGENT,) if PROJECT_AGENT in found else found
 
@@ -136,7 +141,7 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
 
 
 class BackgroundRun:
-    """One run in its own thread. It is the listener to its own progress (`ProgressListener`)."""
+    """One evaluation run in its own thread, which also implements `ProgressListener` for its progress."""
 
     def __init__(self, number: int, plan: Plan, options: tuple[str, ...]) -> None:
         self._number = number

@@ -164,10 +164,11 @@ def format_json(value: object) -> str:
 
 
 def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] = ()) -> None:
-    """Change a draft as a button of the form asks.
+    """Apply the pressed button `action` of the form to `draft`, in place.
 
     `action` is `VERB-PART` with 0-based positions: `delete-call.0.2` deletes the third call of the first
-    turn. `actual` has the agent's reply to each turn of the file, for buttons that copy parts of a reply.
+    turn. `actual` has the agent's reply to each turn of the case in the file, for buttons that copy parts of
+    a reply.
 
     Raises:
         InvalidInputError: there is no such button or part.
@@ -288,9 +289,9 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 
 
 def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
-    """Return the names of the arguments that differ between the expected and the agent's call.
+    """Return the names of arguments that differ between the expected call `draft` and the agent's `call`.
 
-    Return [] if the tools differ, or if the arguments of the agent's call are not an object.
+    Return [] if the tools differ, or if the arguments of `call` are not an object.
     """
     if draft.name != call.name or call.other_args is not None:
         return []

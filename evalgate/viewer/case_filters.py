@@ -20,7 +20,7 @@ CHANGED, UNCHANGED = "changed", "unchanged"
 """Values of `change` besides the kinds of change."""
 
 GROUPINGS = {"divergence": DIVERGENCE, "cause": "Cause"}
-"""Field of a query that names a group of cases, to the title of the grouping that the group belongs to."""
+"""Field of a `CaseQuery` that names a group of cases, to the title of this kind of groups."""
 
 _FIELDS = ("q", "kind", "set", "tag", "metric", "change", *GROUPINGS, "sort")
 
@@ -65,7 +65,7 @@ class CaseQuery:
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
     def change_fields(self, **fields: Any) -> dict[str, Any]:
-        """Return this query with other values of `fields`, as parameters of a URL without the page number."""
+        """Return URL parameters of this query with `fields` changed; the page number is left out."""
         return replace(self, **fields).params
 
     @property

@@ -19,7 +19,7 @@ from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.state import Viewer
 
 BASELINE = "baseline"
-"""Id that stands for the stored baseline in the place of a record's id."""
+"""Id of the stored baseline, for pages that compare it like a record."""
 
 
 @frozen
@@ -64,10 +64,10 @@ class _FetchedBaseline:
 
 
 def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
-    """Return the stored baseline; None if there is none.
+    """Return the stored baseline; None if the project has no baseline.
 
-    For a baseline in a branch, an artifact or a bucket, return None unless `remote` is True. A remote
-    baseline is fetched again after five minutes.
+    A baseline in a branch, an artifact or a bucket is fetched only if `remote` is True, and fetched again
+    after five minutes. If `remote` is False, return None for such a baseline.
 
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.
@@ -80,7 +80,7 @@ def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
     try:
         found = store.path.stat()
     except OSError:
-        return store.read()  # it says what is wrong
+        return store.read()  # returns None for a missing file, or raises the error
     return _read_store(store, found.st_mtime_ns, found.st_size)
 
 
@@ -127,7 +127,7 @@ _lock = threading.Lock()
 def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
     """Return the record `after` compared with the record `before`. Both are ids of records.
 
-    `before` may also be `BASELINE`, the stored baseline.
+    `before` may also be `BASELINE` for the stored baseline.
 
     Raises:
         InvalidInputError: there is no such record or baseline, or the thresholds file, a record or the
@@ -166,7 +166,7 @@ def _compare(
 
 
 def join_sides(run: RunResult, replies: Sequence[Reply | None]) -> RunResult:
-    """Return a run with the replies of an earlier run as its expected replies, so that a page shows both."""
+    """Return `run` with `replies`, of an earlier run, as its expected replies, so that a page shows both."""
     turns = tuple(
         replace(turn, expected=replies[at] if at < len(replies) else None)
         for at, turn in enumerate(run.turns)

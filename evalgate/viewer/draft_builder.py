@@ -205,7 +205,7 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
 
 
 def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with the order of goals in the form. A name that no goal has is added to `errors`."""
+    """Return the case with the order of goals in the form; unknown names of goals are added to `errors`."""
     journey = case.journey
     if journey is None:
         return case

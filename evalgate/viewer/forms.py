@@ -1,4 +1,4 @@
-"""Reading the forms that a page sends."""
+"""Read the fields of the forms that pages send."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class FormFields:
         return normalize_lines(next(iter(self._form.get(name, ())), ""))
 
     def list_names(self, prefix: str) -> list[str]:
-        """Return the names of all parts that begin with a prefix, such as `t0` and `t1` for `t`, in order."""
+        """Return the names of all numbered parts of a prefix, in order: `t0` and `t1` for the prefix `t`."""
         heads = {
             name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
         }

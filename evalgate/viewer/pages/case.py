@@ -123,7 +123,7 @@ def _build_trace(
 
 
 def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
-    """Return links to the list of cases, and to the previous and the next case in this list."""
+    """Return template values: links to the list of cases, and to the previous and next case in this list."""
     found = filter_cases(opened, query)
     position = opened.find_position(entry.case.key)
     at = found.index(position) if position in found else None

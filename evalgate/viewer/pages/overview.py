@@ -126,7 +126,7 @@ def _link_failure_group(opened: OpenedRecord, names: dict[str, CaseKey], line: F
 
 
 def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, str]]:
-    """Yield (words, address) of each action for a record: run it again, compare it, edit its eval sets."""
+    """Yield (label, address) of each action for a record: run it again, compare it, edit its eval sets."""
     record_id = opened.record_id
     yield "Run these cases again", link("/run", record=record_id)
     if previous := viewer.records.find_previous(opened.record.created_at):
