@@ -30,7 +30,7 @@ HIDDEN = ("***", "[REDACTED]", "… nested too deep")
 
 @frozen
 class AcceptedParts:
-    """Selection of the accepted part of a run: the run, the turn, and calls or response."""
+    """Choice of what to accept as the new expectation: a run, a turn of it, and its calls or response."""
 
     run: int | None = None
     """1-based number of the run; None: all runs, which must agree."""
@@ -43,7 +43,7 @@ class AcceptedParts:
 def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
     """Return the run that is accepted as the new expectation of a case.
 
-    A follow-up run (`confirms`) counts only if `accepted.run` is its number.
+    A follow-up run (`RunResult.confirms`) is chosen only if `accepted.run` is its number.
 
     Raises:
         InvalidInputError: the case was not run, or has no run of the given number. Also raised if the agent
@@ -75,7 +75,10 @@ def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
 
 
 def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
-    """Return advice to accept only the calls, as the end of a sentence; "" if the calls differ as well."""
+    """Return advice to accept only the calls, as the end of a sentence.
+
+    Return "" if the runs differ in their calls as well, or if `accepted` selects only calls or responses.
+    """
     tools = replace(accepted, only="tools")
     first = _select_parts(runs[0], tools)
     if accepted.only is not None or not all(is_same_data(first, _select_parts(run, tools)) for run in runs):
@@ -121,7 +124,7 @@ def _describe_calls(reply: Reply) -> list[tuple[str, object]]:
 
 
 def _select_parts(run: RunResult, accepted: AcceptedParts) -> list[object]:
-    """Return the accepted response and calls of each turn, without ids; None for a part not accepted."""
+    """Return [response, calls without ids] of each accepted turn, with None for a part not accepted."""
     turns = run.turns if accepted.turn is None else run.turns[accepted.turn - 1 : accepted.turn]
     return [
         [

@@ -29,7 +29,7 @@ _SNAKE = {to_camel(word): word for word in _WORDS}
 _OPAQUE = frozenset(
     {"args", "response", "state", "tool_declarations", "grounding_metadata", "usage_metadata"}
 )
-"""Keys of values that are not ADK's own: the keys and nulls in these values are kept."""
+"""Keys with values that ADK does not define, such as arguments: keys and nulls within them are kept."""
 
 
 def normalize_keys(value: Any) -> Any:
@@ -71,7 +71,10 @@ _KEPT = (*CONTENTS, *DURATIONS)
 
 
 def _is_plain_invocation(invocation: Mapping[str, Any]) -> bool:
-    """Return True if a `CaseTurn` surely holds all data of an invocation in snake_case."""
+    """Return True if a quick check shows that a `CaseTurn` can hold all data of an invocation.
+
+    Return False for keys in camelCase, because this check does not convert them.
+    """
     return (
         invocation.keys() <= _PLAIN_KEYS
         and _is_plain_user_content(invocation.get("user_content"))

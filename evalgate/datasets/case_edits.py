@@ -38,7 +38,7 @@ def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
 def set_expected_reply(case: EvalCase, at: int, reply: Reply) -> EvalCase:
     """Return the case with `reply` as the expected reply of the turn at the 0-based index `at`.
 
-    If the case has goals, they are adapted, and only the calls and the response of `reply` are kept.
+    If the case has goals, they are adapted to the reply, and of `reply` only calls and response are kept.
 
     Raises:
         InvalidInputError: there is no such turn, or the case has goals and several turns.

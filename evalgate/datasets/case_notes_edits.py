@@ -60,8 +60,8 @@ def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set:
     `eval_set` is the name of the file that the notes are about.
 
     Raises:
-        InvalidInputError: the text is not a YAML object, or has no place for the notes, because `cases` is
-            written in braces.
+        InvalidInputError: the text is not a YAML object, or its `cases` are written in braces (YAML's flow
+            style).
     """
     if not notes:
         return text
@@ -107,7 +107,8 @@ def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
     not, it was not imported, and is not added.
 
     Raises:
-        InvalidInputError: the text is not a YAML object, or its `cases` are written in braces.
+        InvalidInputError: the text is not a YAML object, or its `cases` are written in braces (YAML's flow
+            style).
     """
     root = parse_mapping(text, shown_as)
     cases = find_value(root, "cases")
@@ -156,7 +157,7 @@ def copy_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
     """Return the text of a notes file with a copy of the notes about the case `name` for `new_name`.
 
     Raises:
-        InvalidInputError: the file has no place for the notes.
+        InvalidInputError: the text is not a YAML object, or cannot be changed there, as within an alias.
     """
     note = get_value(compose_yaml(text, shown_as)[1], ("cases", name))
     return set_yaml_value(text, ("cases", new_name), note, shown_as)
@@ -168,8 +169,8 @@ def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_se
     `text` is "" for a new file. `eval_set` is the name of the file that the notes are about.
 
     Raises:
-        InvalidInputError: a tag is blank or holds control characters, or the file has no place for the
-            tags.
+        InvalidInputError: a tag is blank or holds control characters, the text is not a YAML object, or its
+            `cases` are written in braces (YAML's flow style).
     """
     for tag in tags:
         try:
@@ -224,7 +225,8 @@ def set_check(
     about. Files with JSON Schemas that the conditions name are not read.
 
     Raises:
-        InvalidInputError: the conditions are wrong, or the file has no place for the check.
+        InvalidInputError: the conditions are wrong, the text is not a YAML object, or it cannot be changed
+            there, as within an alias.
     """
     if conditions is not None:
         _validate_check(name, conditions, shown_as)
@@ -234,10 +236,10 @@ def set_check(
 def set_note(text: str, case: str, keys: Sequence[str], value: object, shown_as: str, eval_set: str) -> str:
     """Return the text of a notes file with `value` at the path `keys` in the note about a case.
 
-    A `value` of None removes the last key of the path.
+    A `value` of None removes the last key of the path, and the objects on the path that become empty.
 
     Raises:
-        InvalidInputError: the file has no place for the value.
+        InvalidInputError: the text is not a YAML object, or cannot be changed there, as within an alias.
     """
     if value is not None and not text.strip():
         text = _HEADER.format(eval_set)

@@ -85,7 +85,7 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
 
 
 def format_case_json(review: Review, name: str) -> str:
-    """Return a case as it is in its file, as JSON to edit.
+    """Return the JSON of a case in its file, indented for a person who edits it.
 
     Raises:
         InvalidInputError: the eval set has no case of this name, or files of the format cannot be changed.
@@ -158,7 +158,7 @@ def check_names(review: Review, names: Iterable[str]) -> set[str]:
     """Return the names as a set, after checking that each is the id of a case with the status `observed`.
 
     Raises:
-        InvalidInputError: some names are not. The error has a problem for each of these names.
+        InvalidInputError: a name is no such id. The error has a problem for each wrong name.
     """
     known = [case.eval_id for case in review.open_cases]
     wanted = set(names)

@@ -44,7 +44,7 @@ _FORMATTED = ("image", "audio")
 
 
 def to_adk_part(part: JsonObject) -> JsonObject | None:
-    """Convert an attachment to Google ADK's part; return None if ADK has no equivalent."""
+    """Convert an attachment to a part in Google ADK's form; return None if ADK has no equivalent."""
     kind = part.get("type")
     if not isinstance(kind, str):
         # A part with a text would be read as a part of the user's text.
@@ -73,7 +73,7 @@ def _get_mime_type(kind: str, held: JsonObject) -> str | None:
 
 
 def to_trpc_part(part: JsonObject) -> JsonObject | None:
-    """Convert an attachment to tRPC-Agent-Go's part; return None if tRPC-Agent-Go has no equivalent."""
+    """Convert an attachment to a part in tRPC-Agent-Go's form; return None if it has no equivalent."""
     if isinstance(part.get("type"), str):
         return part
     given = {key: value for key, value in part.items() if value is not None}

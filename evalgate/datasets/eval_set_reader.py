@@ -105,11 +105,11 @@ class EvalSetReader:
         return clear_items(self._document.value, self._cases_key)
 
     def get_case_location(self, index: int) -> Location:
-        """Return the location of a case in the file, by its index from 0."""
+        """Return the location of the case at the 0-based `index`: the key of the list, and the index."""
         return self._cases_key, index
 
     def find_line(self, index: int) -> int:
-        """Return the line in which a case begins, by its index from 0."""
+        """Return the 1-based line in which the case at the 0-based `index` begins."""
         return self._document.find_position((self._cases_key, index))[0]
 
     def check_keys(self, model: type[BaseModel], index: int, raw: object) -> None:
@@ -128,7 +128,7 @@ class EvalSetReader:
         """Read the header and all cases, and return the eval set.
 
         `header_model` is the pydantic model of the header, with the attributes of `EvalSetHeader`.
-        `make_case` builds a case of its index and its decoded JSON.
+        `make_case` builds a case from its index and its decoded JSON.
 
         Raises:
             InvalidInputError: the file has problems. The error lists all of them in the order of the file.

@@ -33,7 +33,7 @@ _NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
 
 @frozen
 class KeyModel:
-    """Mark `Annotated[…, KeyModel(model)]` of a field with decoded JSON that has the keys of `model`."""
+    """Mark in the annotation of a field that holds decoded JSON: `model` has the keys of this JSON."""
 
     model: type[BaseModel]
 
@@ -228,7 +228,10 @@ class KeyChecker:
     _ignored: dict[str, _KeyOccurrences] = field(default_factory=dict)
 
     def check_value(self, model: type[BaseModel], value: object, location: Location = ()) -> None:
-        """Check the keys of a value that `model` reads. `location` is its position in the document."""
+        """Find the keys of `value` that `model` does not read, and pass them to `add_keys`.
+
+        `location` is the position of `value` in the document.
+        """
         self.add_keys(collect_ignored_keys(model, value, location, spelled=self.spelled))
 
     def add_keys(self, keys: Iterable[IgnoredKey]) -> None:

@@ -16,7 +16,7 @@ from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.system.files import write_atomically
 
 STORE_NAME = "judge-labels.json"
-"""Name of the store, next to the thresholds file."""
+"""File name of the store of all labels, which is in the folder of the thresholds file."""
 
 Label = Literal["pass", "fail"]
 

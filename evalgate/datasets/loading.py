@@ -52,7 +52,7 @@ class EvalFile:
     """True if at least one pattern names the file without selecting cases."""
 
     def add_selections(self, other: "EvalFile") -> "EvalFile":
-        """Return this file with the selections of `other`, which is the same file in another pattern."""
+        """Return this file with the selections of `other` added; another pattern names the same file."""
         selections, is_whole = (*self.selections, *other.selections), self.is_whole or other.is_whole
         return replace(self, selections=selections, is_whole=is_whole)
 

@@ -304,9 +304,9 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    `shared` is `defaultTest`. Sentences about losses are added to `lost`. `listed` has the lost assertions of
-    earlier tests, which are not added to `lost` again; those of this test are added to it. The conversion of
-    the test ends at the first combination without a message or without checks.
+    `shared` is `defaultTest`. Sentences about losses are added to `lost`. `listed` has the sentences about
+    lost assertions so far: they are not added to `lost` again, and new ones are added to both. The conversion
+    of the test ends at the first combination without a message or without checks.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")

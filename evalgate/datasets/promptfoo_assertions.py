@@ -55,7 +55,7 @@ class CarriedCheck:
     """A check of one case, made from one or several assertions."""
 
     name: str
-    """Name of the assertion's `metric`, else its type; `any` for several alternative assertions."""
+    """The assertion's `metric`, or its type if it has none; `any` for several alternative assertions."""
     content: JsonObject
     """Content of the check in a thresholds file, without the cases."""
     is_budget: bool = False

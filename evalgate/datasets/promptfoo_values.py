@@ -23,7 +23,9 @@ class NotCarriedError(Exception):
 
 
 def render_template(text: str, variables: Mapping[str, object]) -> str:
-    """Replace each `{{ name }}` of a Nunjucks template by the variable's value; values but texts become JSON.
+    """Replace each `{{ name }}` of a Nunjucks template by the value of the variable.
+
+    A value that is not a text is written as JSON.
 
     Raises:
         NotCarriedError: the template has other syntax, or a variable has no value.

@@ -14,7 +14,7 @@ PAGE_SIZE = 100
 """Cases on one page of the list."""
 
 SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
-"""Value of `sort` to the words for this order. `sort` may also be `score:METRIC`: the worst score first."""
+"""Value of `CaseQuery.sort` to its label. The value `score:METRIC` puts the worst score of a metric first."""
 SCORE = "score:"
 CHANGED, UNCHANGED = "changed", "unchanged"
 """Values of `change` besides the kinds of change."""
@@ -32,7 +32,7 @@ class CaseQuery:
     q: str = ""
     """Words that the case has to contain, in any order; upper and lower case are equal."""
     kind: str = ""
-    """A key of `KINDS`."""
+    """Kind of cases: a key of `KINDS`."""
     set: str = ""
     """Id of an eval set."""
     tag: str = ""

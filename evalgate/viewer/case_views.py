@@ -77,7 +77,7 @@ class TurnComparison:
 
 
 def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
-    """Return the expected and actual turn `number` (1-based) of a run, side by side."""
+    """Compare the expected and the actual reply of the turn `number` (1-based) of a run."""
     turn = run.turns[number - 1]
     view = build_turn_view(run, number, finding, budget)
     expected, actual = turn.expected, turn.actual
@@ -174,7 +174,7 @@ class RunComparison:
 
 
 def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComparison:
-    """Return a run with as many of its turns as `budget` allows."""
+    """Compare the expected and the actual turns of a run, as many as `budget` allows."""
     turns: list[TurnComparison] = []
     for number in range(1, len(run.turns) + 1):
         if budget.is_full:

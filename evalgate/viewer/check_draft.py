@@ -32,7 +32,7 @@ COUNTS = {("tools", "max"): "Most calls", ("tools", "min"): "Fewest calls"}
 SINGLE = {("response", "matches"): "Regular expression (RE2) that a response must match"}
 """Path of a condition to its label, for conditions that are one text."""
 TESTS = ("equals", "contains", "matches", "approx", "one_of", "any", "json_schema", "semantic")
-"""Conditions on a value: an argument or a key of the state."""
+"""Conditions on a single value, which is an argument of a call or a key of the state."""
 _TEXT_TESTS = frozenset({"matches", "semantic"})
 _NO_GLOB = re.compile(r"([*?\[])")
 

@@ -35,7 +35,10 @@ class ComparedRecord:
     before_title: str
 
     def get_earlier_replies(self, key: CaseKey) -> Sequence[Reply | None]:
-        """Return the replies to a case in the earlier record, turn by turn; () if no reply is stored."""
+        """Return the earlier replies to a case, turn by turn; () if no reply is stored.
+
+        They are from the run that `choose_shown_run` chooses in the earlier record, or from the baseline.
+        """
         case = self.before.get(key)
         if case is not None:
             run = choose_shown_run(case)

@@ -48,8 +48,8 @@ def get_field(form: Mapping[str, tuple[str, ...]], name: str) -> str:
 async def read_form(request: "Request") -> Mapping[str, tuple[str, ...]]:
     """Return the fields of a POST form: each name with its values, in the order of the form.
 
-    Line ends of a text area are CR LF, as browsers send them. The security middleware has limited the size
-    and checked the CSRF token.
+    Line ends of a text area are CR LF, as browsers send them. `SecurityMiddleware` has limited the size of
+    the body and checked the CSRF token before.
 
     Raises:
         InvalidInputError: the body is not a form.

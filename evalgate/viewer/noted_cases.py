@@ -52,7 +52,10 @@ def find_notes_file(file: EvalSetFile) -> Path:
 
 
 def open_notes(file: EvalSetFile) -> OpenedNotes:
-    """Return the notes about the cases of an eval set; empty if the file is missing or unreadable."""
+    """Return the notes about the cases of an eval set; empty if there is no file of notes.
+
+    If the file is invalid, the notes are empty, too, and `problem` of the result says why.
+    """
     path = find_notes_file(file)
     try:
         found = path.stat()
@@ -70,7 +73,7 @@ def _read_notes(path: Path, _version: tuple[int, int, int]) -> OpenedNotes:
 
 
 def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
-    """Return the cases that are not reviewed yet, in the order of the file."""
+    """Return the cases that are not reviewed yet (status `observed`), in the order of the file."""
     opened = open_notes(file)
     return [case for case in file.eval_set.cases if opened.is_observed(case)] if opened.notes.cases else []
 

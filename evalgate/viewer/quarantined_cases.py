@@ -70,7 +70,7 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
 def update_quarantine_entries(
     viewer: Viewer, file: EvalSetFile, eval_id: str, new_id: str | None = None
 ) -> list[FileChange]:
-    """Return the change that renames or removes a case's quarantine entries; [] if the case has none.
+    """Return the change that renames or removes a case's quarantine entries; [] if none has to change.
 
     `new_id` is the case's new id; None if the case is deleted. Without the change, the next run would end
     with an error, because an entry names a missing case. Entries with globs stay. Entries that also name a

@@ -79,7 +79,7 @@ def find_newest(records: Sequence[StoredRecord]) -> StoredRecord | None:
 
 
 def _read_time(stored: StoredRecord) -> str:
-    """Return the start of a record's run as digits; "" if it is not known."""
+    """Return the start time of a record's run as digits that sort like times; "" if it is not known."""
     try:
         return re.sub(r"\D", "", read_head(stored).created_at)
     except InvalidInputError:

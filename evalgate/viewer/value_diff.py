@@ -46,8 +46,8 @@ def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
     """Compare two JSON values path by path. Values are equal as in Python: 1 equals 1.0.
 
     Returns:
-        The rows in the order of the expected value, followed by rows that only the actual value has; and the
-        number of rows that are left out.
+        The rows, at most 300, and the number of further rows, which are left out. Keys are in the order of
+        the expected value; keys that only the actual value has follow at the end of their object.
     """
     rows: list[ValueRow] = []
     more = 0

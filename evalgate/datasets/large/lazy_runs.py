@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _TURNS = "turns"
-"""The field of a run that is validated but not kept."""
+"""Name of the field of a run that is validated when a shard is read, but not kept."""
 
 _get_case_fields = attrgetter(*(each.name for each in fields(CaseResult)))
 _get_run_fields = attrgetter(*(each.name for each in fields(RunResult)))

@@ -37,7 +37,7 @@ from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page, find_current_entry
 
 VIEWS = {"": "Conversation", "runs": "All runs", "trace": "Trace"}
-"""The tabs of a case."""
+"""Value of the parameter `view` to the label of a tab on a case's page."""
 
 _LONGEST_COMMAND = 4_000
 _MOST_RUNS = 50

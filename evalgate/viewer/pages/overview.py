@@ -38,7 +38,7 @@ _GROUPINGS = {
     "Eval set": "set",
     CHANGE: "change",
 }
-"""Titles of groupings, and the fields of a query that select their groups."""
+"""Title of a grouping to the field of `CaseQuery` that selects one of its groups."""
 
 _MOST_METRICS, _MOST_NAMES, _MOST_GROUPS = 200, 25, 50
 
