@@ -220,7 +220,7 @@ def _iter_accepted_replies(
         actual = run.turns[at].actual if at < len(run.turns) else None
         if actual is None:
             raise InvalidInputError(f"{case.eval_id!r}: the agent gave no reply in turn {at + 1}")
-        reply = _take_over(case.turns[at].expected, actual, accepted.only)
+        reply = _build_accepted_reply(case.turns[at].expected, actual, accepted.only)
         if accepted.only != "tools" and reply.response is None and case.turns[at].expected.response:
             raise InvalidInputError(
                 f"{case.eval_id!r}: the agent gave no response in turn {at + 1}: use `--only tools`"
@@ -229,19 +229,19 @@ def _iter_accepted_replies(
         yield at, reply
 
 
-def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
-    reply = expected if only == "response" else _take_over_calls(expected, actual)
+def _build_accepted_reply(expected: Reply, actual: Reply, only: Part | None) -> Reply:
+    reply = expected if only == "response" else _replace_calls(expected, actual)
     if not _is_response_accepted(expected, only):
         return reply
     return reply if reply.response == actual.response else replace(reply, response=actual.response)
 
 
-def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
+def _replace_calls(expected: Reply, actual: Reply) -> Reply:
     """Return `expected` with the calls of `actual`, and with their results if `expected` has results."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     calls = [
-        _take_over_call(old[source] if source is not None else None, call, keeps_id=has_results)
+        _replace_call(old[source] if source is not None else None, call, keeps_id=has_results)
         for call, source in zip(
             actual.tool_calls, align_items(old, actual.tool_calls, is_same_call), strict=True
         )
@@ -272,7 +272,7 @@ def _is_result_of(result: ToolResult, call: ToolCall) -> bool:
     return result.id == call.id if result.id and call.id else result.name == call.name
 
 
-def _take_over_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> ToolCall:
+def _replace_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> ToolCall:
     if old is None:
         return ToolCall(call.name, call.args, call.id if keeps_id else None, other_args=call.other_args)
     if is_same_call(old, call):

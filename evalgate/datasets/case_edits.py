@@ -170,7 +170,7 @@ def add_goal(case: EvalCase, goal: Goal) -> EvalCase:
 
 
 def delete_goal(case: EvalCase, at: int) -> EvalCase:
-    """Return the case without the goal at the index `at`.
+    """Return the case without the goal at the 0-based index `at`.
 
     Goals that came after the deleted goal then come after the goals that preceded it.
 

@@ -55,7 +55,7 @@ def mark_cases_expected(review: Review, names: Iterable[str]) -> None:
     Raises:
         InvalidInputError: a name belongs to no observed case, or the notes cannot be written.
     """
-    _save_changes(review, [_accept_notes(review, check_names(review, names))])
+    _save_changes(review, [_build_notes_change(review, check_names(review, names))])
 
 
 def drop_cases(review: Review, names: Iterable[str]) -> None:
@@ -81,7 +81,7 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
         review.notes_shown_as,
         lambda text: drop_notes(text, wanted, review.notes_shown_as),
     )
-    _save_changes(review, [notes, _change_file(review.file, edited.data)])
+    _save_changes(review, [notes, _build_file_change(review.file, edited.data)])
 
 
 def format_case_json(review: Review, name: str) -> str:
@@ -116,9 +116,9 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
     after = update_json(before, file.value, editor.replace_cases(file.value, cases))
     _check_edited(file, name, after)
     mark = codecs.BOM_UTF8 if file.data.startswith(codecs.BOM_UTF8) else b""
-    changes = [_change_file(file, mark + after.encode())]
+    changes = [_build_file_change(file, mark + after.encode())]
     if name in {case.eval_id for case in review.open_cases}:
-        changes.append(_accept_notes(review, {name}))
+        changes.append(_build_notes_change(review, {name}))
     _save_changes(review, changes)
 
 
@@ -182,11 +182,11 @@ def _find_index(review: Review, name: str) -> int:
     return ids.index(name)
 
 
-def _change_file(file: EvalSetFile, data: bytes) -> FileChange:
+def _build_file_change(file: EvalSetFile, data: bytes) -> FileChange:
     return FileChange(file.path, file.shown_as, file.data, data)
 
 
-def _accept_notes(review: Review, names: Iterable[str]) -> FileChange:
+def _build_notes_change(review: Review, names: Iterable[str]) -> FileChange:
     shown_as = review.notes_shown_as
     return change_notes(review.notes_path, shown_as, lambda text: mark_expected(text, names, shown_as))
 

@@ -45,7 +45,7 @@ def compute_case_fingerprint(case: EvalCase) -> str:
     return hashlib.sha256(_encode(_drop_absent(asked)).encode()).hexdigest()[:_DIGITS]
 
 
-_NOTHING: tuple[object, ...] = (None, (), [], {})
+_EMPTY_VALUES: tuple[object, ...] = (None, (), [], {})
 
 
 def _drop_absent(asked: Mapping[str, object]) -> dict[str, object]:
@@ -53,7 +53,7 @@ def _drop_absent(asked: Mapping[str, object]) -> dict[str, object]:
 
     So a field that is added in a later version of evalgate does not change old fingerprints.
     """
-    return {key: value for key, value in asked.items() if value or value not in _NOTHING}
+    return {key: value for key, value in asked.items() if value or value not in _EMPTY_VALUES}
 
 
 def compute_metric_fingerprint(name: str, options: object, judge: object = None) -> str:

@@ -28,7 +28,7 @@ Location: TypeAlias = tuple[str | int, ...]
 KeyNormalizer: TypeAlias = Callable[[str], str]
 """Returns a common form for all spellings of a key, as `evalid` for `evalId` and `eval_id`."""
 
-_NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
+_EMPTY_VALUES: tuple[object, ...] = (None, "", [], {})
 
 
 @frozen
@@ -125,7 +125,7 @@ class _ModelScanner:
             scanners = self._inner.get(key if key in self._inner else self._spelled(key))
             if scanners is None:
                 is_refused = self._is_refused is not None and self._is_refused(key, value)
-                if item is not None and (is_refused or item not in _NOTHING_SAID):
+                if item is not None and (is_refused or item not in _EMPTY_VALUES):
                     found.append(IgnoredKey((*location, key), is_refused, self._known))
             else:
                 for scanner in scanners:

@@ -192,10 +192,10 @@ def _convert_assertion(assertion: object, context: AssertionContext) -> CarriedC
 def _build_conditions(kind: str, assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
     if kind.startswith("trajectory:"):
         return convert_call_assertion(kind, assertion.get("value"), context.variables)
-    if kind in _CONVERTERS:
-        return {"response": _CONVERTERS[kind](assertion, context)}
-    if kind in _SEVERAL:
-        return _SEVERAL[kind](assertion, context)
+    if kind in _RESPONSE_CONVERTERS:
+        return {"response": _RESPONSE_CONVERTERS[kind](assertion, context)}
+    if kind in _CHECK_CONVERTERS:
+        return _CHECK_CONVERTERS[kind](assertion, context)
     raise NotCarriedError(f"({_REASONS.get(kind, 'no check has its meaning')})")
 
 
@@ -243,20 +243,20 @@ def _render_list(assertion: Mapping[str, object], context: AssertionContext) -> 
     return [_render({"value": each}, context) for each in listed]
 
 
-def _fold(kind: object) -> JsonObject:
+def _build_ignore_case(kind: object) -> JsonObject:
     return {"ignore_case": True} if "icontains" in str(kind) else {}
 
 
 def _convert_contains(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    return {"contains": _render(assertion, context), **_fold(assertion["type"])}
+    return {"contains": _render(assertion, context), **_build_ignore_case(assertion["type"])}
 
 
 def _convert_all(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    return {"contains": _render_list(assertion, context), **_fold(assertion["type"])}
+    return {"contains": _render_list(assertion, context), **_build_ignore_case(assertion["type"])}
 
 
 def _convert_any_text(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    texts, fold = _render_list(assertion, context), _fold(assertion["type"])
+    texts, fold = _render_list(assertion, context), _build_ignore_case(assertion["type"])
     groups = [{"response": {"contains": each, **fold}} for each in texts]
     return {"alternatives": groups} if len(groups) > 1 else groups[0]
 
@@ -349,7 +349,7 @@ def _convert_character_count(assertion: Mapping[str, object], _: AssertionContex
 
 
 _Converter = Callable[[Mapping[str, object], AssertionContext], JsonObject]
-_CONVERTERS: Mapping[str, _Converter] = {
+_RESPONSE_CONVERTERS: Mapping[str, _Converter] = {
     "contains": _convert_contains,
     "icontains": _convert_contains,
     "contains-all": _convert_all,
@@ -367,7 +367,7 @@ _CONVERTERS: Mapping[str, _Converter] = {
     "model-graded-closedqa": _convert_rubric,
 }
 """Type of an assertion to the function that returns the conditions on a response."""
-_SEVERAL: Mapping[str, _Converter] = {
+_CHECK_CONVERTERS: Mapping[str, _Converter] = {
     "contains-any": _convert_any_text,
     "icontains-any": _convert_any_text,
     "similar": _convert_similar,

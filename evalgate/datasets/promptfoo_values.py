@@ -71,9 +71,10 @@ def parse_list(text: str) -> list[str]:
 
 
 def read_schema(value: object, folder: Path) -> JsonObject:
-    """Return the JSON Schema of `is-json`, given as an object, YAML text or `file://` path.
+    """Return the JSON Schema in the value of an `is-json` assertion.
 
-    Return {}, which every value fits, if no schema is given. A schema without a version gets draft 7.
+    The value is an object, YAML text, a `file://` path relative to `folder`, or a boolean. Return {}, which
+    every value fits, if there is no schema. A schema without a version gets draft 7.
 
     Raises:
         NotCarriedError: the value is not a schema, or names a file of another kind. Also raised for a schema

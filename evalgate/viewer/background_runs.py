@@ -75,7 +75,7 @@ class Progress:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict in words, such as "Gate closed"."""
+        """Return the verdict in words, such as "Gate closed"; "" without a verdict."""
         return describe_verdict(self.decision)[1] if self.decision else ""
 
     @property

@@ -178,7 +178,7 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
         numbers = [int(part) for part in parts]
         verb, _, what = kind.partition("-")
         if verb == "take":
-            _take(draft, what, numbers, actual)
+            _copy_part(draft, what, numbers, actual)
         elif kind in {"forbid-call", "require-call"}:
             _add_check(draft, verb, numbers, actual)
         else:
@@ -235,7 +235,7 @@ def _add_check(draft: CaseDraft, verb: str, numbers: list[int], actual: Sequence
     draft.checks.append(build(reply.tool_calls[number], draft.checks))
 
 
-def _take(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
+def _copy_part(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
     turn = draft.turns[numbers[0]]
     reply = actual[turn.source] if turn.source is not None else None
     if reply is None:
@@ -243,7 +243,7 @@ def _take(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Repl
     if part in {"turn", "response"}:
         turn.response = reply.response or ""
     if part == "turn":
-        turn.calls = _take_calls(turn.calls, reply.tool_calls)
+        turn.calls = _copy_calls(turn.calls, reply.tool_calls)
     elif part == "call":
         number = numbers[1]
         taken = draft_call(None, reply.tool_calls[number])
@@ -253,12 +253,12 @@ def _take(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Repl
         else:
             turn.calls.append(taken)
     elif part == "argument":
-        _take_argument(turn.calls[numbers[1]], reply.tool_calls[numbers[1]], numbers[2])
+        _copy_argument(turn.calls[numbers[1]], reply.tool_calls[numbers[1]], numbers[2])
     elif part != "response":
         raise KeyError(part)
 
 
-def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
+def _copy_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
     """Return the agent's calls as drafts. A call that equals an expected call gets its `source`."""
     free = list(old)
     taken = [draft_call(None, call) for call in calls]
@@ -270,7 +270,7 @@ def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[Dra
     return taken
 
 
-def _take_argument(draft: DraftCall, call: ToolCall, number: int) -> None:
+def _copy_argument(draft: DraftCall, call: ToolCall, number: int) -> None:
     held, actual = parse_arguments(draft.args), call.args or {}
     name = list_argument_differences(draft, call)[number]
     changed = {**held, name: actual[name]} if name in actual else {**held}

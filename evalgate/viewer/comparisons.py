@@ -56,7 +56,8 @@ def choose_shown_run(case: CaseResult) -> RunResult | None:
     return next(answered, case.runs[0] if case.runs else None)
 
 
-_KEPT_S = 300.0
+_REMOTE_CACHE_S = 300.0
+"""Seconds for which a remote baseline is kept before it is fetched again."""
 
 
 @frozen
@@ -92,7 +93,7 @@ def _read_remote(viewer: Viewer, target: BaselineTarget) -> Baseline | None:
     if (
         not isinstance(known, _FetchedBaseline)
         or known.target != target.target
-        or time.monotonic() - known.time > _KEPT_S
+        or time.monotonic() - known.time > _REMOTE_CACHE_S
     ):
         known = _FetchedBaseline(target.target, time.monotonic(), target.store.read())
         viewer.services[_FetchedBaseline] = known

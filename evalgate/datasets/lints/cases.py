@@ -19,7 +19,7 @@ from evalgate.core.types import (
     ToolCall,
 )
 
-_OF_CASES = {
+_IGNORED_FEATURES = {
     ("trpc", "expectedRunnerEnabled"): "`expectedRunnerEnabled` is passed over: only what is written counts",
     ("orchestrate", "attack_data"): "`attack_data` is not looked at: the case is scored by its goals alone",
     ("orchestrate", "file_upload"): "`file_upload` is passed over: the agent gets no file",
@@ -28,6 +28,7 @@ _OF_CASES = {
         "user_prompts",
     ): "`user_prompts` are passed over: without a `starting_sentence` a simulated user says everything",
 }
+"""(format, key of a case's native data) to the warning about this key."""
 
 
 class IgnoredFeaturesLint:
@@ -40,7 +41,7 @@ class IgnoredFeaturesLint:
 
 
 def _describe_ignored_features(case: EvalCase) -> Iterator[str]:
-    for (source, key), sentence in _OF_CASES.items():
+    for (source, key), sentence in _IGNORED_FEATURES.items():
         if case.native.get(source, {}).get(key):
             yield sentence
     for mock in case.tool_mocks:

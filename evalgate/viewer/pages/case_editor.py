@@ -342,9 +342,9 @@ def _build_checks(
 
 
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
-    """Yield (kind, line) for the differences of several files. A line with the name of a file comes first.
+    """Yield (kind, line) for the differences of several files, after a line with the name of each file.
 
-    The kinds are the same as in `split_diff`.
+    The kinds are those of `split_diff`; unchanged files have no lines.
     """
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)
