@@ -26,9 +26,11 @@ def compute_case_fingerprint(case: EvalCase) -> str:
     """Return 16 hexadecimal digits of a hash of everything that a case sends and expects.
 
     The hash covers turns, their alternatives, scenario, journey, rubrics, tool mocks and recordings,
-    context messages, and the session's initial and final state. It does not cover the order of keys, the
-    case's id, position and tags, ids of calls, turns and sessions, time stamps, recorded replies and
-    details of the agent, or data that only the case's own format knows.
+    context messages, and the session's initial and final state.
+
+    The hash does not cover the order of keys, or the case's id, position and tags. It does not cover ids of
+    calls, turns and sessions, time stamps, recorded replies, details of the agent, or data that only the
+    case's own format knows.
     """
     asked = {
         "turns": [_to_turn_values(turn) for turn in case.turns],

@@ -320,7 +320,7 @@ def _convert_test(
         context = AssertionContext(variables, folder, "transform" in options, options.get("provider"))
         losses: list[str] = []
         checks = _convert_all_assertions(test, shared, name, context, losses)
-        # Each loss once, not for every combination, and those of `defaultTest` not for every test.
+        # Each loss is listed once: not for every combination, nor for every test if `defaultTest` has it.
         lost += [each for each in losses if each not in listed]
         listed.update(losses)
         try:

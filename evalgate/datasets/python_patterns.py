@@ -52,7 +52,7 @@ def _translate(pattern: str) -> str:
         elif character == "[" and is_in_class:
             found.append(r"\[")
         elif character == "]" and found and found[-1] in {"[", "[^"}:
-            found.append(r"\]")  # at the begin of a class it stands for itself
+            found.append(r"\]")  # a literal at the beginning of a class
         elif character == "^" and is_in_class and found[-1] == "[":
             found[-1] = "[^"
         else:

@@ -261,7 +261,7 @@ class BackgroundRun:
                 record = replace(prepared_run.build_record(), options=self._options)
             publisher.publish(record)
             if publisher.has_record:
-                checkpoints.mark_published()  # else the journal stays, as nothing else holds the runs
+                checkpoints.mark_published()  # otherwise only the journal has the runs, so it stays
         kept = [each.result_id for each in list_results(folder)]
         wanted = build_result_id(record.created_at)
         with self._lock:

@@ -103,7 +103,7 @@ def _list_texts(case: CaseResult) -> Iterator[str]:
             yield run.failure.message
         for turn in run.turns:
             for text in (turn.user, *_list_reply_texts(turn.expected), *_list_reply_texts(turn.actual)):
-                if text not in seen:  # runs of one case ask the same
+                if text not in seen:  # the runs of a case have many texts in common
                     seen.add(text)
                     yield text
 

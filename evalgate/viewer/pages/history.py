@@ -123,7 +123,7 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
     try:
         head, case = find_case(stored, key)
     except InvalidInputError:
-        return  # the list of all results names what is broken
+        return  # the page with all results shows the error
     if case is not None:
         passed, runs = count_passed_runs(case)
         yield {

@@ -144,7 +144,7 @@ def _link_groups(opened: OpenedRecord) -> Iterator[tuple[str, list[tuple[str, in
     changes = {words: kind for kind, words in CHANGES.items()}
     for title, field in _GROUPINGS.items():
         if title == DIVERGENCE:
-            continue  # a list of its own has them
+            continue  # the page lists these groups as failures
         found = [
             (
                 group.label,
