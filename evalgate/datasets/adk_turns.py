@@ -1,7 +1,7 @@
 """Find the parts of a turn in Google ADK's JSON (an invocation) that a `CaseTurn` has no field for.
 
 A `CaseTurn` holds the scored data of a turn: texts, calls, answers, authors. Everything else (thoughts and
-their signatures, code, grounding, parallel calls in one event, …) is kept unchanged as native data.
+their signatures, code, grounding, parallel calls in one event, …) is kept unchanged in `CaseTurn.native`.
 """
 
 from collections.abc import Mapping

@@ -91,7 +91,7 @@ class CaseNote(BaseModel):
     imported: date | None = None
     """Day on which the case was imported."""
     tool_mocks: tuple[NotedMock, ...] = ()
-    """Recorded results of tools. A tool is not called if its call has such a result."""
+    """Fixed results of tools. A call that matches a mock gets its result, and the tool is not called."""
     alternatives: tuple[NotedAlternative, ...] = Field(default=(), min_length=1)
     """Other right ways: the case passes with its own expectations or with one of these."""
     accepted: NotedAcceptance | None = None

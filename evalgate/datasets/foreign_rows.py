@@ -344,7 +344,7 @@ def _to_text(value: object, key: str, lost: Counter[str]) -> str:
 def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
     """Yield the expected calls from a list of names, or of objects as DeepEval or OpenAI write them.
 
-    Text may hold such a list as JSON, or names separated by `;` or `,`. Other values yield nothing.
+    A text may hold the list as JSON, or names separated by `;` or `,`. Other values yield nothing.
 
     Raises:
         DamagedRowError: the text is not JSON, or a call has no name.

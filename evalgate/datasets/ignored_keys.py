@@ -211,7 +211,7 @@ class _KeyOccurrences:
 
 @mutable
 class KeyChecker:
-    """Collector of the unread keys of one file, which become notices or problems."""
+    """Collector of the keys in one file that no model reads; they become notices or problems."""
 
     file: str
     """Path as the user wrote it."""

@@ -22,7 +22,7 @@ TEST_CONFIG = "test_config.json"
 """Name of Google ADK's thresholds file, which is in the same folder as the eval sets."""
 
 METRICS_ENDINGS = (".metrics.json", ".metric.json")
-"""Endings of tRPC-Agent-Go's thresholds files; its documentation uses the second one too."""
+"""Endings of tRPC-Agent-Go's thresholds files; tRPC-Agent-Go's documentation uses both."""
 
 NOTES_ENDING = ".cases.yaml"
 """Ending of the file with evalgate's notes about the cases of an eval set."""

@@ -1,8 +1,8 @@
 """Stored results that keep each conversation as JSON until its turns are read for the first time.
 
-Conversations take up most of a results file, but a merge of shards needs only those of failed cases. When the
-file is read, all turns are validated strictly and completely. The validation decodes them to dicts and drops
-the dicts at once, which takes half the time of building objects.
+Conversations take up most of a results file, but a merge of shards needs only the conversations of failed
+cases. When a file is read, all turns are validated strictly and completely. The validation decodes them to
+dicts and drops the dicts at once, which takes half the time of building objects.
 """
 
 from collections.abc import Callable, Mapping, Sequence
