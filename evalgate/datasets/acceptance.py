@@ -119,7 +119,7 @@ def is_acceptable(result: CaseResult) -> bool:
 
 
 def _describe_calls(reply: Reply) -> list[tuple[str, object]]:
-    """Return the calls of a reply without their ids."""
+    """Return (name, arguments) of each call of a reply."""
     return [(call.name, call.arguments) for call in reply.tool_calls]
 
 
@@ -186,7 +186,7 @@ def build_alternative(case: EvalCase, run: RunResult, accepted: AcceptedParts) -
 
 
 def _describe_turn(expected: Reply, reply: Reply) -> dict[str, object]:
-    """Return the parts of a reply that differ from the expected reply, in the form of case notes."""
+    """Return the parts of a reply that differ from the expected reply, as the keys of a `NotedTurn`."""
     found: dict[str, object] = {}
     if not is_same_data(expected.events, reply.events):
         results = [event.result for event in reply.events if isinstance(event, ToolResult)]

@@ -55,7 +55,7 @@ def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileC
 
 
 def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set: str) -> str:
-    """Return the text of the file with notes about further cases; `text` is "" for a new file.
+    """Return the text of a notes file with notes about further cases; `text` is "" for a new file.
 
     `eval_set` is the name of the file that the notes are about.
 
@@ -154,7 +154,7 @@ def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
 
 
 def copy_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
-    """Return the text of a notes file with a copy of the notes about the case `name` for `new_name`.
+    """Return the text of a notes file with the notes about the case `name` copied to the case `new_name`.
 
     Raises:
         InvalidInputError: the text is not a YAML object, or cannot be changed there, as within an alias.

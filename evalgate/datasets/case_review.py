@@ -50,7 +50,7 @@ def open_review(path: Path, shown_as: str) -> Review:
 
 
 def mark_cases_expected(review: Review, names: Iterable[str]) -> None:
-    """Change the status of cases from `observed` to `expected`, so that they count for the verdict.
+    """Change the status of the named cases from `observed` to `expected`: they then count for the verdict.
 
     Raises:
         InvalidInputError: a name belongs to no observed case, or the notes cannot be written.
@@ -59,9 +59,9 @@ def mark_cases_expected(review: Review, names: Iterable[str]) -> None:
 
 
 def drop_cases(review: Review, names: Iterable[str]) -> None:
-    """Remove cases with the status `observed` from the eval set's file.
+    """Remove the named cases, which must have the status `observed`, from the eval set's file.
 
-    The sources of these cases stay in the notes, so that a later import does not add the cases again.
+    The sources of the cases stay in the notes, so that a later import does not add the cases again.
 
     Raises:
         InvalidInputError: a name belongs to no observed case, no case would be left, or a file cannot be

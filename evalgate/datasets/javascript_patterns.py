@@ -22,7 +22,7 @@ def translate_pattern(pattern: str) -> str:
     Look-around and back-references are not translated; RE2 rejects them when it compiles the result.
 
     Raises:
-        UnknownPatternError: another part of the pattern has no equivalent in RE2.
+        UnknownPatternError: any other part of the pattern has no equivalent in RE2.
     """
     found: list[str] = []
     is_in_class = False

@@ -68,7 +68,7 @@ class SampledAnswer(BaseModel):
 
 
 class DrawnSample(BaseModel):
-    """Facts about a sample that was drawn from one metric's answers: its time, and the number of answers."""
+    """Record of a sample: when it was drawn from a metric's answers, and how many of these passed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 

@@ -41,7 +41,7 @@ LARGE_FILE = 32 * 2**20
 
 @frozen
 class EvalFile:
-    """One file with an eval set, and the selections of its cases."""
+    """One file with an eval set, and the cases in it that patterns select."""
 
     path: Path
     shown_as: str
@@ -52,7 +52,7 @@ class EvalFile:
     """True if at least one pattern names the file without selecting cases."""
 
     def add_selections(self, other: "EvalFile") -> "EvalFile":
-        """Return this file with the selections of `other` added; another pattern names the same file."""
+        """Return this file with the selections of `other`, the same file as another pattern names it."""
         selections, is_whole = (*self.selections, *other.selections), self.is_whole or other.is_whole
         return replace(self, selections=selections, is_whole=is_whole)
 

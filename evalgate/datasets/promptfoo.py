@@ -242,7 +242,11 @@ def _build_test(
 
 
 def _read_tests(name: str, folder: Path) -> Iterator[PromptfooTest]:
-    """Yield the tests of the files that a text such as `file://tests/*.yaml` names."""
+    """Yield the tests in the files that `name` selects, such as `file://tests/*.yaml`.
+
+    Raises:
+        NotCarriedError: a file is missing, or is neither CSV, YAML nor JSON.
+    """
     pattern = name.removeprefix("file://")
     paths = sorted(folder.glob(pattern)) if "*" in pattern else [folder / pattern]
     for path in paths:
@@ -360,8 +364,8 @@ def _list_left_out(test: PromptfooTest, name: str, total: int) -> list[str]:
 def _list_combinations(variables: Mapping[str, object]) -> tuple[list[Mapping[str, object]], int]:
     """Return the first 1,000 combinations of variables, and the number of all combinations.
 
-    A variable with a list has each item of the list as its value in turn. promptfoo makes a test of each
-    combination.
+    If the value of a variable is a list, a combination has one item of the list. promptfoo makes a test of
+    each combination.
     """
     options = [value if isinstance(value, list) else [value] for value in variables.values()]
     chosen = islice(product(*options), _MOST_COMBINATIONS)

@@ -160,7 +160,7 @@ def _convert_any(listed: Sequence[object], context: AssertionContext, lose: Lose
 
 
 def _convert_assertion(assertion: object, context: AssertionContext) -> CarriedCheck:
-    """Return the check of one assertion.
+    """Convert one assertion to a check, or to a budget.
 
     Raises:
         NotCarriedError: the assertion has no counterpart.

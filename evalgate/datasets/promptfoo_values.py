@@ -1,4 +1,4 @@
-"""Values of promptfoo's assertions: templates, lists in a text, JSON Schemas."""
+"""Read the values of promptfoo's assertions: templates, lists in a text, JSON Schemas."""
 
 import json
 import re

@@ -94,7 +94,7 @@ class BackgroundChat:
         )
 
     def list_choices(self) -> tuple[str, ...]:
-        """Return the agents to choose from, the default first: `PROJECT_AGENT`, or folders of Google ADK."""
+        """Return the agents to choose from, the default first: `PROJECT_AGENT` and folders of ADK agents."""
         return list_agents(self._folder, read_project_config(self._folder, self._thresholds))
 
     def begin(self, choice: str) -> None:

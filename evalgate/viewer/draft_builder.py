@@ -228,10 +228,10 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Rebuild the goals from the expected reply, if the case has one turn and the draft changed the reply.
+    """Return the case with goals rebuilt from the expected reply, if the draft changed the reply.
 
-    Return any other case unchanged. If the draft changed the goals as well, add a message to `errors`: goals
-    of one turn follow from the reply, so only one of the two can be right.
+    A case without goals or with several turns is returned unchanged. If the draft changed the goals as well,
+    add a message to `errors`: goals of one turn follow from the reply, so only one of the two can be right.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

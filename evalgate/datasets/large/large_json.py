@@ -281,7 +281,10 @@ class LongList(Sequence[Any]):
             yield from items
 
     def read_block(self, first: int) -> list[Any]:
-        """Return the item at `first`, and as many of the next items as fit into one step of the file."""
+        """Return the item at `first` and the next items, together at most one step (in bytes) of the file.
+
+        A single item may be longer.
+        """
         past = first + 1
         while past < len(self) and self._get_item_end(past) - self._starts[first] <= self._file.step:
             past += 1

@@ -75,7 +75,7 @@ class ShardRun(StoredRun):
 
     @property
     def turn_scores(self) -> Sequence[tuple[str, float | None]] | None:
-        """Return (metric, score) of every turn, in order; None for a copy made by `dataclasses.replace`."""
+        """Return (name, score) of each metric of each turn, in order; None for a copy by `replace`."""
         return getattr(self, "_turn_scores", None)
 
     def set_source(self, line: str, index: int) -> None:
@@ -96,7 +96,7 @@ class ShardRun(StoredRun):
 
 
 class JournalRun(StoredRun):
-    """A stored run with turns that are decoded from a row of a journal."""
+    """A stored run with turns that are decoded from a row of the journal, which `--resume` reads."""
 
     __slots__ = ("_source",)
     _source: tuple[bytes, Callable[[bytes], tuple[TurnResult, ...]], Callable[[bytes], list[object]]]

@@ -94,8 +94,8 @@ def _join_names(names: list[str]) -> str:
 class UnusedRubricsLint:
     """Lint for rubrics that no metric of the eval set selects.
 
-    It reports nothing if the set has no metric that selects rubrics, because a metric that does not select
-    may use all of them.
+    It reports nothing if the set has no metric that selects rubrics, because other metrics may use all
+    rubrics.
     """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:

@@ -75,7 +75,7 @@ def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str
 
 
 def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
-    """Return the setting that lets single runs or cases fail; "" if no setting does."""
+    """Return the setting with which single runs or cases may fail in an open gate; "" if there is none."""
     if criterion.reliability is not None:
         return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"
     if gate.max_failed_cases:
