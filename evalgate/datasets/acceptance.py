@@ -25,12 +25,12 @@ from evalgate.redaction.redactor import TextCollector
 
 Part: TypeAlias = Literal["tools", "response"]
 HIDDEN = ("***", "[REDACTED]", "… nested too deep")
-"""Texts that replace the hidden texts in a redacted record."""
+"""Texts that a redacted record has in place of hidden texts."""
 
 
 @frozen
 class AcceptedParts:
-    """Selection of the accepted part of a run: the run, the turn, and calls or response."""
+    """Choice of what to accept as the new expectation: a run, a turn of it, and its calls or response."""
 
     run: int | None = None
     """1-based number of the run; None: all runs, which must agree."""
@@ -43,7 +43,7 @@ class AcceptedParts:
 def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
     """Return the run that is accepted as the new expectation of a case.
 
-    A follow-up run (`confirms`) counts only if `accepted.run` is its number.
+    A follow-up run (`RunResult.confirms`) is chosen only if `accepted.run` is its number.
 
     Raises:
         InvalidInputError: the case was not run, or has no run of the given number. Also raised if the agent
@@ -75,7 +75,10 @@ def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
 
 
 def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
-    """Return advice to accept only the calls, as the end of a sentence; "" if the calls differ as well."""
+    """Return advice to accept only the calls, as the end of a sentence.
+
+    Return "" if the runs differ in their calls as well, or if `accepted` selects only calls or responses.
+    """
     tools = replace(accepted, only="tools")
     first = _select_parts(runs[0], tools)
     if accepted.only is not None or not all(is_same_data(first, _select_parts(run, tools)) for run in runs):
@@ -84,7 +87,10 @@ def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
 
 
 def is_rule(metric: str) -> bool:
-    """Return True for checks, budgets and the final state: accepting a reply cannot make them pass."""
+    """Return True if a metric is a check, a budget or the final state.
+
+    Accepting an agent's reply as the expectation cannot make these metrics pass.
+    """
     return metric.startswith(("check/", "budget/")) or metric == FINAL_STATE
 
 
@@ -113,12 +119,12 @@ def is_acceptable(result: CaseResult) -> bool:
 
 
 def _describe_calls(reply: Reply) -> list[tuple[str, object]]:
-    """Return the calls of a reply without their ids."""
+    """Return (name, arguments) of each call of a reply."""
     return [(call.name, call.arguments) for call in reply.tool_calls]
 
 
 def _select_parts(run: RunResult, accepted: AcceptedParts) -> list[object]:
-    """Return the accepted response and calls of each turn, without ids; None for a part not accepted."""
+    """Return [response, calls without ids] of each accepted turn, with None for a part not accepted."""
     turns = run.turns if accepted.turn is None else run.turns[accepted.turn - 1 : accepted.turn]
     return [
         [
@@ -141,10 +147,10 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
     """Return the case with the behaviour of a run as its expectation; unchanged turns stay the same objects.
 
     Raises:
-        InvalidInputError: the case has no turn `accepted.turn`, or no turns because its user is simulated.
-            Also raised if a turn of the run has no reply, or has no response although the case expects one.
-            Also raised if the record hides a part of a reply, or if `accepted` selects a turn or a part
-            although the case has goals for several turns.
+        InvalidInputError: the case has no turn `accepted.turn`, or has no turns because its user is
+            simulated. Other reasons are: a turn of the run has no reply, or lacks a response that the case
+            expects; the record hides a part of a reply; `accepted` selects a turn or a part of a case with
+            goals for several turns.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:
@@ -164,7 +170,7 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
 
 
 def build_alternative(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> dict[str, object]:
-    """Return the behaviour of a run as an alternative, a second right way, for the case notes.
+    """Return the behaviour of a run as a `NotedAlternative`: a second right way, in the form of case notes.
 
     Raises:
         InvalidInputError: the case has goals, or the run has a call with arguments that are no object. Also
@@ -180,7 +186,7 @@ def build_alternative(case: EvalCase, run: RunResult, accepted: AcceptedParts) -
 
 
 def _describe_turn(expected: Reply, reply: Reply) -> dict[str, object]:
-    """Return the parts of a reply that differ from the expected reply, in the form of case notes."""
+    """Return the parts of a reply that differ from the expected reply, as the keys of a `NotedTurn`."""
     found: dict[str, object] = {}
     if not is_same_data(expected.events, reply.events):
         results = [event.result for event in reply.events if isinstance(event, ToolResult)]
@@ -214,7 +220,7 @@ def _iter_accepted_replies(
         actual = run.turns[at].actual if at < len(run.turns) else None
         if actual is None:
             raise InvalidInputError(f"{case.eval_id!r}: the agent gave no reply in turn {at + 1}")
-        reply = _take_over(case.turns[at].expected, actual, accepted.only)
+        reply = _build_accepted_reply(case.turns[at].expected, actual, accepted.only)
         if accepted.only != "tools" and reply.response is None and case.turns[at].expected.response:
             raise InvalidInputError(
                 f"{case.eval_id!r}: the agent gave no response in turn {at + 1}: use `--only tools`"
@@ -223,19 +229,19 @@ def _iter_accepted_replies(
         yield at, reply
 
 
-def _take_over(expected: Reply, actual: Reply, only: Part | None) -> Reply:
-    reply = expected if only == "response" else _take_over_calls(expected, actual)
+def _build_accepted_reply(expected: Reply, actual: Reply, only: Part | None) -> Reply:
+    reply = expected if only == "response" else _replace_calls(expected, actual)
     if not _is_response_accepted(expected, only):
         return reply
     return reply if reply.response == actual.response else replace(reply, response=actual.response)
 
 
-def _take_over_calls(expected: Reply, actual: Reply) -> Reply:
+def _replace_calls(expected: Reply, actual: Reply) -> Reply:
     """Return `expected` with the calls of `actual`, and with their results if `expected` has results."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
     calls = [
-        _take_over_call(old[source] if source is not None else None, call, keeps_id=has_results)
+        _replace_call(old[source] if source is not None else None, call, keeps_id=has_results)
         for call, source in zip(
             actual.tool_calls, align_items(old, actual.tool_calls, is_same_call), strict=True
         )
@@ -266,7 +272,7 @@ def _is_result_of(result: ToolResult, call: ToolCall) -> bool:
     return result.id == call.id if result.id and call.id else result.name == call.name
 
 
-def _take_over_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> ToolCall:
+def _replace_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> ToolCall:
     if old is None:
         return ToolCall(call.name, call.args, call.id if keeps_id else None, other_args=call.other_args)
     if is_same_call(old, call):

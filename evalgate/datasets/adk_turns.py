@@ -1,7 +1,7 @@
-"""Google ADK's JSON of a turn, and the parts of it that a `CaseTurn` has no field for.
+"""Find the parts of a turn in Google ADK's JSON (an invocation) that a `CaseTurn` has no field for.
 
 A `CaseTurn` holds the scored data of a turn: texts, calls, answers, authors. Everything else (thoughts and
-their signatures, code, grounding, parallel calls in one event, …) is kept unchanged as native data.
+their signatures, code, grounding, parallel calls in one event, …) is kept unchanged in `CaseTurn.native`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _SNAKE = {to_camel(word): word for word in _WORDS}
 _OPAQUE = frozenset(
     {"args", "response", "state", "tool_declarations", "grounding_metadata", "usage_metadata"}
 )
-"""Keys of values that are not ADK's own: the keys and nulls in these values are kept."""
+"""Keys with values that ADK does not define, such as arguments: keys and nulls within them are kept."""
 
 
 def normalize_keys(value: Any) -> Any:
@@ -48,8 +48,8 @@ def normalize_keys(value: Any) -> Any:
 def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
     """Return the data of an invocation that a `CaseTurn` cannot hold: whole contents and durations.
 
-    The returned keys are in snake_case. Return {} if there is no such data, as for nearly every invocation.
-    If the invocation has only ADK's usual keys, none of them is converted, which saves time.
+    The returned keys are in snake_case. Return {} if there is no such data, as for nearly every invocation. A
+    quick check finds most of these invocations without converting keys.
     """
     if _is_plain_invocation(invocation):
         return NO_JSON
@@ -60,7 +60,7 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
 def has_only_another_role(word: str, content: Any) -> bool:
     """Return True if a `CaseTurn` can hold everything in `content` except the role.
 
-    `word` is the key of the content.
+    `word` is the key of the content in its invocation, such as `user_content`.
     """
     return isinstance(content, dict) and _PLAIN_CHECKS[word]({**content, "role": _ROLES.get(word)})
 
@@ -71,7 +71,10 @@ _KEPT = (*CONTENTS, *DURATIONS)
 
 
 def _is_plain_invocation(invocation: Mapping[str, Any]) -> bool:
-    """Return True if a `CaseTurn` surely holds all data of an invocation in snake_case."""
+    """Return True if a quick check shows that a `CaseTurn` can hold all data of an invocation.
+
+    Return False for keys in camelCase, because this check does not convert them.
+    """
     return (
         invocation.keys() <= _PLAIN_KEYS
         and _is_plain_user_content(invocation.get("user_content"))
@@ -125,7 +128,8 @@ def _is_plain_data(data: Any) -> bool:
     if events := data.get("invocation_events"):
         if not all(map(_is_plain_event, events)):
             return False
-        # Events without authors that are sorted by kind would be written in the older notation.
+        # Events without authors that are sorted by kind would be written in the older notation with
+        # `tool_uses`, so they are kept as native data.
         parts = [event["content"]["parts"][0] for event in events]
         kinds = [_KINDS.index(kind) for part in parts for kind in part]
         return kinds != sorted(kinds) or any(
@@ -185,5 +189,5 @@ _PART_SPELLINGS = frozenset(
 
 
 def is_known_part(part: JsonObject) -> bool:
-    """Return True unless all keys of a part are unknown to Google ADK, which then refuses the part."""
+    """Return True if Google ADK accepts a part: the part is empty, or ADK knows at least one of its keys."""
     return not part or not _PART_SPELLINGS.isdisjoint(part)

@@ -1,6 +1,6 @@
-"""Pure functions that change a case: unchanged parts stay the same objects.
+"""Pure functions that return a changed copy of a case, in which unchanged parts stay the same objects.
 
-`evalgate.datasets.eval_set_file` finds the changed parts by comparing objects, and writes only these.
+`evalgate.datasets.eval_set_file` compares the identity of objects (`is`), and writes only changed parts.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -26,7 +26,7 @@ from evalgate.documents.json_edits import align_items
 
 
 def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
-    """Return the case with `turn` at the index `at`, instead of the turn there.
+    """Return the case with `turn` in place of its turn at the 0-based index `at`.
 
     Raises:
         InvalidInputError: the case has no turn at this index.
@@ -36,9 +36,9 @@ def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
 
 
 def set_expected_reply(case: EvalCase, at: int, reply: Reply) -> EvalCase:
-    """Return the case with `reply` expected in the turn at the index `at`.
+    """Return the case with `reply` as the expected reply of the turn at the 0-based index `at`.
 
-    If the case has goals, they are adapted, and only the calls and the response of `reply` are kept.
+    If the case has goals, they are adapted to the reply, and of `reply` only calls and response are kept.
 
     Raises:
         InvalidInputError: there is no such turn, or the case has goals and several turns.
@@ -69,9 +69,9 @@ def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase
 def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
     """Return the reply with the tool calls `calls`; its results and messages stay where they are.
 
-    The new calls take the places of the old calls. If there are more new calls, the rest follows the last old
-    call. If there are fewer, the results of removed calls are removed, too. An old call is removed if `calls`
-    does not have the same object.
+    The new calls replace the old calls one by one, in order. Further new calls follow the last old call. If
+    there are fewer new calls than old ones, the results of removed calls are removed, too. A call is removed
+    if `calls` does not contain the same object.
     """
     removed = [old for old in reply.tool_calls if not any(old is call for call in calls)]
     if len(calls) < len(reply.tool_calls):
@@ -107,8 +107,8 @@ def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
 def arrange_turns(case: EvalCase, order: Sequence[int | None]) -> EvalCase:
     """Return the case with its turns in the order of `order`: old indices, and None for an added, empty turn.
 
-    Mocks of tools move with their turns. Recorded replies move with their turns, too, with two exceptions: a
-    turn is added, or there is not one recorded reply for each turn.
+    Tool mocks of one turn move with this turn, or are removed with it. Recorded replies do the same if no
+    turn is added and each turn has a recorded reply. Otherwise, they stay unchanged.
     """
     turns = [CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
     places = {old: new for new, old in enumerate(order) if old is not None}
@@ -141,7 +141,7 @@ def _get_turn(case: EvalCase, at: int) -> CaseTurn:
 
 
 def set_goal(case: EvalCase, at: int, goal: Goal) -> EvalCase:
-    """Return the case with `goal` at the index `at`.
+    """Return the case with `goal` in place of its goal at the 0-based index `at`.
 
     In the order of goals, the name of `goal` replaces the name of the old goal.
 
@@ -170,7 +170,7 @@ def add_goal(case: EvalCase, goal: Goal) -> EvalCase:
 
 
 def delete_goal(case: EvalCase, at: int) -> EvalCase:
-    """Return the case without the goal at the index `at`.
+    """Return the case without the goal at the 0-based index `at`.
 
     Goals that came after the deleted goal then come after the goals that preceded it.
 
@@ -195,11 +195,13 @@ def delete_goal(case: EvalCase, at: int) -> EvalCase:
 
 
 def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: str | None) -> Journey:
-    """Return the journey with goals for these calls and this response; its other goals stay.
+    """Return the journey with goals for these calls and this response; goals of other kinds stay.
 
-    Goals that are kept stay in their places, so that the text of the file changes as little as possible. If
-    the goals must be reached one after the other (`find_linear_goal_order`), this order is kept if it has the
-    same goals, and the calls as in `calls`. Else the calls come first, and the other goals follow.
+    Kept goals stay in their places in the list, so that the text of the file changes as little as possible.
+
+    If the old goals must be reached one after the other (`find_linear_goal_order`), the new goals must, too.
+    Their old order is kept if no goal is new or removed, and the order has the calls as in `calls`.
+    Otherwise, the calls come first, and the other goals follow.
     """
     ranks = find_linear_goal_order(journey)
     rank = {name: at for at, name in enumerate(ranks or ())}

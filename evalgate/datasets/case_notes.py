@@ -58,7 +58,7 @@ class NotedTurn(BaseModel):
 
 
 class NotedAlternative(BaseModel):
-    """Another right way through the conversation."""
+    """Alternative expectations for a whole case: another right way through the conversation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,7 +67,7 @@ class NotedAlternative(BaseModel):
 
 
 class NotedAcceptance(BaseModel):
-    """Record of a decision that made an agent's behaviour in a run the expectation of the case."""
+    """Record of `evalgate accept`: why and when the agent's behaviour in a run became the expectation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -91,11 +91,11 @@ class CaseNote(BaseModel):
     imported: date | None = None
     """Day on which the case was imported."""
     tool_mocks: tuple[NotedMock, ...] = ()
-    """Recorded results of tools. A tool is not called if its call has such a result."""
+    """Fixed results of tools. A call that matches a mock gets its result, and the tool is not called."""
     alternatives: tuple[NotedAlternative, ...] = Field(default=(), min_length=1)
     """Other right ways: the case passes with its own expectations or with one of these."""
     accepted: NotedAcceptance | None = None
-    """Last acceptance of what an agent did."""
+    """The last use of `evalgate accept` for this case; None: never."""
     checks: Mapping[CheckName, dict[str, Any]] = {}
     """Name of a check of this case to its conditions, which are validated when the metrics are built."""
 
@@ -108,11 +108,11 @@ class CaseNotes(BaseModel):
     cases: dict[str, CaseNote] = {}
     """Id of a case to its notes."""
     dropped: tuple[str, ...] = ()
-    """Sources of cases that a review dropped: another import leaves them out."""
+    """Sources of cases that a review dropped, or ids of cases without a source; later imports skip them."""
 
     @field_validator("cases", mode="before")
     @classmethod
-    def _accept_nothing(cls, value: object) -> object:
+    def _replace_null(cls, value: object) -> object:
         """Return {} for None: `cases:` has no content if all cases were dropped."""
         return {} if value is None else value
 

@@ -1,4 +1,4 @@
-"""Changes of a file of case notes that keep all of its other text: comments, order and layout."""
+"""Change values in a file of case notes, and keep all other text: comments, order and layout."""
 
 import codecs
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,13 +55,13 @@ def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileC
 
 
 def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set: str) -> str:
-    """Return the text of the file with notes about further cases; `text` is "" for a new file.
+    """Return the text of a notes file with notes about further cases; `text` is "" for a new file.
 
     `eval_set` is the name of the file that the notes are about.
 
     Raises:
-        InvalidInputError: the text is not a YAML object, or has no place for the notes, because `cases` is
-            written in braces.
+        InvalidInputError: the text is not a YAML object, or its `cases` are written in braces (YAML's flow
+            style).
     """
     if not notes:
         return text
@@ -83,9 +83,9 @@ def add_notes(text: str, notes: Mapping[str, CaseNote], shown_as: str, eval_set:
 
 
 def mark_expected(text: str, names: Iterable[str], shown_as: str) -> str:
-    """Return the text with the status `expected` for the named cases.
+    """Return the text of a notes file with the status `expected` for the named cases.
 
-    Notes without a status stay as they are, because they have this status by default.
+    Notes without a status stay as they are, because `expected` is the default.
 
     Raises:
         InvalidInputError: the text is not a YAML object.
@@ -100,14 +100,15 @@ def mark_expected(text: str, names: Iterable[str], shown_as: str) -> str:
 
 
 def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
-    """Return the text without the notes about the named cases.
+    """Return the text of a notes file without the notes about the named cases.
 
-    The sources of these cases are listed as `dropped`, unless another case has the same source, such as a
-    copy. An observed case without a source is listed by its id. Any other case without a source is not
-    listed, because it was not imported.
+    The sources of these cases are added to the list `dropped`, except a source that another case has too,
+    such as a copy of the case. A case without a source is added by its id if its status is `observed`; if
+    not, it was not imported, and is not added.
 
     Raises:
-        InvalidInputError: the text is not a YAML object, or its `cases` are written in braces.
+        InvalidInputError: the text is not a YAML object, or its `cases` are written in braces (YAML's flow
+            style).
     """
     root = parse_mapping(text, shown_as)
     cases = find_value(root, "cases")
@@ -137,7 +138,7 @@ def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
 
 
 def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
-    """Return the text with the notes about a case under its new name.
+    """Return the text of a notes file with the notes about the case `name` under the id `new_name`.
 
     Raises:
         InvalidInputError: the text is not a YAML object.
@@ -153,21 +154,23 @@ def rename_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
 
 
 def copy_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
-    """Return the text with a copy of the notes about the case `name` for the case `new_name`.
+    """Return the text of a notes file with the notes about the case `name` copied to the case `new_name`.
 
     Raises:
-        InvalidInputError: the file has no place for the notes.
+        InvalidInputError: the text is not a YAML object, or cannot be changed there, as within an alias.
     """
     note = get_value(compose_yaml(text, shown_as)[1], ("cases", name))
     return set_yaml_value(text, ("cases", new_name), note, shown_as)
 
 
 def set_tags(text: str, name: str, tags: tuple[str, ...], shown_as: str, eval_set: str) -> str:
-    """Return the text with `tags` as the tags of a case.
+    """Return the text of a notes file with `tags` as the tags of the case `name`.
+
+    `text` is "" for a new file. `eval_set` is the name of the file that the notes are about.
 
     Raises:
-        InvalidInputError: a tag is blank or holds control characters, or the file has no place for the
-            tags.
+        InvalidInputError: a tag is blank or holds control characters, the text is not a YAML object, or its
+            `cases` are written in braces (YAML's flow style).
     """
     for tag in tags:
         try:
@@ -216,13 +219,14 @@ def _add_dropped(text: str, sources: list[str], shown_as: str) -> str:
 def set_check(
     text: str, case: str, name: str, conditions: Mapping[str, Any] | None, shown_as: str, eval_set: str
 ) -> str:
-    """Add a check to a case, or replace the check of the same name; return the new text of the file.
+    """Return the text of a notes file with a check added to a case, or replaced if the name exists.
 
     If `conditions` is None, the check is removed. `eval_set` is the name of the file that the notes are
-    about. JSON Schemas in files are not read.
+    about. Files with JSON Schemas that the conditions name are not read.
 
     Raises:
-        InvalidInputError: the conditions are wrong, or the file has no place for the check.
+        InvalidInputError: the conditions are wrong, the text is not a YAML object, or it cannot be changed
+            there, as within an alias.
     """
     if conditions is not None:
         _validate_check(name, conditions, shown_as)
@@ -230,10 +234,12 @@ def set_check(
 
 
 def set_note(text: str, case: str, keys: Sequence[str], value: object, shown_as: str, eval_set: str) -> str:
-    """Return the text with `value` at the path `keys` in the note about a case; None removes the key.
+    """Return the text of a notes file with `value` at the path `keys` in the note about a case.
+
+    A `value` of None removes the last key of the path, and the objects on the path that become empty.
 
     Raises:
-        InvalidInputError: the file has no place for the value.
+        InvalidInputError: the text is not a YAML object, or cannot be changed there, as within an alias.
     """
     if value is not None and not text.strip():
         text = _HEADER.format(eval_set)

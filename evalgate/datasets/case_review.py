@@ -1,6 +1,7 @@
-"""Review of observed cases, which do not gate yet: each becomes expected, is corrected, or is dropped.
+"""Review of imported cases with the status `observed`, which do not count for the verdict yet.
 
-Every decision is saved at once, so that an interrupted review can be continued.
+A person marks each case as `expected`, corrects it, or drops it. Every decision is saved at once, so that an
+interrupted review can be continued.
 """
 
 import codecs
@@ -23,17 +24,17 @@ from evalgate.documents.json_edits import update_json
 
 @frozen
 class Review:
-    """An eval set and its observed cases."""
+    """An eval set, and its cases with the status `observed`, which a person has to review."""
 
     file: EvalSetFile
     notes_path: Path
     notes_shown_as: str
     open_cases: tuple[EvalCase, ...]
-    """Observed cases, in the order of the file."""
+    """Cases with the status `observed`, in the order of the file."""
 
 
 def open_review(path: Path, shown_as: str) -> Review:
-    """Read an eval set and its notes.
+    """Read an eval set and its notes, to review its cases with the status `observed`.
 
     Raises:
         InvalidInputError: the eval set or the notes cannot be read.
@@ -49,18 +50,18 @@ def open_review(path: Path, shown_as: str) -> Review:
 
 
 def mark_cases_expected(review: Review, names: Iterable[str]) -> None:
-    """Make observed cases expected, so that they gate from now on.
+    """Change the status of the named cases from `observed` to `expected`: they then count for the verdict.
 
     Raises:
         InvalidInputError: a name belongs to no observed case, or the notes cannot be written.
     """
-    _save_changes(review, [_accept_notes(review, check_names(review, names))])
+    _save_changes(review, [_build_notes_change(review, check_names(review, names))])
 
 
 def drop_cases(review: Review, names: Iterable[str]) -> None:
-    """Remove observed cases from the eval set.
+    """Remove the named cases, which must have the status `observed`, from the eval set's file.
 
-    Their sources stay in the notes, so that a later import does not add the cases again.
+    The sources of the cases stay in the notes, so that a later import does not add the cases again.
 
     Raises:
         InvalidInputError: a name belongs to no observed case, no case would be left, or a file cannot be
@@ -73,18 +74,18 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
             f"{review.file.shown_as}: no case would be left: delete the file and its notes instead"
         )
     edited = edit_eval_set(review.file, left)
-    # The notes first: if the process dies before the second write, the case is left and gates. Notes without
-    # their case would be an error.
+    # The notes first: if the process dies before the second write, the case remains and counts for the
+    # verdict. Notes without their case would be an error.
     notes = change_notes(
         review.notes_path,
         review.notes_shown_as,
         lambda text: drop_notes(text, wanted, review.notes_shown_as),
     )
-    _save_changes(review, [notes, _change_file(review.file, edited.data)])
+    _save_changes(review, [notes, _build_file_change(review.file, edited.data)])
 
 
 def format_case_json(review: Review, name: str) -> str:
-    """Return a case as it is in its file, as JSON to edit.
+    """Return the JSON of a case in its file, indented for a person who edits it.
 
     Raises:
         InvalidInputError: the eval set has no case of this name, or files of the format cannot be changed.
@@ -99,7 +100,7 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
 
     Raises:
         InvalidInputError: the text is not JSON, is no case of the format, or has another id. Also raised if
-            there is no such case, or if a file cannot be changed. In all cases nothing is written.
+            there is no case `name`, or if a file cannot be changed. After any error, no file is changed.
     """
     file = review.file
     try:
@@ -115,9 +116,9 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
     after = update_json(before, file.value, editor.replace_cases(file.value, cases))
     _check_edited(file, name, after)
     mark = codecs.BOM_UTF8 if file.data.startswith(codecs.BOM_UTF8) else b""
-    changes = [_change_file(file, mark + after.encode())]
+    changes = [_build_file_change(file, mark + after.encode())]
     if name in {case.eval_id for case in review.open_cases}:
-        changes.append(_accept_notes(review, {name}))
+        changes.append(_build_notes_change(review, {name}))
     _save_changes(review, changes)
 
 
@@ -154,11 +155,10 @@ def _describe_event(event: Event) -> str:
 
 
 def check_names(review: Review, names: Iterable[str]) -> set[str]:
-    """Return the names as a set. Each of them must belong to an observed case.
+    """Return the names as a set, after checking that each is the id of a case with the status `observed`.
 
     Raises:
-        InvalidInputError: a name belongs to no observed case. The error has a problem for each of these
-            names.
+        InvalidInputError: a name is no such id. The error has a problem for each wrong name.
     """
     known = [case.eval_id for case in review.open_cases]
     wanted = set(names)
@@ -182,11 +182,11 @@ def _find_index(review: Review, name: str) -> int:
     return ids.index(name)
 
 
-def _change_file(file: EvalSetFile, data: bytes) -> FileChange:
+def _build_file_change(file: EvalSetFile, data: bytes) -> FileChange:
     return FileChange(file.path, file.shown_as, file.data, data)
 
 
-def _accept_notes(review: Review, names: Iterable[str]) -> FileChange:
+def _build_notes_change(review: Review, names: Iterable[str]) -> FileChange:
     shown_as = review.notes_shown_as
     return change_notes(review.notes_path, shown_as, lambda text: mark_expected(text, names, shown_as))
 

@@ -27,7 +27,7 @@ class CasesInFile(Sequence[EvalCase]):
 
     @abstractmethod
     def map_cases(self, change: CaseChange, *, keeps_metadata: bool = False) -> "CasesInFile":
-        """Return cases that apply `change` when they are decoded; see the function `map_cases`."""
+        """Return the cases with `change` applied each time they are decoded; see the function `map_cases`."""
 
     @abstractmethod
     def assign_eval_set(self, eval_set_id: str) -> "CasesInFile":
@@ -59,10 +59,10 @@ def has_repeated_ids(cases: Sequence[EvalCase]) -> bool:
 def map_cases(
     cases: Sequence[EvalCase], change: CaseChange, *, keeps_metadata: bool = False
 ) -> Sequence[EvalCase]:
-    """Apply `change` to each case. Cases that are read from a file later are changed after each decoding.
+    """Return the cases with `change` applied to each. Cases in a file are changed after each decoding.
 
-    `keeps_metadata` promises that no id, line, tag or kind of expectation changes, so that cases in a file
-    need not be decoded now.
+    `keeps_metadata=True` promises that `change` keeps each case's id, line, tags, status, source and kinds of
+    expectations, such as tool calls. Then cases in a file are not decoded now.
     """
     if isinstance(cases, CasesInFile):
         return cases.map_cases(change, keeps_metadata=keeps_metadata)
@@ -105,7 +105,7 @@ def select_cases(
 
 
 def describe_selection(ids: Iterable[str], tags: Iterable[str]) -> str:
-    """Return "called `a*` or tagged `b`", for a sentence about cases that do not exist."""
+    """Return ids and tags as "called `a*` or tagged `b`", for a message about cases that do not exist."""
     return " or ".join([*(f"called `{pattern}`" for pattern in ids), *(f"tagged `{name}`" for name in tags)])
 
 
@@ -115,11 +115,11 @@ def describe_idle_names(
     eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Describe ids and tags that select no case although they should; "" if there are none.
+    """Return the ids and tags that should select a case and do not, worded as by `describe_selection`.
 
-    The text has the form of `describe_selection`. If no case is selected at all, the text has all ids and
-    tags. Otherwise, it has the ids without wildcards that are not a case's name, so that no named case
-    disappears in silence. Globs and tags may then match nothing.
+    If all ids and tags together select no case, the text names all of them. Otherwise, it names only ids
+    without wildcards that match no case, such as misspelled ids. Globs and tags may then match nothing.
+    Return "" if the text would name nothing.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

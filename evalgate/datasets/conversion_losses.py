@@ -1,11 +1,11 @@
-"""Losses of a conversion between formats, as sentences `case: loss` or `case: turn 2: loss`.
+"""Describe data that a conversion between formats loses, as `case: loss` or `case: turn 2: loss`.
 
 The module also has functions that the writers of all formats share, and converts attachments. A case holds
-an attachment in the form of the case's source: a part of Google ADK has a key with its kind (`inline_data`),
-and a part of tRPC-Agent-Go has a `type`.
+an attachment in the form of the file that it was read from: a part of Google ADK has a key with its kind
+(`inline_data`), and a part of tRPC-Agent-Go has a `type`.
 
-If a case with goals has only one turn, this turn expects the same as the goals. In a case with several
-turns no goal is assigned to a turn.
+The goals of a case belong to the whole conversation. If there is only one turn, its expected reply is the
+same as the goals. If there are several turns, no goal is assigned to any of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from evalgate.documents.json_layout import format_indented_json
 
 
 def omit_empty(**fields: object) -> dict[str, object]:
-    """Return the fields that are not null, empty, zero or false."""
+    """Return the given fields without those that are None, "", False, zero or an empty container."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, (), 0.0)}
 
 
@@ -44,7 +44,7 @@ _FORMATTED = ("image", "audio")
 
 
 def to_adk_part(part: JsonObject) -> JsonObject | None:
-    """Convert an attachment to Google ADK's part; return None if ADK has no equivalent."""
+    """Convert an attachment to a part in Google ADK's form; return None if ADK has no equivalent."""
     kind = part.get("type")
     if not isinstance(kind, str):
         # A part with a text would be read as a part of the user's text.
@@ -73,7 +73,7 @@ def _get_mime_type(kind: str, held: JsonObject) -> str | None:
 
 
 def to_trpc_part(part: JsonObject) -> JsonObject | None:
-    """Convert an attachment to tRPC-Agent-Go's part; return None if tRPC-Agent-Go has no equivalent."""
+    """Convert an attachment to a part in tRPC-Agent-Go's form; return None if it has no equivalent."""
     if isinstance(part.get("type"), str):
         return part
     given = {key: value for key, value in part.items() if value is not None}
@@ -238,10 +238,11 @@ _OF_A_REPLY: Mapping[str, tuple[str, Callable[[Reply], object]]] = {
 def describe_losses(
     eval_set: EvalSet, *, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
-    """Yield a sentence for each thing that is lost if an eval set is written in another format.
+    """Yield a sentence `case id: loss` about all data that is lost if an eval set is written in a format.
 
-    `holds` lists what the format can hold: keys of `_OF_A_CASE`, `_OF_A_TURN` and `_OF_A_REPLY`, and
-    `journey` and `other_args`. `attachment` converts an attachment; it returns None if it is lost.
+    `holds` names the data that the format can hold: keys of `_OF_A_CASE`, `_OF_A_TURN` and `_OF_A_REPLY`, and
+    `journey` and `other_args`. `attachment` converts an attachment, and returns None if the format cannot
+    hold it.
     """
     for case in eval_set.cases:
         for sentence in describe_case_losses(
@@ -272,7 +273,7 @@ def describe_case_losses(
 
 
 def _group_by_turn(losses_of: Iterable[Iterable[str]]) -> Iterable[tuple[str, list[int]]]:
-    """Return each loss with the numbers (1-based) of the turns in which it occurs."""
+    """Return (loss, 1-based numbers of the turns with this loss) for each loss."""
     numbers: dict[str, list[int]] = {}
     for number, losses in enumerate(losses_of, start=1):
         for words in dict.fromkeys(losses):

@@ -31,21 +31,22 @@ class DeepEvalMetrics:
     criteria: dict[str, object]
     """Name of a metric of evalgate to its criterion."""
     checks: dict[str, JsonObject]
-    """Name to the content of a check, which is for every case."""
+    """Name of a check to its content. Each check applies to every case."""
     lost: tuple[str, ...]
     """One sentence for each metric without a counterpart, `file:line` first."""
 
 
 def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> DeepEvalMetrics:
-    """Return the metrics that these Python files construct from classes that they import by name.
+    """Convert the metrics that Python files construct from classes of `deepeval.metrics`.
 
-    Files are skipped if they cannot be read or parsed, or have more than 1,000,000 characters. `format_path`
-    returns a path as messages show it.
+    Only classes that a file imports by name (`from … import …`) are found. Files are skipped if they cannot
+    be read or parsed, or have more than 1,000,000 characters. `format_path` returns a path as messages show
+    it.
 
     `ToolCorrectnessMetric` becomes `trajectory_recall`, or `trajectory_exact_match` if it asks for an exact
-    match. If several become the same metric, the highest threshold counts, and `lost` does not name the
-    others. If several tests construct a check with different options, the check is lost: only the code of the
-    tests decides which cases each check is for.
+    match. If several become the same metric, the highest threshold counts, and `lost` does not list the
+    others. A metric that becomes a check is lost if it is constructed with different options, because only
+    the code of the tests decides which case gets which options.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
@@ -78,7 +79,7 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
 
 
 def _iter_metrics(path: Path) -> Iterator[tuple[str, ast.Call]]:
-    """Yield (name of the class, call) for each construction of a metric in a file."""
+    """Yield (name of the class, call of its constructor) for each metric that a file constructs."""
     try:
         text = read_text(path, errors="replace")
     except OSError:
@@ -101,11 +102,11 @@ def _iter_metrics(path: Path) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _read_options(name: str, call: ast.Call) -> Mapping[str, ast.expr]:
-    """Return the arguments of a construction by the names of the parameters.
+    """Return the arguments of a constructor's call as unevaluated expressions, by parameter name.
 
     Raises:
-        NotCarriedError: arguments are in `*args` or `**options`, so that only running code shows the values.
-            Also raised if a `ToolCorrectnessMetric` has positional arguments.
+        NotCarriedError: the call has `*args` or `**options`, which only running the code would evaluate. Also
+            raised if a `ToolCorrectnessMetric` has positional arguments.
     """
     is_starred = any(isinstance(each, ast.Starred) for each in call.args)
     if is_starred or any(each.arg is None for each in call.keywords):

@@ -31,9 +31,9 @@ class FileChange:
 
 
 class UndoableEdits:
-    """Edits of eval sets: saves each one, and keeps the last 100 of each set, to undo and redo them.
+    """Saver of edits of eval sets, which keeps the last 100 edits of each set in memory for undo and redo.
 
-    An edit belongs to the path of its eval set, and may change other files, too, such as case notes. All
+    An edit belongs to the path of its eval set. It may change other files, too, such as case notes. All
     methods are thread-safe.
     """
 
@@ -43,14 +43,15 @@ class UndoableEdits:
         self._undone: dict[Path, list[Sequence[FileChange]]] = {}
 
     def save(self, edited: EditedFile, *also: FileChange) -> None:
-        """Write the files `also`, then an edited eval set, as one edit. Errors as `save_changes`."""
+        """Write the files `also`, then the edited eval set, as one edit; raise errors as `save_changes`."""
         file = edited.before
         self.save_changes(file.path, [*also, FileChange(file.path, file.shown_as, file.data, edited.data)])
 
     def save_changes(self, path: Path, changes: Sequence[FileChange]) -> None:
         """Write all files, in this order, as one edit of the eval set at `path`.
 
-        Edits that were undone cannot be redone after this. Nothing happens if no content changes.
+        Edits of this set that were undone before cannot be redone afterwards. If no content changes, do
+        nothing.
 
         Raises:
             FileChangedError: a file changed since the edit began. All files are as before.
@@ -68,11 +69,11 @@ class UndoableEdits:
             self._undone.pop(path, None)
 
     def can_undo(self, path: Path) -> bool:
-        """Return True if there is an edit of the eval set to undo."""
+        """Return True if an edit of the eval set at `path` can be undone."""
         return bool(self._done.get(path))
 
     def can_redo(self, path: Path) -> bool:
-        """Return True if there is an undone edit of the eval set."""
+        """Return True if an undone edit of the eval set at `path` can be repeated."""
         return bool(self._undone.get(path))
 
     def undo(self, path: Path, shown_as: str) -> None:
@@ -90,7 +91,7 @@ class UndoableEdits:
             self._undone.setdefault(path, []).append(step)
 
     def redo(self, path: Path, shown_as: str) -> None:
-        """Repeat the edit of an eval set that was undone last. Errors as `undo`."""
+        """Repeat the edit of an eval set that was undone last; raise errors as `undo`."""
         with self._lock:
             step = _get_last(self._undone, path, shown_as, "redo")
             _write_changes(step)
@@ -121,7 +122,7 @@ def _get_last(
 
 
 def _write_changes(changes: Sequence[FileChange]) -> None:
-    """Write all files, or none of them."""
+    """Write all files; after an error, restore the files that were written, and raise the error again."""
     written: list[FileChange] = []
     try:
         for change in changes:

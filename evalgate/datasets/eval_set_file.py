@@ -1,7 +1,7 @@
-"""Edit an eval set in its file by a minimal change of the text; the change is verified before it is saved.
+"""Edit the text of an eval set's file with minimal changes, and verify the new text before it is saved.
 
-The format's reader verifies a change: if it reads other cases from the new text than intended, the change
-is an error.
+To verify it, the format's reader reads the cases from the new text. If they differ from the intended cases,
+InvalidInputError is raised.
 """
 
 import codecs
@@ -74,7 +74,7 @@ class EditedFile:
     data: bytes
     eval_set: EvalSet
     lost: tuple[str, ...] = ()
-    """Data of added cases that the format cannot hold, as `case: data`."""
+    """Sentences `case id: data` about the data of added cases that the format cannot hold."""
 
     @property
     def diff(self) -> str:
@@ -114,9 +114,9 @@ def _parse_file(path: Path, shown_as: str, data: bytes) -> EvalSetFile:
 def edit_eval_set(file: EvalSetFile, cases: Sequence[EvalCase]) -> EditedFile:
     """Return the file's content with `cases` in place of its present cases. Nothing is written.
 
-    Cases may be changed, moved, added or deleted. Parts of cases that are the same objects as in
-    `file.eval_set` keep their text. A changed case is found in the file by its id, or by its neighbours if
-    it was renamed.
+    Cases may be changed, moved, added or deleted. A part of a case keeps its text if it is the same object
+    (`is`) as in `file.eval_set`. A changed case is found in the file by its id. A renamed case is found by
+    its neighbours.
 
     Raises:
         InvalidInputError: files of the format cannot be edited, or the format cannot hold the change.
@@ -168,7 +168,10 @@ def get_editor(file: EvalSetFile) -> EvalSetEditor:
 def _build_case(
     file: EvalSetFile, editor: EvalSetEditor, case: EvalCase
 ) -> tuple[JsonObject, EvalCase, tuple[str, ...]]:
-    """Return a new case as decoded JSON, the case that the format reads from this JSON, and the losses."""
+    """Return a new case as decoded JSON, the case that the format reads from this JSON, and the losses.
+
+    The losses are sentences about the data of the case that the format cannot hold.
+    """
     name = file.eval_set.format_name
     written = plugin_registry.get_writer(name).write_eval_set(EvalSet(file.eval_set.eval_set_id, [case]))
     document = parse_json(written.text.encode(), file.shown_as)
@@ -197,7 +200,11 @@ _WORDS = {
 def _check_result(
     file: EvalSetFile, found: EvalSetFile, expected: Sequence[tuple[EvalCase, EvalCase]]
 ) -> None:
-    """Raise InvalidInputError if the new file is not read as the expected cases."""
+    """Raise InvalidInputError if the cases in the new file (`found`) differ from the expected cases.
+
+    `expected` has a pair for each case: the case as it should be read, and the case before the edit. For an
+    added case, both are the same object.
+    """
     name, cases = file.eval_set.format_name, found.eval_set.cases
     if not expected and file.eval_set.cases:
         raise _build_error(file, "needs at least one case: delete the file instead")
@@ -260,7 +267,7 @@ def _normalize_rubrics(rubrics: Sequence[Rubric]) -> list[Rubric]:
 def _normalize_turn(
     case: EvalCase, wanted: CaseTurn, found: CaseTurn, *, is_kept: bool, is_same_journey: bool
 ) -> tuple[object, object]:
-    """Return both turns without the parts that may differ, for a comparison."""
+    """Return the parts of both turns that must be equal after an edit."""
     if case.journey is not None:
         if not is_same_journey:
             # The expected reply follows from the goals, which are compared themselves.
@@ -291,9 +298,10 @@ def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
 
 
 def _normalize_events(wanted: Event, found: Event) -> tuple[Event, Event]:
-    """Return both events, without ids if the ids may differ.
+    """Return both events, without their ids if a difference between the ids does not matter.
 
-    Ids may differ if the wanted event has none, or if both are numbers.
+    It does not matter if the wanted event has no id, or if its id is a number and the found event has a
+    number or no id.
     """
     if isinstance(wanted, ToolCall | ToolResult) and isinstance(found, ToolCall | ToolResult):
         has_no_id = wanted.id is None or (wanted.id.isdigit() and (found.id or "1").isdigit())
@@ -338,7 +346,7 @@ def _shift_hunk(header: str, lines: int) -> str:
 
 
 def split_writable(cases: Sequence[EvalCase], format_name: str) -> tuple[list[EvalCase], list[str]]:
-    """Return the cases that a format can hold, and a sentence about each other case."""
+    """Return the cases that a format can hold, and an error message for each case that it cannot hold."""
     writer = plugin_registry.get_writer(format_name)
     kept, refused = list[EvalCase](), list[str]()
     for case in cases:
@@ -360,7 +368,8 @@ def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalS
     Data of a case that the format cannot hold, such as tags in `adk`, is left out without an error.
 
     Raises:
-        InvalidInputError: the file exists, evalgate does not write the format, or a case would be missing.
+        InvalidInputError: the file exists, evalgate does not write the format, or the written text lacks a
+            case.
         OSError: the file cannot be written.
     """
     if path.exists():

@@ -1,4 +1,4 @@
-"""Reading of an eval set's file that is an object with a header and a list of cases."""
+"""Read eval set files that hold one JSON object: the keys of a header, and a list of cases."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
@@ -18,7 +18,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class EvalSetHeader(Protocol):
-    """The keys in the file of an eval set, apart from the list of cases."""
+    """Header of an eval set file: all of its top-level keys except the list of cases."""
 
     @property
     def eval_set_id(self) -> str:
@@ -46,8 +46,8 @@ def finish_reading(
 ) -> tuple[str, ...]:
     """Return the notices about ignored keys, after a file was read completely.
 
-    `find_repeated` finds ids that several cases share. It reads the whole file again, and is therefore
-    called only if there are problems or repeated ids.
+    `find_repeated` yields a problem for each id that several cases share. This function calls it only if
+    there are problems or repeated ids, because `find_repeated` reads the whole file again.
 
     Raises:
         InvalidInputError: the file has problems. The error lists all of them in the order of the file.
@@ -61,14 +61,12 @@ def finish_reading(
 
 
 class EvalSetReader:
-    """Reader of a file that holds an object with a list of cases.
+    """Reader of a file that holds an object with a list of cases; the rest of the object is its header.
 
-    `cases_key` and `id_key` are the keys of the list and of a case's id, as the format's models name them.
-    `find_key` returns the spelling of a key in the file. The reader needs it to find the list of cases and
-    the positions of problems. `spelled` and `elsewhere` are passed to `KeyChecker`.
-
-    The header is the object without its cases. `eval_set_id` is the id in the header, or "" if the header is
-    invalid. It is set before the first case is made.
+    `cases_key` is the key of the list, and `id_key` the key of a case's id, both as the format's pydantic
+    models name them. `find_key` returns the spelling of a key in the file. The reader needs this spelling to
+    find the list of cases and the positions of problems. `spelled` and `elsewhere` are passed to
+    `KeyChecker`.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class EvalSetReader:
         self._model_keys = cases_key, id_key
         self._cases_key = find_key(document.value, cases_key)
         self.eval_set_id = ""
-        """Id of the eval set. `read_eval_set` sets it before it makes the first case; "" if it is wrong."""
+        """Id in the header; "" if the header is invalid. `read_eval_set` sets it before it builds cases."""
         self._problems: list[Problem] = []
         self.keys = KeyChecker(
             document.path,
@@ -107,24 +105,30 @@ class EvalSetReader:
         return clear_items(self._document.value, self._cases_key)
 
     def get_case_location(self, index: int) -> Location:
-        """Return the location of a case in the file, by its index from 0."""
+        """Return the location of the case at the 0-based `index`: the key of the list, and the index."""
         return self._cases_key, index
 
     def find_line(self, index: int) -> int:
-        """Return the line in which a case begins, by its index from 0."""
+        """Return the 1-based line in which the case at the 0-based `index` begins."""
         return self._document.find_position((self._cases_key, index))[0]
 
     def check_keys(self, model: type[BaseModel], index: int, raw: object) -> None:
-        """Note the keys of a case that `model` does not read; do nothing once the whole file was checked."""
+        """Report the keys of the decoded case `raw` that `model` does not read.
+
+        Do nothing after the whole file was read, because cases of a large file are decoded repeatedly.
+        """
         if self.keys.is_open:
             self.keys.check_value(model, raw, (self._cases_key, index))
 
     def validate_case(self, model: type[_Model], index: int, raw: object) -> _Model | None:
-        """Return a decoded case as a `model`, or None after noting its problems."""
+        """Return the decoded case `raw` as a `model`; if invalid, record its problems and return None."""
         return self._validate(model, raw, (self._model_keys[0], index))
 
     def read_eval_set(self, header_model: type[BaseModel], make_case: MakeCase) -> EvalSet:
-        """Return the eval set. `header_model` reads all keys but the cases, as an `EvalSetHeader`.
+        """Read the header and all cases, and return the eval set.
+
+        `header_model` is the pydantic model of the header, with the attributes of `EvalSetHeader`.
+        `make_case` builds a case from its index and its decoded JSON.
 
         Raises:
             InvalidInputError: the file has problems. The error lists all of them in the order of the file.

@@ -26,9 +26,11 @@ def compute_case_fingerprint(case: EvalCase) -> str:
     """Return 16 hexadecimal digits of a hash of everything that a case sends and expects.
 
     The hash covers turns, their alternatives, scenario, journey, rubrics, tool mocks and recordings,
-    context messages, and the session's initial and final state. It does not cover the order of keys, the
-    case's id, position and tags, ids of calls, turns and sessions, time stamps, recorded replies and
-    details of the agent, or data that only the case's own format knows.
+    context messages, and the session's initial and final state.
+
+    The hash does not cover the order of keys, or the case's id, position and tags. It does not cover ids of
+    calls, turns and sessions, time stamps, recorded replies, details of the agent, or data that only the
+    case's own format knows.
     """
     asked = {
         "turns": [_to_turn_values(turn) for turn in case.turns],
@@ -45,12 +47,15 @@ def compute_case_fingerprint(case: EvalCase) -> str:
     return hashlib.sha256(_encode(_drop_absent(asked)).encode()).hexdigest()[:_DIGITS]
 
 
-_NOTHING: tuple[object, ...] = (None, (), [], {})
+_EMPTY_VALUES: tuple[object, ...] = (None, (), [], {})
 
 
 def _drop_absent(asked: Mapping[str, object]) -> dict[str, object]:
-    """Return the values that are not empty. So a field that is added later changes no old fingerprint."""
-    return {key: value for key, value in asked.items() if value or value not in _NOTHING}
+    """Return `asked` without values that are None or empty lists, tuples or dicts.
+
+    So a field that is added in a later version of evalgate does not change old fingerprints.
+    """
+    return {key: value for key, value in asked.items() if value or value not in _EMPTY_VALUES}
 
 
 def compute_metric_fingerprint(name: str, options: object, judge: object = None) -> str:
@@ -65,7 +70,7 @@ def compute_metric_fingerprint(name: str, options: object, judge: object = None)
 
 
 def is_other_judge(fingerprint: str, other: str) -> bool:
-    """Return True if two fingerprints differ only in the judge."""
+    """Return True if two fingerprints of metrics differ only in the judge; False if one has no judge."""
     own, _, judge = fingerprint.partition("-")
     others, _, others_judge = other.partition("-")
     return bool(judge and others_judge) and own == others and judge != others_judge

@@ -3,8 +3,8 @@
 The kind of a file is recognised by the suffix of its name and by its content.
 
 Known kinds are chat messages as in OpenAI's API, DeepEval's goldens, promptfoo's tests, and questions in
-CSV, JSON, JSON lines or plain text. No kind holds everything that a case can, so a person should review the
-cases.
+CSV, JSON, JSON lines or plain text. A case can hold more than any of these kinds, so a person should review
+and complete the cases.
 """
 
 import shlex
@@ -41,15 +41,15 @@ _EXPECTED_LINE = 'expected a JSON object in each line, as {"messages": […]} or
 
 @frozen
 class Dataset:
-    """The unchecked rows of a file."""
+    """The rows of another tool's file, not checked yet, and the kind of the file."""
 
     kind: str
     """Description with an article, such as "a promptfoo config"."""
     noun: str
-    """Prefix of the ids of cases without a name."""
+    """Prefix of the id of a case made of a row without a name: `question` makes `question-3`."""
     rows: tuple[Row, ...]
     is_known: bool = True
-    """False if no line of JSON lines looks like a row, or an item of JSON does not."""
+    """False for a JSON file if any item does not look like a row, and for JSON lines if no line does."""
 
 
 @frozen
@@ -80,7 +80,8 @@ def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
 
     Raises:
         InvalidInputError: the file cannot be read, or is not in the format that its suffix names. Also
-            raised for a table without a column for the question, unless it holds stories.
+            raised for a table without a column for the question, unless it has a column `story`, or is
+            DeepEval's table with a column `scenario`.
     """
     if not path.is_file():
         return None
@@ -97,7 +98,7 @@ def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
 
 
 def convert_dataset(dataset: Dataset, shown_as: str) -> ConvertedDataset:
-    """Convert rows to cases, in the order of the file. Rows that cannot be converted are in `missing`.
+    """Convert rows to cases, in the order of the file; `missing` of the result names unconverted rows.
 
     Raises:
         InvalidInputError: two rows have the same name, or no row can be converted. The error lists every

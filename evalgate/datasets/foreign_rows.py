@@ -1,4 +1,4 @@
-"""Rows of a data set and chat messages, read and converted to cases."""
+"""Convert rows of other tools' data sets, and chat messages, to cases."""
 
 import csv
 import io
@@ -31,13 +31,13 @@ class DamagedRowError(Exception):
 
 
 def read_csv_rows(path: Path, shown_as: str, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of each row that is not empty; the row begins in this line, counted from 1.
+    """Yield (line, cells) of each row that is not empty; `line` is the 1-based line where the row begins.
 
     Raises:
         InvalidInputError: the file cannot be read or is not CSV, as when a quotation mark is never closed.
     """
     text = io.StringIO(read_input_text(path, shown_as), newline="")
-    # Not strict, a text whose quotation mark is missing would take in all later rows.
+    # Without `strict`, a text that lacks its closing quotation mark would swallow all later rows.
     reader, line = csv.reader(text, delimiter=delimiter, strict=True), 1
     try:
         for row in reader:
@@ -248,8 +248,8 @@ class Row:
 def is_question_list(items: Iterable[object]) -> bool:
     """Return True for rows with `query` and an expected answer; False for turns in Google ADK's old format.
 
-    Those turns have `query` too, and Google ADK's own names for what they expect. Items that have only
-    `query` are taken for turns.
+    Turns in that format also have `query`, but name their expectations differently, such as
+    `expected_tool_use`. Items with only `query` count as turns.
     """
     keys = {key for item in items if isinstance(item, Mapping) for key in get_lowercase_keys(item)}
     return "query" in keys and not keys & _ADK_TURN_KEYS and bool(keys & {*_ANSWERS, *_TOOLS})
@@ -315,7 +315,10 @@ def _describe_keys(values: Mapping[str, object]) -> str:
 
 
 def _extract_expected_reply(values: dict[str, object], lost: Counter[str]) -> Reply:
-    """Return the expected response and tool calls. Count other keys of the row that hold data in `lost`."""
+    """Return the expected response and tool calls of a row, and remove their keys from `values`.
+
+    The other keys that hold data are counted in `lost`.
+    """
     answer = next((key for key in _ANSWERS if key in values), "")
     response = _to_text(values.pop(answer), answer, lost) if answer else None
     tools = next((key for key in _TOOLS if key in values), "")
@@ -341,7 +344,7 @@ def _to_text(value: object, key: str, lost: Counter[str]) -> str:
 def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
     """Yield the expected calls from a list of names, or of objects as DeepEval or OpenAI write them.
 
-    Text may hold such a list as JSON, or names separated by `;` or `,`. Other values yield nothing.
+    A text may hold the list as JSON, or names separated by `;` or `,`. Other values yield nothing.
 
     Raises:
         DamagedRowError: the text is not JSON, or a call has no name.

@@ -28,12 +28,12 @@ Location: TypeAlias = tuple[str | int, ...]
 KeyNormalizer: TypeAlias = Callable[[str], str]
 """Returns a common form for all spellings of a key, as `evalid` for `evalId` and `eval_id`."""
 
-_NOTHING_SAID: tuple[object, ...] = (None, "", [], {})
+_EMPTY_VALUES: tuple[object, ...] = (None, "", [], {})
 
 
 @frozen
 class KeyModel:
-    """Mark in `Annotated` of a field that stays decoded JSON: the JSON may have the keys of `model`."""
+    """Mark in the annotation of a field that holds decoded JSON: `model` has the keys of this JSON."""
 
     model: type[BaseModel]
 
@@ -125,7 +125,7 @@ class _ModelScanner:
             scanners = self._inner.get(key if key in self._inner else self._spelled(key))
             if scanners is None:
                 is_refused = self._is_refused is not None and self._is_refused(key, value)
-                if item is not None and (is_refused or item not in _NOTHING_SAID):
+                if item is not None and (is_refused or item not in _EMPTY_VALUES):
                     found.append(IgnoredKey((*location, key), is_refused, self._known))
             else:
                 for scanner in scanners:
@@ -196,10 +196,10 @@ class _ListScanner:
             self._scanner.collect_ignored(item, (*location, index), found)
 
 
-_TOLD = 10
-"""Most positions of one refused key, and most ignored keys, that messages name.
+_MOST_LISTED = 10
+"""Most positions of one rejected key, and most names of ignored keys, that messages list.
 
-A generated file repeats a mistake in every case.
+The limit is needed because a generated file repeats a mistake in every case.
 """
 
 
@@ -211,7 +211,7 @@ class _KeyOccurrences:
 
 @mutable
 class KeyChecker:
-    """Collector of the unread keys of one file, which become notices or problems."""
+    """Collector of the keys in one file that no model reads; they become notices or problems."""
 
     file: str
     """Path as the user wrote it."""
@@ -221,24 +221,27 @@ class KeyChecker:
     """Receives a problem for each key that the format's engine rejects."""
     spelled: KeyNormalizer = str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """Keys of other formats, with the equivalent key of this one; "" if there is no equivalent."""
+    """Key of another format to the equivalent key of this format; "" if there is no equivalent."""
     is_open: bool = True
-    """False after the whole file was checked, because cases of a large file are decoded repeatedly."""
+    """False once the whole file was checked. Cases of a large file are decoded again without a check."""
     _refused: dict[str, _KeyOccurrences] = field(default_factory=dict)
     _ignored: dict[str, _KeyOccurrences] = field(default_factory=dict)
 
     def check_value(self, model: type[BaseModel], value: object, location: Location = ()) -> None:
-        """Check the keys of a value that `model` reads. `location` is its position in the document."""
+        """Find the keys of `value` that `model` does not read, and pass them to `add_keys`.
+
+        `location` is the position of `value` in the document.
+        """
         self.add_keys(collect_ignored_keys(model, value, location, spelled=self.spelled))
 
     def add_keys(self, keys: Iterable[IgnoredKey]) -> None:
-        """Add unread keys to the report, and a problem for each rejected key, at most 10 for each name."""
+        """Count unread keys by name, and add a problem for each rejected key, at most 10 for each name."""
         for key in keys:
             name = str(key.location[-1])
             noted = self._refused if key.is_refused else self._ignored
             found = noted.setdefault(name, _KeyOccurrences(key))
             found.times += 1
-            if key.is_refused and found.times <= _TOLD:
+            if key.is_refused and found.times <= _MOST_LISTED:
                 own = self.elsewhere.get(name)
                 message = describe_unknown_key(key.location, key.known, f" Write `{own}`." if own else "")
                 self.problems.append(Problem(self.file, *self.position(key.location), message))
@@ -251,16 +254,18 @@ class KeyChecker:
         """
         self.is_open = False
         for name, found in self._refused.items():
-            if found.times > _TOLD:
-                message = f"`{name}` is unknown in {pluralize(found.times - _TOLD, 'more place')}"
+            if found.times > _MOST_LISTED:
+                message = f"`{name}` is unknown in {pluralize(found.times - _MOST_LISTED, 'more place')}"
                 self.problems.append(Problem(self.file, *self.position(found.first.location), message))
         if not self._ignored:
             return ()
         times = sum(found.times for found in self._ignored.values())
         keys = "1 key" if times == 1 else f"{times:,} keys"
         verb = "is" if times == 1 else "are"
-        names = [self._describe_ignored(name, found) for name, found in islice(self._ignored.items(), _TOLD)]
-        more = [f"and {len(self._ignored) - _TOLD} more"] if len(self._ignored) > _TOLD else []
+        names = [
+            self._describe_ignored(name, found) for name, found in islice(self._ignored.items(), _MOST_LISTED)
+        ]
+        more = [f"and {len(self._ignored) - _MOST_LISTED} more"] if len(self._ignored) > _MOST_LISTED else []
         return (f"{keys} of {self.file} {verb} read by nothing: {'; '.join([*names, *more])}.",)
 
     def _describe_ignored(self, name: str, found: _KeyOccurrences) -> str:

@@ -1,4 +1,4 @@
-"""Regular expressions of JavaScript, rewritten for RE2 with the same meaning.
+"""Translate regular expressions of JavaScript to RE2's syntax, with the same meaning.
 
 One difference remains, to keep patterns readable: in RE2, `.` also matches CR, U+2028 and U+2029.
 """
@@ -19,10 +19,10 @@ class UnknownPatternError(ValueError):
 def translate_pattern(pattern: str) -> str:
     """Return an equivalent pattern for RE2.
 
-    Look-around and back-references are left in the result, because RE2 itself refuses them.
+    Look-around and back-references are not translated; RE2 rejects them when it compiles the result.
 
     Raises:
-        UnknownPatternError: another part of the pattern has no equivalent in RE2.
+        UnknownPatternError: any other part of the pattern has no equivalent in RE2.
     """
     found: list[str] = []
     is_in_class = False

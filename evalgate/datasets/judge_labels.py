@@ -1,4 +1,4 @@
-"""Labels of people for a judge's answers: the file to fill, and the store next to the thresholds file."""
+"""Labels of people for answers that a judge scored: the file to fill in, and the store of all labels."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.system.files import write_atomically
 
 STORE_NAME = "judge-labels.json"
-"""Name of the store, next to the thresholds file."""
+"""File name of the store of all labels, which is in the folder of the thresholds file."""
 
 Label = Literal["pass", "fail"]
 
@@ -49,7 +49,7 @@ class PersonLabel(BaseModel):
 
 
 class SampledAnswer(BaseModel):
-    """An answer that was drawn, with the verdicts of judges and the labels of people."""
+    """An answer that was drawn for a sample, with the verdicts of judges and the labels of people."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -68,7 +68,7 @@ class SampledAnswer(BaseModel):
 
 
 class DrawnSample(BaseModel):
-    """Sample of one metric for people to label, with counts of all answers that it was drawn from."""
+    """Record of a sample: when it was drawn from a metric's answers, and how many of these passed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -76,7 +76,7 @@ class DrawnSample(BaseModel):
     metric: str
     fingerprint: str
     passed: int = Field(ge=0)
-    """Number of answers that the judge passed."""
+    """Number of answers that the judge passed, among all that the sample was drawn from."""
     failed: int = Field(ge=0)
 
 
@@ -95,11 +95,11 @@ class LabelStore(BaseModel):
     ) -> "LabelStore":
         """Return the store with a sample that was drawn for people to label.
 
-        Labels of answers that the store holds already are kept.
+        Answers that are in the store already keep their labels.
 
         Args:
             drawn: Answers of the sample.
-            among: All answers that the sample was drawn from. The store keeps the numbers of passed and
+            among: All answers that the sample was drawn from. The store keeps only the numbers of passed and
                 failed answers, for each metric and judge of the sample.
             created_at: Time of the sample in UTC, as ISO 8601.
         """
@@ -120,8 +120,8 @@ class LabelStore(BaseModel):
     def add_labels(self, labels: Mapping[str, PersonLabel]) -> "LabelStore":
         """Return the store with further labels.
 
-        `labels` maps ids of answers to labels. A label replaces an earlier label of the same person for the
-        same answer.
+        `labels` maps ids of answers to labels. A new label replaces an earlier label by the same person for
+        the same answer.
 
         Raises:
             KeyError: the store has no answer with one of the ids.

@@ -1,4 +1,4 @@
-"""Answers that a judge judged, from the record of a run, and samples of them for people to label."""
+"""Collect the answers that a judge scored from the record of a run, and draw samples for people to label."""
 
 import json
 import random
@@ -35,6 +35,7 @@ class JudgedAnswer:
     case: str
     """Eval set and case, as `faq:refund`."""
     question: str
+    """Last message of the user after all earlier turns; "" if `answer` is a conversation of several turns."""
     answer: str
     expected: str
     """Expected answer to the last message; "" if there is none."""
@@ -47,7 +48,7 @@ class JudgedAnswer:
 def list_judged_answers(record: Record) -> list[JudgedAnswer]:
     """Return the judged answers of a record in the record's order, each answer once for each judge.
 
-    If several runs gave the same answer, the first of these runs has the verdict.
+    If several runs have the same answer, the result has the verdict of the first of these runs.
     """
     found: dict[tuple[str, str], JudgedAnswer] = {}
     for case in record.cases:

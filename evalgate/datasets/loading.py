@@ -22,7 +22,7 @@ TEST_CONFIG = "test_config.json"
 """Name of Google ADK's thresholds file, which is in the same folder as the eval sets."""
 
 METRICS_ENDINGS = (".metrics.json", ".metric.json")
-"""Endings of tRPC-Agent-Go's thresholds files; its documentation uses the second one too."""
+"""Endings of tRPC-Agent-Go's thresholds files; tRPC-Agent-Go's documentation uses both."""
 
 NOTES_ENDING = ".cases.yaml"
 """Ending of the file with evalgate's notes about the cases of an eval set."""
@@ -41,18 +41,18 @@ LARGE_FILE = 32 * 2**20
 
 @frozen
 class EvalFile:
-    """One file with an eval set, and the selections of its cases."""
+    """One file with an eval set, and the cases in it that patterns select."""
 
     path: Path
     shown_as: str
     """Path as messages show it: relative to the base folder, or absolute for a file outside of it."""
     selections: tuple[str, ...] = ()
-    """Texts after the colon, one for each pattern that selected cases of this file."""
+    """Text after the colon of each pattern `file:case_a,case_b` that selects cases of this file."""
     is_whole: bool = True
     """True if at least one pattern names the file without selecting cases."""
 
     def add_selections(self, other: "EvalFile") -> "EvalFile":
-        """Return the file with the selections of `other` added: the same file in another pattern."""
+        """Return this file with the selections of `other`, the same file as another pattern names it."""
         selections, is_whole = (*self.selections, *other.selections), self.is_whole or other.is_whole
         return replace(self, selections=selections, is_whole=is_whole)
 
@@ -67,8 +67,8 @@ def load_eval_sets(
     """Load the eval sets of all patterns in the given order, each file once.
 
     A pattern is a file, `file:case_a,case_b`, a folder or a glob, relative to `folder`. The first of
-    `formats` that recognises a file's content reads it, unless `format_name` selects one. Case notes are
-    applied.
+    `formats` that recognises a file's content reads it, unless `format_name` selects one. The case notes
+    next to a file are applied to its cases.
 
     Raises:
         InvalidInputError: a pattern, a file or its notes are invalid, or two sets have the same id. The error
@@ -124,9 +124,9 @@ def find_metrics_file(
 
 
 def build_notes_name(file_name: str) -> str:
-    """Return the file name of an eval set's notes: `.cases.yaml` takes the place of `.evalset.json`.
+    """Return the name of the notes file of an eval set's file: `.cases.yaml` replaces `.evalset.json`.
 
-    Any other ending is kept before `.cases.yaml`, so that no two files of a folder share their notes.
+    Any other ending is kept before `.cases.yaml`, so that two files of a folder never share a notes file.
 
     >>> build_notes_name("refunds.evalset.json")
     'refunds.cases.yaml'
@@ -234,10 +234,9 @@ def _read_json_file(file: EvalFile) -> Document:
 
 
 def _refuse_dataset(file: EvalFile) -> None:
-    """Reject a data set of another tool.
+    """Raise InvalidInputError if a file is a data set of another tool, such as promptfoo.
 
-    Raises:
-        InvalidInputError: the file is such a data set. The message names the command that converts it.
+    The message names the command that converts the file.
     """
     from evalgate.datasets.foreign_datasets import suggest_conversion
 
@@ -257,7 +256,7 @@ def _describe_unrecognized(document: Document, formats: Mapping[str, EvalFormat]
 
 
 def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
-    """Return the eval set with the selected cases of a file, each with the id of the set.
+    """Return the eval set with only the cases that `file` selects, and set its id in each case.
 
     Raises:
         InvalidInputError: a selected case is not in the file.
@@ -349,7 +348,8 @@ def _expand_pattern(pattern: str, folder: Path) -> list[EvalFile]:
     if exists(path):
         files = _list_folder(path, pattern) if path.is_dir() else [path]
     if glob.has_magic(pattern):
-        # Also where a file has the pattern as its name: a change that adds one must not hide the others.
+        # Matched even if a file has the pattern as its name: a change that adds such a file must not hide
+        # the files that the glob matches.
         files += [match for match in _match_glob(pattern, folder) if match not in files]
     if files:
         return [_build_eval_file(file, folder) for file in files]
@@ -402,7 +402,7 @@ def _raise_error(error: OSError) -> NoReturn:
 def _match_glob(pattern: str, folder: Path) -> list[Path]:
     names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  Path.glob enters hidden folders
     found = (folder / name for name in names)
-    # Files that stand next to eval sets, and that `*.json` matches too.
+    # A glob such as `*.json` also matches these files next to eval sets.
     others = (*METRICS_ENDINGS, *_RESULT_ENDINGS, NOTES_ENDING)
     named = [path for path in found if path.name != TEST_CONFIG and not path.name.endswith(others)]
     if dead := [path for path in sorted(named) if path.is_symlink() and not exists(path)]:

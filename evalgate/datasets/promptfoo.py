@@ -63,7 +63,7 @@ class PromptfooTest:
 
 @frozen
 class PromptfooProject:
-    """The content of a configuration, as far as evalgate can use it."""
+    """The parts of a promptfoo configuration that evalgate can use, and sentences about all other parts."""
 
     eval_set: EvalSet
     providers: tuple[JsonObject, ...]
@@ -79,7 +79,7 @@ class PromptfooProject:
 
 
 def read_promptfoo(path: Path, shown_as: str) -> PromptfooProject:
-    """Read a configuration with the files of tests and prompts that it names.
+    """Read a promptfoo configuration, and the files of tests and prompts that it names.
 
     Raises:
         InvalidInputError: a file cannot be read, or is not a configuration of promptfoo.
@@ -141,7 +141,10 @@ def _iter_providers(value: Mapping[str, object]) -> Iterator[JsonObject]:
 
 
 def _choose_prompt(document: ConfigDocument, folder: Path, lost: list[str]) -> str:
-    """Return the template of the first prompt that can be read; "" if there is none."""
+    """Return the template of the first readable prompt, or "".
+
+    Sentences about unreadable and further prompts are added to `lost`.
+    """
     value = document.value.get("prompts") if isinstance(document.value, Mapping) else None
     found: list[str] = []
     for at, each in enumerate(value if isinstance(value, list) else [value]):
@@ -174,7 +177,8 @@ def _read_prompts(raw: str, folder: Path) -> list[str]:
 def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     """Return the user's text: the rendered prompt, or the user's messages if the prompt is a chat.
 
-    Without a prompt, the text is the value of the only variable. Other messages of a chat are left out.
+    Messages of other roles in a chat are left out. If `prompt` is "", the text is the value of the only
+    variable.
 
     Raises:
         NotCarriedError: there is no prompt and not exactly one variable, the prompt cannot be rendered, or a
@@ -197,7 +201,11 @@ def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
 
 
 def _join_texts(content: object) -> str:
-    """Return the text of a message: a text, or the texts of its parts."""
+    """Return the content of a chat message as text, with the texts of several parts on separate lines.
+
+    Raises:
+        NotCarriedError: a part is no text.
+    """
     if content is None or isinstance(content, str):
         return content or ""
     parts = content if isinstance(content, list) else [content]
@@ -234,7 +242,11 @@ def _build_test(
 
 
 def _read_tests(name: str, folder: Path) -> Iterator[PromptfooTest]:
-    """Yield the tests of the files that a text such as `file://tests/*.yaml` names."""
+    """Yield the tests in the files that `name` selects, such as `file://tests/*.yaml`.
+
+    Raises:
+        NotCarriedError: a file is missing, or is neither CSV, YAML nor JSON.
+    """
     pattern = name.removeprefix("file://")
     paths = sorted(folder.glob(pattern)) if "*" in pattern else [folder / pattern]
     for path in paths:
@@ -296,8 +308,9 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    `shared` is `defaultTest`. Losses are added to `lost`, except losses in `listed`, which earlier tests had.
-    At the first combination without a message or without checks, the conversion of the test ends.
+    `shared` is `defaultTest`. Sentences about losses are added to `lost`. `listed` has the sentences about
+    lost assertions so far: they are not added to `lost` again, and new ones are added to both. The conversion
+    of the test ends at the first combination without a message or without checks.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")
@@ -311,7 +324,7 @@ def _convert_test(
         context = AssertionContext(variables, folder, "transform" in options, options.get("provider"))
         losses: list[str] = []
         checks = _convert_all_assertions(test, shared, name, context, losses)
-        # Each loss once, not for every combination, and those of `defaultTest` not for every test.
+        # Each loss is listed once: not for every combination, nor for every test if `defaultTest` has it.
         lost += [each for each in losses if each not in listed]
         listed.update(losses)
         try:
@@ -341,7 +354,7 @@ def _get_object(values: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 
 def _list_left_out(test: PromptfooTest, name: str, total: int) -> list[str]:
-    """Return a sentence if a test has more combinations of variables than become cases; otherwise []."""
+    """Return a list of one sentence if a test has more than 1,000 combinations of variables; otherwise []."""
     if total <= _MOST_COMBINATIONS:
         return []
     left = f"{total - _MOST_COMBINATIONS:,} of its {total:,} combinations of variables"
@@ -349,9 +362,10 @@ def _list_left_out(test: PromptfooTest, name: str, total: int) -> list[str]:
 
 
 def _list_combinations(variables: Mapping[str, object]) -> tuple[list[Mapping[str, object]], int]:
-    """Return the first 1,000 combinations of the values of list variables, and the number of all.
+    """Return the first 1,000 combinations of variables, and the number of all combinations.
 
-    promptfoo makes a test of each combination.
+    If the value of a variable is a list, a combination has one item of the list. promptfoo makes a test of
+    each combination.
     """
     options = [value if isinstance(value, list) else [value] for value in variables.values()]
     chosen = islice(product(*options), _MOST_COMBINATIONS)

@@ -55,7 +55,7 @@ class CarriedCheck:
     """A check of one case, made from one or several assertions."""
 
     name: str
-    """Name of the assertion's `metric`, else its type; `any` for several alternative assertions."""
+    """The assertion's `metric`, or its type if it has none; `any` for several alternative assertions."""
     content: JsonObject
     """Content of the check in a thresholds file, without the cases."""
     is_budget: bool = False
@@ -76,17 +76,20 @@ class AssertionContext:
 
 
 Lose = Callable[[Sequence[str | int], str], None]
-"""Takes the path of an assertion within a list, or () for the whole list, and a sentence about the loss."""
+"""Function that records a loss: it takes the path of an assertion within a list, and a sentence.
+
+The path () means the whole list.
+"""
 
 
 def convert_assertions(
     assertions: object, threshold: object, context: AssertionContext, lose: Lose
 ) -> Iterator[CarriedCheck]:
-    """Yield checks that hold if and only if the converted assertions pass.
+    """Yield checks that pass if and only if the converted assertions pass.
 
     `threshold` is the lowest mean of the assertions' scores that passes; None if all assertions must pass.
-    `lose` is called for each assertion without a counterpart. It is also called once for a list with a
-    threshold that no checks can express.
+    `lose` is called for each assertion without a counterpart. If no checks can express the threshold, it is
+    called once for the whole list.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False
@@ -117,7 +120,7 @@ def _needs_one_only(listed: Sequence[object], threshold: object) -> bool:
     """Return True if one passed assertion is enough for the threshold, False if all of them have to pass.
 
     Raises:
-        NotCarriedError: no check means the same, as when two of three assertions have to pass.
+        NotCarriedError: no check can express the threshold, for example if two of three assertions must pass.
     """
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise NotCarriedError("a `threshold` that is no number")
@@ -157,7 +160,7 @@ def _convert_any(listed: Sequence[object], context: AssertionContext, lose: Lose
 
 
 def _convert_assertion(assertion: object, context: AssertionContext) -> CarriedCheck:
-    """Return the check of one assertion.
+    """Convert one assertion to a check, or to a budget.
 
     Raises:
         NotCarriedError: the assertion has no counterpart.
@@ -189,18 +192,20 @@ def _convert_assertion(assertion: object, context: AssertionContext) -> CarriedC
 def _build_conditions(kind: str, assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
     if kind.startswith("trajectory:"):
         return convert_call_assertion(kind, assertion.get("value"), context.variables)
-    if kind in _CONVERTERS:
-        return {"response": _CONVERTERS[kind](assertion, context)}
-    if kind in _SEVERAL:
-        return _SEVERAL[kind](assertion, context)
+    if kind in _RESPONSE_CONVERTERS:
+        return {"response": _RESPONSE_CONVERTERS[kind](assertion, context)}
+    if kind in _CHECK_CONVERTERS:
+        return _CHECK_CONVERTERS[kind](assertion, context)
     raise NotCarriedError(f"({_REASONS.get(kind, 'no check has its meaning')})")
 
 
 def _negate(content: JsonObject, kind: str) -> JsonObject:
-    """Return the check of an assertion that promptfoo negates; `content` is the check without `not-`.
+    """Return the content of the check for a negated assertion `not-KIND`.
+
+    `content` is the content of the check for the assertion `KIND`.
 
     Raises:
-        NotCarriedError: no check has this meaning.
+        NotCarriedError: no check can express the negation.
     """
     response, tools = content.get("response"), content.get("tools")
     if kind in {"contains", "icontains"} and isinstance(response, Mapping):
@@ -238,20 +243,20 @@ def _render_list(assertion: Mapping[str, object], context: AssertionContext) -> 
     return [_render({"value": each}, context) for each in listed]
 
 
-def _fold(kind: object) -> JsonObject:
+def _build_ignore_case(kind: object) -> JsonObject:
     return {"ignore_case": True} if "icontains" in str(kind) else {}
 
 
 def _convert_contains(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    return {"contains": _render(assertion, context), **_fold(assertion["type"])}
+    return {"contains": _render(assertion, context), **_build_ignore_case(assertion["type"])}
 
 
 def _convert_all(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    return {"contains": _render_list(assertion, context), **_fold(assertion["type"])}
+    return {"contains": _render_list(assertion, context), **_build_ignore_case(assertion["type"])}
 
 
 def _convert_any_text(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
-    texts, fold = _render_list(assertion, context), _fold(assertion["type"])
+    texts, fold = _render_list(assertion, context), _build_ignore_case(assertion["type"])
     groups = [{"response": {"contains": each, **fold}} for each in texts]
     return {"alternatives": groups} if len(groups) > 1 else groups[0]
 
@@ -344,7 +349,7 @@ def _convert_character_count(assertion: Mapping[str, object], _: AssertionContex
 
 
 _Converter = Callable[[Mapping[str, object], AssertionContext], JsonObject]
-_CONVERTERS: Mapping[str, _Converter] = {
+_RESPONSE_CONVERTERS: Mapping[str, _Converter] = {
     "contains": _convert_contains,
     "icontains": _convert_contains,
     "contains-all": _convert_all,
@@ -362,7 +367,7 @@ _CONVERTERS: Mapping[str, _Converter] = {
     "model-graded-closedqa": _convert_rubric,
 }
 """Type of an assertion to the function that returns the conditions on a response."""
-_SEVERAL: Mapping[str, _Converter] = {
+_CHECK_CONVERTERS: Mapping[str, _Converter] = {
     "contains-any": _convert_any_text,
     "icontains-any": _convert_any_text,
     "similar": _convert_similar,
@@ -373,9 +378,9 @@ _SEVERAL: Mapping[str, _Converter] = {
 
 
 def convert_budget(kind: str, assertion: Mapping[str, object]) -> JsonObject:
-    """Return the criterion of an assertion on a cost in US dollars or a latency.
+    """Return the budget criterion of an assertion `cost` (US dollars) or `latency`.
 
-    A latency is in milliseconds in promptfoo, and in seconds in the criterion.
+    A latency is in milliseconds in the assertion, and in seconds in the criterion.
 
     Raises:
         NotCarriedError: the assertion has no limit above 0.
@@ -389,10 +394,10 @@ def convert_budget(kind: str, assertion: Mapping[str, object]) -> JsonObject:
 def merge_budgets(
     ids: Sequence[str], limits_of: Sequence[Mapping[str, JsonObject]]
 ) -> tuple[dict[str, JsonObject], list[JsonObject]]:
-    """Return the criteria with the highest limits, and rules for the cases with lower limits.
+    """Return a criterion for each budget, with its highest limit, and rules for the cases with lower limits.
 
-    `limits_of` has the budgets of each case. A budget that a case lacks is left out, because a criterion
-    limits every case.
+    `limits_of` has the budgets of each case, in the order of `ids`. A budget is left out if a case lacks it,
+    because a criterion limits every case.
     """
     criteria: dict[str, JsonObject] = {}
     rules: list[JsonObject] = []
@@ -407,5 +412,5 @@ def merge_budgets(
 
 
 def find_common_budgets(limits_of: Sequence[Mapping[str, JsonObject]]) -> list[str]:
-    """Return the budgets that every case has."""
+    """Return the names of the budgets that every case has; [] if there are no cases."""
     return [name for name in BUDGETS.values() if limits_of and all(name in each for each in limits_of)]

@@ -1,4 +1,4 @@
-"""promptfoo's assertions about the calls of tools, `trajectory:…`, converted to conditions of a check."""
+"""Convert promptfoo's assertions about tool calls, `trajectory:…`, to the conditions of a check."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,9 @@ from evalgate.datasets.promptfoo_values import NotCarriedError, render_template
 
 
 def convert_call_assertion(kind: str, value: object, variables: Mapping[str, object]) -> JsonObject:
-    """Return the conditions of one assertion about tools.
+    """Return the conditions of a check that are equivalent to one assertion about tool calls.
+
+    `kind` is the type of the assertion without `not-`, such as `trajectory:tool-used`.
 
     Raises:
         NotCarriedError: the assertion has no counterpart.
@@ -102,8 +104,8 @@ def _iter_rules(args: Mapping[str, object]) -> Iterator[tuple[str, JsonObject]]:
 def _holds_objects_in_list(value: Mapping[str, object]) -> bool:
     """Return True if an object holds, at any depth, an empty object or a list of objects or of lists.
 
-    A check does not compare such an object as promptfoo does. A check compares each item of a list
-    completely; promptfoo compares only the keys that the assertion names.
+    A check would compare such an object differently: it compares each item of a list completely, whereas
+    promptfoo compares only the keys that the assertion names.
     """
     for each in value.values():
         if isinstance(each, Mapping) and (not each or _holds_objects_in_list(each)):

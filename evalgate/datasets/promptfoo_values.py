@@ -1,4 +1,4 @@
-"""Values of promptfoo's assertions: templates, lists in a text, JSON Schemas."""
+"""Read the values of promptfoo's assertions: templates, lists in a text, JSON Schemas."""
 
 import json
 import re
@@ -16,11 +16,16 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 class NotCarriedError(Exception):
-    """Error for a part of a configuration without a counterpart; the text names the part."""
+    """Error for a part of another tool's configuration that evalgate has no counterpart for.
+
+    The error's text describes the part.
+    """
 
 
 def render_template(text: str, variables: Mapping[str, object]) -> str:
-    """Fill in `{{ name }}`; the rest of Nunjucks has no counterpart.
+    """Replace each `{{ name }}` of a Nunjucks template by the value of the variable.
+
+    A value that is not a text is written as JSON.
 
     Raises:
         NotCarriedError: the template has other syntax, or a variable has no value.
@@ -54,7 +59,7 @@ def format_text(value: object) -> str:
 
 
 def parse_list(text: str) -> list[str]:
-    """Split a text at its commas, but not at commas within "quotation marks"."""
+    """Split a text at its commas, but not at commas within "quotation marks"; drop blanks around items."""
     found = []
     for match in _FIELD.finditer(text):
         quoted, plain = match.groups()
@@ -66,9 +71,10 @@ def parse_list(text: str) -> list[str]:
 
 
 def read_schema(value: object, folder: Path) -> JsonObject:
-    """Return the JSON Schema of `is-json`, given as an object, YAML text or `file://` path.
+    """Return the JSON Schema in the value of an `is-json` assertion.
 
-    Return {}, which every value fits, if no schema is given. A schema without a version gets draft 7.
+    The value is an object, YAML text, a `file://` path relative to `folder`, or a boolean. Return {}, which
+    every value fits, if there is no schema. A schema without a version gets draft 7.
 
     Raises:
         NotCarriedError: the value is not a schema, or names a file of another kind. Also raised for a schema

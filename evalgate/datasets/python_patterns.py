@@ -1,4 +1,4 @@
-"""Regular expressions of Python, rewritten for RE2 with the same meaning."""
+"""Translate regular expressions of Python to RE2's syntax, with the same meaning."""
 
 import re
 import warnings
@@ -9,17 +9,17 @@ _BLANKS = r"\s\v\x{1C}-\x{1F}\x{85}\p{Z}"
 _CLASSES = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _BLANKS}
 """Letter of a class such as `\\d` to the characters of this class in Python, in RE2's syntax.
 
-The letters themselves stand for ASCII characters only in RE2.
+In RE2, `\\d`, `\\w` and `\\s` match only ASCII characters.
 """
 _TOKEN = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)|\{,(\d*)\}|(.)", re.DOTALL)
 _SAME = frozenset("nrtvfaxA")
 
 
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
-    r"""Return an RE2 pattern that matches the same texts as Python's `fullmatch`, also with blanks around.
+    r"""Return an RE2 pattern that matches a text if Python's `fullmatch` does, with blanks around it ignored.
 
-    Blanks that `pattern` itself matches at its ends still match. Look-around and references to named groups
-    are not translated; RE2 refuses them when it reads the pattern.
+    `pattern` itself may match blanks at its ends. Look-around and references to named groups are not
+    translated; RE2 rejects them when it compiles the result.
 
     Raises:
         UnknownPatternError: Python does not read the pattern, or a part such as `\1` has no form in RE2.
@@ -52,7 +52,7 @@ def _translate(pattern: str) -> str:
         elif character == "[" and is_in_class:
             found.append(r"\[")
         elif character == "]" and found and found[-1] in {"[", "[^"}:
-            found.append(r"\]")  # at the begin of a class it stands for itself
+            found.append(r"\]")  # a literal at the beginning of a class
         elif character == "^" and is_in_class and found[-1] == "[":
             found[-1] = "[^"
         else:

@@ -1,4 +1,4 @@
-"""Changes of decoded JSON for the editors of eval sets: unchanged objects stay the same objects."""
+"""Change decoded JSON for the editors of eval sets; unchanged parts stay the same Python objects."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -32,9 +32,10 @@ def edit_items(
     Args:
         raw: Decoded items from which `old` was read, one for each item.
         old: Items as they were read.
-        new: Items to be read. An item that is the same object as one in `old` keeps its decoded form.
-        edit: Function that returns the decoded form of any other item that is found in `old`. It gets the
-            old decoded form, the old item and the new item.
+        new: Items that the returned list must be read as. An item that is the same object as in `old` keeps
+            its decoded form.
+        edit: Function that returns the decoded form of a changed item. Its arguments are the old decoded
+            form, the old item and the new item.
         build: Function that returns the decoded form of an added item.
         is_same: Functions that recognise a moved or changed item of `old`, used in order after `==`.
 
@@ -65,7 +66,7 @@ def has_same_expectation(one: CaseTurn, other: CaseTurn) -> bool:
 
 
 def has_same_id(one: CaseTurn, other: CaseTurn) -> bool:
-    """Return True if two turns have the same id, and not an empty one."""
+    """Return True if two turns have the same non-empty id."""
     return bool(one.invocation_id) and one.invocation_id == other.invocation_id
 
 
@@ -74,9 +75,9 @@ SAME_TURN = (has_same_message, has_same_expectation, has_same_id)
 
 
 def is_same_data(one: object, other: object) -> bool:
-    """Return True if two cases or parts of them are equal, also in the type of each number in their JSON.
+    """Return True if two cases, or two parts of cases, are equal and their JSON numbers have equal types.
 
-    `==` holds between 1, 1.0 and true, which are three values in a file.
+    1, 1.0 and true are equal in Python, but three different values in a file.
     """
     if one is other:
         return True

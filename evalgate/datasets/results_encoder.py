@@ -37,10 +37,10 @@ _ALWAYS_WRITTEN = frozenset(
     | {"cases", "passed", "failed", "errored", "not_evaluated", "input_tokens", "output_tokens", "cost_usd"}
     | {"comparison", "notices", "changes", "unchanged"}
 )
-"""Fields with a default that are written nevertheless."""
+"""Names of fields that have a default, but are written even if they hold this default."""
 
 NEVER_LEFT_OUT = object()
-"""Marker that equals no value of a field."""
+"""Marker for a field that is always written; used in place of its default, and equal to no value."""
 
 _FIRST = ("schema_version", "type")
 _DEEPEST = 100
@@ -50,27 +50,33 @@ _UNCHANGED = frozenset({str, bool, NoneType})
 
 
 class EncodedTurns:
-    """A mixin for runs that were read from JSON and may still have their turns as JSON."""
+    """A mixin for runs that were read from JSON, and that may still hold their turns as undecoded JSON."""
 
     __slots__ = ()
 
     def load_turn_values(self) -> list[object] | None:
-        """Return the turns as plain values in the form of a record; None if they exist only as objects."""
+        """Return the turns as dicts with the keys of `results.json`; None if they exist only as objects."""
         raise NotImplementedError
 
 
 def encode_turns(run: RunResult) -> list[Any]:
-    """Return the turns of a run as plain values, without building objects if the run has their JSON."""
+    """Return the turns of a run as dicts with the keys of `results.json`.
+
+    If the run still has its turns as JSON, no `TurnResult` objects are built.
+    """
     values = run.load_turn_values() if isinstance(run, EncodedTurns) else None
     return [as_tree(turn) for turn in run.turns] if values is None else values
 
 
 class _FieldLayout(NamedTuple):
-    """The fields of a class by the form in the file: always written, optional and nested."""
+    """Names of the fields of a class, by how they are written, with functions that return their values."""
 
     always: tuple[str, ...]
+    """Fields that are always written."""
     always_of: Callable[[object], tuple[object, ...]]
+    """Returns the values of the fields `always` of an object."""
     optional: tuple[str, ...]
+    """Fields that are omitted if they have their default."""
     optional_of: Callable[[object], tuple[object, ...]]
     usual: tuple[object, ...]
     """Result of `optional_of` if every optional field has its default."""
@@ -106,7 +112,7 @@ def _build_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]
 
 
 def _build_encoded_run_getter(names: Sequence[str]) -> Callable[[Any], tuple[object, ...]]:
-    """Return a getter as `_build_getter` does, for runs that may still have their turns as JSON."""
+    """Return a function like that of `_build_getter`, for runs that may still have their turns as JSON."""
 
     def get_values(run: RunResult) -> tuple[object, ...]:
         turns = encode_turns(run)
@@ -128,16 +134,17 @@ def list_required_fields(kind: "type[DataclassInstance]") -> tuple[str, ...]:
 
 
 def list_written_fields(kind: "type[DataclassInstance]") -> tuple[tuple[str, object], ...]:
-    """Return (name, default) of each field of a class in the order of a record.
+    """Return (name, default) of each field of a class, in the order of `results.json`.
 
-    A field with this default is omitted. For a field that is always written, the default is `NEVER_LEFT_OUT`.
+    A field that has its default is omitted from the file. For a field that is always written, the default is
+    `NEVER_LEFT_OUT`.
     """
     always, _, optional, _, usual, _ = _LAYOUTS[kind]
     return (*((name, NEVER_LEFT_OUT) for name in always), *zip(optional, usual, strict=True))
 
 
 def as_dict(value: "DataclassInstance") -> dict[str, Any]:
-    """Return the written fields of an object, with unconverted values."""
+    """Return the fields of an object that are written, by name; nested objects are not converted."""
     always, always_of, optional, optional_of, usual, _ = _LAYOUTS[type(value)]
     written: dict[str, Any] = dict(zip(always, always_of(value)))  # noqa: B905  equal by construction
     held = optional_of(value)
@@ -149,7 +156,7 @@ def as_dict(value: "DataclassInstance") -> dict[str, Any]:
 
 
 def as_tree(value: "DataclassInstance") -> dict[str, Any]:
-    """Return the written fields of an object, with nested objects converted too."""
+    """Return the fields of an object that are written, by name; nested objects become dicts, too."""
     written = as_dict(value)
     for name in _LAYOUTS[type(value)].nested:
         held = written.get(name)

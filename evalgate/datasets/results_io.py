@@ -44,19 +44,19 @@ _UNPRINTABLE = compile_lazily("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\
 
 
 def dump_record(record: Record) -> str:
-    """Return the text of `results.json`: valid JSON in valid UTF-8, and the same for the same record.
+    """Return the text of `results.json`: valid JSON that UTF-8 can encode. Equal records have equal texts.
 
     Values that the data model forbids are replaced, so that no report is lost. A lone surrogate becomes
-    U+FFFD, a number that is not finite or has more than 4,000 digits becomes null, and any other value that
-    is no JSON becomes a text.
+    U+FFFD. A number that is not finite or has more than 4,000 digits becomes null. Any other value that
+    JSON cannot hold becomes its `repr`.
     """
     return "".join(iter_record_chunks(record))
 
 
 def iter_record_chunks(record: Record) -> Iterator[str]:
-    """Yield the text of `dump_record` case by case, so that a large run's text is never in memory as a whole.
+    """Yield the text of `dump_record` in parts, so that the whole text of a large run is never in memory.
 
-    The text of a shard is encoded twice, first to compute its digest.
+    Each case is one part. A shard's record is encoded twice, the first time to compute its digest.
     """
     if record.shard is None:
         return _iter_chunks(record)
@@ -67,7 +67,10 @@ def iter_record_chunks(record: Record) -> Iterator[str]:
 
 
 def is_shard_intact(data: bytes) -> bool:
-    """Return True if a shard's bytes match the digest in them, as `iter_record_chunks` wrote it."""
+    """Return True if the `shard_digest` in a shard's `results.json` matches the other bytes of the file.
+
+    Return False if `data` has no digest. `iter_record_chunks` writes the digest.
+    """
     found = _digest.search(data)
     if found is None:
         return False
@@ -187,7 +190,7 @@ def build_record_schema() -> dict[str, Any]:
 
 
 def _encode_case(case: CaseResult) -> str:
-    """Return the JSON of a case, as `_encode_value` does but in a third of the time."""
+    """Return the JSON of a case as `_encode_value` would, in a third of the time."""
     try:
         if any(isinstance(run, EncodedTurns) for run in case.runs):
             from pydantic_core import to_json
@@ -196,7 +199,7 @@ def _encode_case(case: CaseResult) -> str:
         else:
             write = create_case_serializer().to_json
             text = write(case, exclude_defaults=True, warnings="error").decode()
-    except (TypeError, ValueError):  # what the model forbids
+    except (TypeError, ValueError):  # a value that the model forbids
         return _encode_value(replace_unserializable(case))
     return (
         _escape_unprintable(text)
@@ -245,7 +248,7 @@ _BEGINNING = compile_lazily(rb'\s*\{\s*"schema_version"\s*:\s*(\d{1,6})\s*[,}]')
 
 @cache
 def _get_record_adapter() -> "TypeAdapter[Record]":
-    """Return Pydantic's adapter of a record, built on first use, since that takes longer than a small run."""
+    """Return pydantic's adapter of `Record`; the first call takes longer than a small run to build it."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(Record)
@@ -294,7 +297,10 @@ def _build_not_json_problem(complaint: str, shown_as: str) -> Problem:
 def _build_position_finder(
     text: bytes, shown_as: str
 ) -> "Callable[[tuple[int | str, ...]], tuple[int, int]]":
-    """Return a function that returns line and column of a value, or (0, 0) if the JSON is not strict."""
+    """Return a function that takes a pydantic location and returns the line and column of its value.
+
+    For JSON that `parse_json` rejects, the function returns (0, 0).
+    """
     from evalgate.documents.strict_json import parse_json
 
     try:
@@ -305,7 +311,7 @@ def _build_position_finder(
 
 
 def _format_json_path(location: tuple[int | str, ...]) -> str:
-    """Return a path as `cases[3].runs[0].outcome`, without the class names that pydantic inserts."""
+    """Return a pydantic location as `cases[3].runs[0].outcome`, without class names that pydantic inserts."""
     parts = (
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in location if part not in _CLASSES
     )
@@ -320,7 +326,7 @@ _BEFORE, _BETWEEN, _AFTER = b',\n "cases": [\n', b",\n", b"\n ]\n}\n"
 
 
 def split_record(data: bytes, shown_as: str) -> tuple[Record, Iterator[bytes]]:
-    """Return the record in a `results.json` without its cases, and the JSON of each case.
+    """Return the record in a `results.json` without cases, and an iterator over the JSON of each case.
 
     Raises:
         ValueError: the file does not have the layout of `dump_record`, or has no cases.

@@ -47,12 +47,16 @@ class ChatState:
     unsent: str
     """The last message if its turn failed; "" if not."""
     is_cut_off: bool
+    """True if the agent's session has ended, so that the next message first repeats the earlier turns."""
     failed_trace: tuple[TraceSpan, ...]
     """Steps of the last turn if the turn failed; () if it did not, or if turns keep no trace."""
 
 
 class BackgroundChat:
-    """The conversation of one viewer, with a thread that the constructor starts and `close` ends."""
+    """The chat page's conversation with an agent, which runs in a thread.
+
+    The constructor starts the thread, and `close` ends it. A viewer has one conversation at a time.
+    """
 
     def __init__(self, folder: Path, thresholds_file: str | None) -> None:
         self._folder = folder
@@ -90,7 +94,7 @@ class BackgroundChat:
         )
 
     def list_choices(self) -> tuple[str, ...]:
-        """Return the agents to choose from, the default first: `PROJECT_AGENT`, or folders of Google ADK."""
+        """Return the agents to choose from, the default first: `PROJECT_AGENT` and folders of ADK agents."""
         return list_agents(self._folder, read_project_config(self._folder, self._thresholds))
 
     def begin(self, choice: str) -> None:
@@ -142,7 +146,7 @@ class BackgroundChat:
         Args:
             out: path of a `.json` file, relative to the project's folder.
             to: the name of the format; None: the format of the file, or Google ADK's for a new file.
-            eval_id: the id of the case; "" to choose an id by its first message.
+            eval_id: the id of the case; "" to make an id from the first message.
             picked: numbers of the turns, 0-based.
 
         Raises:

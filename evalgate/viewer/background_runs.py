@@ -45,7 +45,9 @@ class FinishedRun:
     eval_set_id: str
     eval_id: str
     status: str
+    """`pass`, `fail`, `error` or `not evaluated`."""
     words: str
+    """Duration and scores of the run, or the error."""
 
     @property
     def colour(self) -> str:
@@ -73,7 +75,7 @@ class Progress:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict in words, such as "Gate closed"."""
+        """Return the verdict in words, such as "Gate closed"; "" without a verdict."""
         return describe_verdict(self.decision)[1] if self.decision else ""
 
     @property
@@ -100,7 +102,10 @@ def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -
 
 
 def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...]:
-    """Return the agents that a run may have: that of the thresholds file, else those of Google ADK."""
+    """Return the agents to choose from for a run: `PROJECT_AGENT` alone, or folders of Google ADK's agents.
+
+    The folders are returned if there are any, and the thresholds file is valid and names no agent.
+    """
     found = list_agents(folder, read_project_config(folder, thresholds_file))
     return (PROJECT_AGENT,) if PROJECT_AGENT in found else found
 
@@ -136,7 +141,7 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
 
 
 class BackgroundRun:
-    """One run in its own thread. It is the listener to its own progress (`ProgressListener`)."""
+    """One evaluation run in its own thread, which also implements `ProgressListener` for its progress."""
 
     def __init__(self, number: int, plan: Plan, options: tuple[str, ...]) -> None:
         self._number = number
@@ -256,7 +261,7 @@ class BackgroundRun:
                 record = replace(prepared_run.build_record(), options=self._options)
             publisher.publish(record)
             if publisher.has_record:
-                checkpoints.mark_published()  # else the journal stays, as nothing else holds the runs
+                checkpoints.mark_published()  # otherwise only the journal has the runs, so it stays
         kept = [each.result_id for each in list_results(folder)]
         wanted = build_result_id(record.created_at)
         with self._lock:

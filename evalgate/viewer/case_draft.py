@@ -164,10 +164,11 @@ def format_json(value: object) -> str:
 
 
 def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] = ()) -> None:
-    """Change a draft as a button of the form asks.
+    """Apply the pressed button `action` of the form to `draft`, in place.
 
     `action` is `VERB-PART` with 0-based positions: `delete-call.0.2` deletes the third call of the first
-    turn. `actual` has the agent's reply to each turn of the file, for buttons that copy parts of a reply.
+    turn. `actual` has the agent's reply to each turn of the case in the file, for buttons that copy parts of
+    a reply.
 
     Raises:
         InvalidInputError: there is no such button or part.
@@ -177,7 +178,7 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
         numbers = [int(part) for part in parts]
         verb, _, what = kind.partition("-")
         if verb == "take":
-            _take(draft, what, numbers, actual)
+            _copy_part(draft, what, numbers, actual)
         elif kind in {"forbid-call", "require-call"}:
             _add_check(draft, verb, numbers, actual)
         else:
@@ -234,7 +235,7 @@ def _add_check(draft: CaseDraft, verb: str, numbers: list[int], actual: Sequence
     draft.checks.append(build(reply.tool_calls[number], draft.checks))
 
 
-def _take(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
+def _copy_part(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
     turn = draft.turns[numbers[0]]
     reply = actual[turn.source] if turn.source is not None else None
     if reply is None:
@@ -242,7 +243,7 @@ def _take(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Repl
     if part in {"turn", "response"}:
         turn.response = reply.response or ""
     if part == "turn":
-        turn.calls = _take_calls(turn.calls, reply.tool_calls)
+        turn.calls = _copy_calls(turn.calls, reply.tool_calls)
     elif part == "call":
         number = numbers[1]
         taken = draft_call(None, reply.tool_calls[number])
@@ -252,12 +253,12 @@ def _take(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence[Repl
         else:
             turn.calls.append(taken)
     elif part == "argument":
-        _take_argument(turn.calls[numbers[1]], reply.tool_calls[numbers[1]], numbers[2])
+        _copy_argument(turn.calls[numbers[1]], reply.tool_calls[numbers[1]], numbers[2])
     elif part != "response":
         raise KeyError(part)
 
 
-def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
+def _copy_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
     """Return the agent's calls as drafts. A call that equals an expected call gets its `source`."""
     free = list(old)
     taken = [draft_call(None, call) for call in calls]
@@ -269,7 +270,7 @@ def _take_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[Dra
     return taken
 
 
-def _take_argument(draft: DraftCall, call: ToolCall, number: int) -> None:
+def _copy_argument(draft: DraftCall, call: ToolCall, number: int) -> None:
     held, actual = parse_arguments(draft.args), call.args or {}
     name = list_argument_differences(draft, call)[number]
     changed = {**held, name: actual[name]} if name in actual else {**held}
@@ -288,9 +289,9 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 
 
 def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
-    """Return the names of the arguments that differ between the expected and the agent's call.
+    """Return the names of arguments that differ between the expected call `draft` and the agent's `call`.
 
-    Return [] if the tools differ, or if the arguments of the agent's call are not an object.
+    Return [] if the tools differ, or if the arguments of `call` are not an object.
     """
     if draft.name != call.name or call.other_args is not None:
         return []

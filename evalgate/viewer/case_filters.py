@@ -14,13 +14,13 @@ PAGE_SIZE = 100
 """Cases on one page of the list."""
 
 SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
-"""Value of `sort` to the words for this order. `sort` may also be `score:METRIC`: the worst score first."""
+"""Value of `CaseQuery.sort` to its label. The value `score:METRIC` puts the worst score of a metric first."""
 SCORE = "score:"
 CHANGED, UNCHANGED = "changed", "unchanged"
 """Values of `change` besides the kinds of change."""
 
 GROUPINGS = {"divergence": DIVERGENCE, "cause": "Cause"}
-"""Field of a query that names a group of cases, to the title of the grouping that the group belongs to."""
+"""Field of a `CaseQuery` that names a group of cases, to the title of this kind of groups."""
 
 _FIELDS = ("q", "kind", "set", "tag", "metric", "change", *GROUPINGS, "sort")
 
@@ -32,7 +32,7 @@ class CaseQuery:
     q: str = ""
     """Words that the case has to contain, in any order; upper and lower case are equal."""
     kind: str = ""
-    """A key of `KINDS`."""
+    """Kind of cases: a key of `KINDS`."""
     set: str = ""
     """Id of an eval set."""
     tag: str = ""
@@ -65,7 +65,7 @@ class CaseQuery:
         return {name: value for name in _FIELDS if (value := getattr(self, name))}
 
     def change_fields(self, **fields: Any) -> dict[str, Any]:
-        """Return this query with other values of `fields`, as parameters of a URL without the page number."""
+        """Return URL parameters of this query with `fields` changed; the page number is left out."""
         return replace(self, **fields).params
 
     @property

@@ -77,7 +77,7 @@ class TurnComparison:
 
 
 def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
-    """Return the expected and actual turn `number` (1-based) of a run, side by side."""
+    """Compare the expected and the actual reply of the turn `number` (1-based) of a run."""
     turn = run.turns[number - 1]
     view = build_turn_view(run, number, finding, budget)
     expected, actual = turn.expected, turn.actual
@@ -149,10 +149,11 @@ def _wrap_text(text: str | None) -> tuple[Segment, ...] | None:
 
 @frozen
 class AttemptView:
-    """A failed attempt at a run that was tried again."""
+    """A failed attempt at a run, after which the run was repeated."""
 
     words: str
     left: ClippedText | None
+    """The agent's traceback, or the end of its standard error; None without either."""
 
 
 @frozen
@@ -173,7 +174,7 @@ class RunComparison:
 
 
 def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComparison:
-    """Return a run with as many of its turns as `budget` allows."""
+    """Compare the expected and the actual turns of a run, as many as `budget` allows."""
     turns: list[TurnComparison] = []
     for number in range(1, len(run.turns) + 1):
         if budget.is_full:
@@ -223,7 +224,7 @@ def list_run_facts(run: RunResult) -> Iterator[str]:
 
 @frozen
 class CaseLine:
-    """Texts of the line about a case."""
+    """Texts of the line about a case, in a list of cases or at the top of the case's page."""
 
     name: str
     status: str
@@ -232,6 +233,7 @@ class CaseLine:
     is_new: bool
     remarks: tuple[str, ...]
     why: str
+    """First reason why the case did not pass or was not evaluated, shortened; "" without a reason."""
     tags: tuple[str, ...]
 
 
@@ -264,7 +266,10 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
 
 
 def list_case_facts(case: CaseResult) -> Iterator[str]:
-    """Yield facts that apply to a case: its place, weight, protection, and quarantine or observation."""
+    """Yield texts about a case: its `file:line`, weight other than 1, protection, and exemption.
+
+    An exemption says why the case does not count for the verdict: it is quarantined or not reviewed yet.
+    """
     if case.path:
         yield f"{case.path}:{case.line}" if case.line else case.path
     if case.weight != 1:
@@ -291,7 +296,7 @@ class RunColumn:
 
 
 def build_run_columns(case: CaseResult, most: int) -> Iterator[RunColumn]:
-    """Yield the columns of the table of all runs of a case, at most `most`."""
+    """Yield the first `most` columns of the table of a case's runs, one column for each run."""
     thresholds = {each.name: each.threshold for each in case.metrics}
     for run in case.runs[:most]:
         status = classify_run(run)

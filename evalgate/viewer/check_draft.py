@@ -32,7 +32,7 @@ COUNTS = {("tools", "max"): "Most calls", ("tools", "min"): "Fewest calls"}
 SINGLE = {("response", "matches"): "Regular expression (RE2) that a response must match"}
 """Path of a condition to its label, for conditions that are one text."""
 TESTS = ("equals", "contains", "matches", "approx", "one_of", "any", "json_schema", "semantic")
-"""Conditions on a value: an argument or a key of the state."""
+"""Conditions on a single value, which is an argument of a call or a key of the state."""
 _TEXT_TESTS = frozenset({"matches", "semantic"})
 _NO_GLOB = re.compile(r"([*?\[])")
 
@@ -63,7 +63,7 @@ class DraftCheck:
 
     @property
     def groups(self) -> set[str]:
-        """Return the keys of the check that have a field with a text, such as `tools`."""
+        """Return the top-level keys of the check, such as `tools`, for which a form field has a text."""
         return {path.partition(".")[0] for path in self.fields}
 
 
@@ -71,7 +71,7 @@ class DraftCheck:
 
 
 def draft_checks(checks: Mapping[str, Mapping[str, Any]]) -> list[DraftCheck]:
-    """Return the form texts of a case's checks; `checks` are by name."""
+    """Return the form texts of a case's checks; `checks` maps names to contents."""
     return [_draft_check(name, section) for name, section in checks.items()]
 
 
@@ -184,7 +184,8 @@ def build_checks(
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Return the checks of a form by name, and a message for each wrong field.
 
-    `held` are the checks in the case notes. A check that the user did not change is returned as in the notes.
+    `held` has the checks in the case notes by name. If the user did not change a check, its content in `held`
+    is returned. The messages are by form field, such as `k0.rest`.
     """
     errors: dict[str, str] = {}
     checks: dict[str, dict[str, Any]] = {}
@@ -297,7 +298,7 @@ def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
     if not isinstance(args, Mapping) or not args:
         section: dict[str, Any] = {"tools": {"require": [tool]}}
     else:
-        # In its long form a condition may have an object as its value.
+        # The short form `key: value` cannot require an object: it would be read as a condition.
         rules = {key: {"equals": value} if isinstance(value, dict) else value for key, value in args.items()}
         section = {"args": {tool: rules}, "calls": "some"}
     return _draft_new(f"calls_{call.name}", section, taken)

@@ -29,7 +29,7 @@ def find_check_problems(
         drafts: The checks in the form.
         checks: The checks that were built from the drafts, by name.
         read_schema: Function that returns the JSON Schema in the named file, or raises ValueError.
-        named_elsewhere: Names of the checks in the thresholds file, each with its place.
+        named_elsewhere: Name of each check in the thresholds file, to its place as `file:line`.
     """
     errors: dict[str, str] = {}
     for at, draft in enumerate(drafts):
@@ -43,7 +43,7 @@ def find_check_problems(
 
 
 def list_thresholds_checks(folder: Path, thresholds_file: str | None) -> dict[str, str]:
-    """Return the names of the checks in the thresholds file of a project, each with its place.
+    """Return the name of each check in a project's thresholds file, with its place as `file:line`.
 
     Return {} if there is no thresholds file, or if it is invalid. `thresholds_file` is the name of the file
     on the command line; None to find the file in `folder`.
@@ -110,9 +110,9 @@ def _find_problems(
 
 
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
-    """Return (form field, message) for a problem at the place `location` of a check.
+    """Return (form field, message) for a problem at the path `location` in a check.
 
-    For the field with YAML, the message begins with the line number.
+    If the form field holds YAML, the message begins with the line number.
     """
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:

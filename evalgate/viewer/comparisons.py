@@ -19,7 +19,7 @@ from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.state import Viewer
 
 BASELINE = "baseline"
-"""Id that stands for the stored baseline in the place of a record's id."""
+"""Id of the stored baseline, for pages that compare it like a record."""
 
 
 @frozen
@@ -35,7 +35,10 @@ class ComparedRecord:
     before_title: str
 
     def get_earlier_replies(self, key: CaseKey) -> Sequence[Reply | None]:
-        """Return the replies to a case in the earlier record, turn by turn; () if no reply is stored."""
+        """Return the earlier replies to a case, turn by turn; () if no reply is stored.
+
+        They are from the run that `choose_shown_run` chooses in the earlier record, or from the baseline.
+        """
         case = self.before.get(key)
         if case is not None:
             run = choose_shown_run(case)
@@ -53,7 +56,8 @@ def choose_shown_run(case: CaseResult) -> RunResult | None:
     return next(answered, case.runs[0] if case.runs else None)
 
 
-_KEPT_S = 300.0
+_REMOTE_CACHE_S = 300.0
+"""Seconds for which a remote baseline is kept before it is fetched again."""
 
 
 @frozen
@@ -64,10 +68,10 @@ class _FetchedBaseline:
 
 
 def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
-    """Return the stored baseline; None if there is none.
+    """Return the stored baseline; None if the project has no baseline.
 
-    For a baseline in a branch, an artifact or a bucket, return None unless `remote` is True. A remote
-    baseline is fetched again after five minutes.
+    A baseline in a branch, an artifact or a bucket is fetched only if `remote` is True, and fetched again
+    after five minutes. If `remote` is False, return None for such a baseline.
 
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.
@@ -80,7 +84,7 @@ def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
     try:
         found = store.path.stat()
     except OSError:
-        return store.read()  # it says what is wrong
+        return store.read()  # returns None for a missing file, or raises the error
     return _read_store(store, found.st_mtime_ns, found.st_size)
 
 
@@ -89,7 +93,7 @@ def _read_remote(viewer: Viewer, target: BaselineTarget) -> Baseline | None:
     if (
         not isinstance(known, _FetchedBaseline)
         or known.target != target.target
-        or time.monotonic() - known.time > _KEPT_S
+        or time.monotonic() - known.time > _REMOTE_CACHE_S
     ):
         known = _FetchedBaseline(target.target, time.monotonic(), target.store.read())
         viewer.services[_FetchedBaseline] = known
@@ -127,7 +131,7 @@ _lock = threading.Lock()
 def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
     """Return the record `after` compared with the record `before`. Both are ids of records.
 
-    `before` may also be `BASELINE`, the stored baseline.
+    `before` may also be `BASELINE` for the stored baseline.
 
     Raises:
         InvalidInputError: there is no such record or baseline, or the thresholds file, a record or the
@@ -166,7 +170,7 @@ def _compare(
 
 
 def join_sides(run: RunResult, replies: Sequence[Reply | None]) -> RunResult:
-    """Return a run with the replies of an earlier run as its expected replies, so that a page shows both."""
+    """Return `run` with `replies`, of an earlier run, as its expected replies, so that a page shows both."""
     turns = tuple(
         replace(turn, expected=replies[at] if at < len(replies) else None)
         for at, turn in enumerate(run.turns)

@@ -96,7 +96,7 @@ def _build_turn(name: str, draft: DraftTurn, base: EvalCase, errors: dict[str, s
     turn = base.turns[at] if at is not None and at < len(base.turns) else CaseTurn(UserMessage(""))
     user = restore_text(draft.user, turn.user.text)
     response = restore_text(draft.response, turn.expected.response or "")
-    # An empty field keeps the difference between an empty response and none.
+    # An empty field is shown for "" and for None. An untouched one keeps the value that the case has.
     expected_response = response if response or turn.expected.response is not None else None
     if not response and turn.expected.response:
         expected_response = None
@@ -205,7 +205,7 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
 
 
 def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with the order of goals in the form. A name that no goal has is added to `errors`."""
+    """Return the case with the order of goals in the form; unknown names of goals are added to `errors`."""
     journey = case.journey
     if journey is None:
         return case
@@ -221,17 +221,17 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
         order[restore_line(each.name, known.name if known else "")] = later
     if order == journey.order:
         return case
-    # Every goal must be named, also one that only the old order named.
+    # The order must name every goal, also a goal that only the old order named.
     mentioned = {*order, *(name for later in order.values() for name in later)}
     lost: dict[str, tuple[str, ...]] = {name: () for name in named if name not in mentioned}
     return replace(case, journey=replace(journey, order={**order, **lost}))
 
 
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Rebuild the goals from the expected reply, if the case has one turn and the draft changed the reply.
+    """Return the case with goals rebuilt from the expected reply, if the draft changed the reply.
 
-    Return any other case unchanged. If the draft changed the goals as well, add a message to `errors`: goals
-    of one turn follow from the reply, so only one of the two can be right.
+    A case without goals or with several turns is returned unchanged. If the draft changed the goals as well,
+    add a message to `errors`: goals of one turn follow from the reply, so only one of the two can be right.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

@@ -19,12 +19,13 @@ NEW_ENDING = ".evalset.json"
 
 @frozen
 class ListedEvalSet:
-    """A file in the list of all eval sets."""
+    """A file in the list of all eval sets, with its content or the reason why it cannot be read."""
 
     shown_as: str
     file: EvalSetFile | None
     """None if the file cannot be read."""
     problem: str = ""
+    """Message of the error if the file cannot be read."""
 
 
 class EvalSetStore:
@@ -36,7 +37,7 @@ class EvalSetStore:
         self._opened: dict[Path, tuple[tuple[int, int], EvalSetFile]] = {}
 
     def list_sets(self) -> list[ListedEvalSet]:
-        """Return all eval sets; one that cannot be read has a problem instead of its content."""
+        """Return all eval sets of the project, also those with files that cannot be read."""
         return list(self._iter_sets())
 
     def _iter_sets(self) -> Iterator[ListedEvalSet]:
@@ -126,7 +127,7 @@ class EvalSetStore:
 
         Raises:
             InvalidInputError: the path leads elsewhere or does not end in `.evalset.json`, the file exists,
-                no run would read it, or the format cannot hold the set.
+                `eval_sets` in the thresholds file does not match it, or the format cannot hold the set.
         """
         path = PurePosixPath(name.strip())
         if not path.name or path.is_absolute() or ".." in path.parts or "\0" in name:
@@ -149,7 +150,7 @@ class EvalSetStore:
 
 
 def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | None = None) -> str:
-    """Return the address of the page that edits a case, next to the agent's replies in a record."""
+    """Return the address of the page that edits a case and shows the agent's replies in a run of a record."""
     values = {"set": case.eval_set_id, "path": case.path, "case": case.eval_id, "record": record_id}
     values["run"] = str(run.run) if run else ""
     return f"/edit?{urlencode({name: value for name, value in values.items() if value})}"

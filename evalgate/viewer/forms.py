@@ -1,4 +1,4 @@
-"""Reading the forms that a page sends."""
+"""Read the fields of the forms that pages send."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class FormFields:
         return normalize_lines(next(iter(self._form.get(name, ())), ""))
 
     def list_names(self, prefix: str) -> list[str]:
-        """Return the names of all parts that begin with a prefix, such as `t0` and `t1` for `t`, in order."""
+        """Return the names of all numbered parts of a prefix, in order: `t0` and `t1` for the prefix `t`."""
         heads = {
             name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
         }
@@ -48,8 +48,8 @@ def get_field(form: Mapping[str, tuple[str, ...]], name: str) -> str:
 async def read_form(request: "Request") -> Mapping[str, tuple[str, ...]]:
     """Return the fields of a POST form: each name with its values, in the order of the form.
 
-    Line ends of a text area are CR LF, as browsers send them. The security middleware has limited the size
-    and checked the CSRF token.
+    Line ends of a text area are CR LF, as browsers send them. `SecurityMiddleware` has limited the size of
+    the body and checked the CSRF token before.
 
     Raises:
         InvalidInputError: the body is not a form.

@@ -42,7 +42,7 @@ class OpenedNotes:
         return self.notes.cases.get(eval_id, CaseNote())
 
     def is_observed(self, case: EvalCase) -> bool:
-        """Return True if the case was imported and not reviewed yet, so that it does not gate."""
+        """Return True if a case was imported and not reviewed yet: it does not count for the verdict."""
         return self.get_note(case.eval_id).status == "observed"
 
 
@@ -52,7 +52,10 @@ def find_notes_file(file: EvalSetFile) -> Path:
 
 
 def open_notes(file: EvalSetFile) -> OpenedNotes:
-    """Return the notes about the cases of an eval set; empty if the file is missing or unreadable."""
+    """Return the notes about the cases of an eval set; empty if there is no file of notes.
+
+    If the file is invalid, the notes are empty, too, and `problem` of the result says why.
+    """
     path = find_notes_file(file)
     try:
         found = path.stat()
@@ -70,7 +73,7 @@ def _read_notes(path: Path, _version: tuple[int, int, int]) -> OpenedNotes:
 
 
 def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
-    """Return the cases that are not reviewed yet, in the order of the file."""
+    """Return the cases that are not reviewed yet (status `observed`), in the order of the file."""
     opened = open_notes(file)
     return [case for case in file.eval_set.cases if opened.is_observed(case)] if opened.notes.cases else []
 
@@ -100,10 +103,10 @@ def change_noted_case(
     is_accepted: bool = False,
     checks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[FileChange]:
-    """Return the changes of the notes after a case got another id, other checks or the status `expected`.
+    """Return the changes of the notes for a case with another id, other checks or a new status.
 
-    The case gets the status if `is_accepted` is True. `checks` are all its checks; None leaves the checks
-    unchanged. Return [] if the case has no notes and gets no checks.
+    `is_accepted=True` sets the status `expected`. `checks` has all checks of the case by name; None leaves
+    the checks unchanged. Return [] if the case has no notes and gets no checks.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.
@@ -172,7 +175,8 @@ def _require_notes(file: EvalSetFile) -> CaseNotes:
 def drop_noted_case(file: EvalSetFile, eval_id: str) -> list[FileChange]:
     """Return the changes of the notes for a case that is deleted; [] if it has no notes.
 
-    The changed notes list the case under `dropped`, so that `evalgate import` does not add it again.
+    If the case was imported, the changed notes list its source under `dropped`, so that `evalgate import`
+    does not add the case again.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.

@@ -13,7 +13,7 @@ from evalgate.reporting.html.groups import Grouping, group_cases
 
 @dataclass(frozen=True, eq=False)  # without slots, for the cached properties
 class OpenedRecord:
-    """A record with its indexes, each of which is built at its first use."""
+    """A record with indexes of its cases. Each index is built when it is first used."""
 
     record_id: str
     title: str
@@ -38,13 +38,16 @@ class OpenedRecord:
 
     @cached_property
     def changes(self) -> Mapping[CaseKey, Change]:
-        """Return the kind of change since the baseline by case, without unchanged cases."""
+        """Return the kind of change since the baseline for each changed case; {} without a baseline."""
         comparison = self.record.comparison
         return {each.key: each.change for each in comparison.changes} if comparison else {}
 
     @cached_property
     def groupings(self) -> Mapping[str, Grouping]:
-        """Return the ways to group the cases, by title; a way that does not apply has no groups."""
+        """Return the groupings of the cases by title, such as "Tag".
+
+        A grouping has no groups if it does not apply to the record.
+        """
         return {each.title: each for each in group_cases(self.entries, self.record)}
 
     @cached_property
@@ -77,11 +80,11 @@ class OpenedRecord:
         return {entry.case.key: at for at, entry in reversed(list(enumerate(self.entries)))}
 
     def find_position(self, key: CaseKey) -> int | None:
-        """Return the position in `entries` of a case; None if the record has no such case."""
+        """Return the position of a case in `entries`; None if the record has no such case."""
         return self._positions.get(key)
 
     def find_entry(self, key: CaseKey) -> CaseEntry:
-        """Return the entry in `entries` of a case.
+        """Return the entry of a case in `entries`.
 
         Raises:
             InvalidInputError: the record has no such case.
@@ -100,7 +103,7 @@ def _list_texts(case: CaseResult) -> Iterator[str]:
             yield run.failure.message
         for turn in run.turns:
             for text in (turn.user, *_list_reply_texts(turn.expected), *_list_reply_texts(turn.actual)):
-                if text not in seen:  # runs of one case ask the same
+                if text not in seen:  # the runs of a case have many texts in common
                     seen.add(text)
                     yield text
 

@@ -1,4 +1,4 @@
-"""The agents that pages may start: that of the thresholds file, and those of Google ADK in the folder."""
+"""The agents that pages may start: the thresholds file's agent, and Google ADK's agents in the folder."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -36,17 +36,17 @@ def _names_agent(path: Path) -> bool:
 
 
 def list_agents(folder: Path, config: Config | None) -> tuple[str, ...]:
-    """Return the choices of an agent, the default first.
+    """Return the agents to choose from, the default first: `PROJECT_AGENT`, then folders of ADK agents.
 
-    `config` has the sections of the thresholds file; None: the file is wrong. The choice `PROJECT_AGENT` is
-    left out if they name no agent and there is another choice.
+    `config` has the sections of the thresholds file, or is None if the file is invalid. `PROJECT_AGENT` is
+    left out if `config` names no agent and `folder` has an ADK agent.
     """
     adk = list_adk_agents(folder)
     return (PROJECT_AGENT, *adk) if config is None or config.agent is not None or not adk else adk
 
 
 def read_project_config(folder: Path, thresholds_file: str | None) -> Config | None:
-    """Return the sections of the thresholds file, without a file the defaults; None if it is wrong."""
+    """Return the sections of the thresholds file, or defaults if there is no file; None for a wrong file."""
     try:
         return load_thresholds_or_default(folder, thresholds_file).config
     except InvalidInputError:
@@ -54,5 +54,5 @@ def read_project_config(folder: Path, thresholds_file: str | None) -> Config | N
 
 
 def describe_agent(choice: str) -> str:
-    """Return a choice in words."""
+    """Return the name of an agent for readers: `adk:FOLDER`, or words for the thresholds file's agent."""
     return f"adk:{choice}" if choice else "the agent of the thresholds file"

@@ -1,4 +1,4 @@
-"""The quarantine of a case, in the quarantine file that the thresholds file names."""
+"""Read and change a case's entries in the quarantine file that the thresholds file names."""
 
 import re
 
@@ -36,7 +36,7 @@ def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
 
 
 def compute_quarantine_digest(viewer: Viewer) -> str:
-    """Return a digest of the quarantine file, to notice later changes; "" if it cannot be read.
+    """Return the SHA-256 of the quarantine file, to notice later changes; "" if the file cannot be read.
 
     A missing file has the digest of an empty file.
     """
@@ -48,9 +48,9 @@ def compute_quarantine_digest(viewer: Viewer) -> str:
 
 
 def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | None) -> FileChange:
-    """Return the change of the quarantine file for a case; comments and other entries stay.
+    """Return a change of the quarantine file that sets the entry of a case; nothing is written yet.
 
-    `quarantine` is the new entry. None removes the entry.
+    `quarantine` is the new entry; None removes the entry. Comments and other entries stay.
 
     Raises:
         InvalidInputError: the entry is incomplete, the thresholds file names no quarantine file, or that file
@@ -70,11 +70,11 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
 def update_quarantine_entries(
     viewer: Viewer, file: EvalSetFile, eval_id: str, new_id: str | None = None
 ) -> list[FileChange]:
-    """Return the change that renames or removes a case's quarantine entries; [] if none is needed.
+    """Return the change that renames or removes a case's quarantine entries; [] if none has to change.
 
     `new_id` is the case's new id; None if the case is deleted. Without the change, the next run would end
-    with an error, because an entry names a missing case. Entries with globs stay. So do entries that also
-    name a case of another eval set.
+    with an error, because an entry names a missing case. Entries with globs stay. Entries that also name a
+    case of another eval set stay, too.
 
     Raises:
         InvalidInputError: the quarantine file cannot be read or changed.

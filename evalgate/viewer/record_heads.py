@@ -79,7 +79,7 @@ def find_newest(records: Sequence[StoredRecord]) -> StoredRecord | None:
 
 
 def _read_time(stored: StoredRecord) -> str:
-    """Return the start of a record's run as digits; "" if it is not known."""
+    """Return the start time of a record's run as digits that sort like times; "" if it is not known."""
     try:
         return re.sub(r"\D", "", read_head(stored).created_at)
     except InvalidInputError:
@@ -87,7 +87,7 @@ def _read_time(stored: StoredRecord) -> str:
 
 
 def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | None]:
-    """Return a record without its cases, and its case `key`; None if the record lacks this case.
+    """Return (record without its cases, case `key`); the case is None if the record lacks it.
 
     In a file that evalgate wrote, only lines with the case's id are parsed, unless the id has special
     characters.

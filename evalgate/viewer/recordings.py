@@ -30,7 +30,9 @@ from evalgate.runner.regating import EMPTY_RECORD, build_stored_record
 
 
 def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
-    """Return the record in a file, and True if it is a recording, which was not evaluated and has no verdict.
+    """Return (record, True if the file is a recording) for a file with a record or a recording.
+
+    A recording, such as a session, was not evaluated, so its record has no verdict.
 
     Raises:
         InvalidInputError: the file holds neither a record nor a recording, or is damaged.
@@ -78,7 +80,7 @@ def _build_baseline_record(baseline: Baseline) -> Record:
 
 
 def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResult, ...]:
-    """Return the runs of a case without statuses. The stored replies go to the run that they belong to."""
+    """Return the runs of a case without statuses, with the stored replies in the run that made them."""
     replied = _find_replied_run(stored.runs)
     turns = tuple(TurnResult("", None, reply) for reply in stored.replies)
     return tuple(
@@ -92,7 +94,8 @@ def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
     `runs` are sorted, the oldest first.
     """
     answered = [at for at, run in enumerate(runs) if run.outcome == "answered"]
-    # A baseline keeps the replies of the first answered run in the newest gate run with an answer.
+    # A baseline keeps replies of only one run of each case: the first answered run of the newest gate run
+    # (one stored `evalgate run`) that has an answer.
     return next((at for at in answered if runs[at].source == runs[answered[-1]].source), None)
 
 

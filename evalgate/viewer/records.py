@@ -49,8 +49,11 @@ class StoredRecord:
 class RecordStore:
     """The records of one viewer. A file is parsed again only if it has changed.
 
-    Records that were not used for long are removed from memory. The constructor raises `InvalidInputError` if
-    a file in `named` does not exist, or if a folder in `named` holds no results or too many.
+    If the files of all records in memory have more than 80 MiB, the least recently used records are removed
+    from memory.
+
+    The constructor raises `InvalidInputError` if a file in `named` does not exist, or if a folder in `named`
+    holds no results or too many.
     """
 
     def __init__(self, folder: Path, named: Sequence[str] = ()) -> None:
@@ -133,7 +136,7 @@ class RecordStore:
 
 
 def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
-    """Yield each file in `named` as a record with an id, and the results in each named folder.
+    """Yield a record, with a new id, for each file in `named` and for the results in each folder in `named`.
 
     Raises:
         InvalidInputError: a file does not exist, or a folder holds no results or too many.

@@ -5,8 +5,8 @@ The server listens on a loopback address only, and each request has to pass thes
 - its `Host` is a loopback name with the server's port, so a foreign name that resolves to 127.0.0.1 (DNS
   rebinding) reaches nothing;
 - its cookie holds the session's secret, which the address printed in the terminal sets once;
-- a request that changes anything is a POST from a page of this server (`Origin`, `Sec-Fetch-Site`) with the
-  CSRF token of its form, and its body is limited in size.
+- if it changes anything, it is a POST from a page of this server (`Origin`, `Sec-Fetch-Site`), has the CSRF
+  token of its form, and its body has at most 16 MiB.
 
 Responses forbid scripts and styles that are not files of the viewer.
 """
@@ -99,7 +99,7 @@ class Access:
 
 
 class SecurityMiddleware:
-    """ASGI middleware that makes this module's checks for every request of the viewer."""
+    """ASGI middleware that applies the checks of this module to every request of the viewer."""
 
     def __init__(self, app: "ASGIApp", access: Access) -> None:
         self._app = app

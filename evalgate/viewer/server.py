@@ -38,8 +38,8 @@ def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     """Show a project in a browser until Ctrl-C. `announce` is called with the address once it can be opened.
 
     Raises:
-        InvalidInputError: the extra `view` is not installed, the address is no loopback address or is taken,
-            a named file does not exist, or a named folder holds no results or too many.
+        InvalidInputError: the extra `view` is not installed, or the address is no loopback address or is
+            taken. Also raised if a named file does not exist, or a named folder holds no results or too many.
     """
     try:
         import uvicorn

@@ -10,7 +10,7 @@ from evalgate.reporting.html.trace import render_graph, render_waterfall
 from evalgate.reporting.trace_view import TraceRow, build_trace_view, format_seconds
 
 PANELS = {"event": "Event", "request": "Request", "response": "Response", "graph": "Graph"}
-"""The tabs next to the waterfall."""
+"""Value of the parameter `panel` to the label of a tab next to the waterfall."""
 
 _MOST_ROWS = 2_000
 

@@ -17,7 +17,7 @@ _DEEPEST = 30
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 
 Segment: TypeAlias = tuple[bool, str]
-"""Part of a text: True if the other text does not have it, and the part."""
+"""(is_marked, text) for a part of a text. `is_marked` is True if the other text does not have the part."""
 
 DiffStatus: TypeAlias = Literal["same", "changed", "missing", "extra"]
 """Status of a path or a call: `missing` if only the expected side has it, `extra` if only the actual side."""
@@ -46,8 +46,8 @@ def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
     """Compare two JSON values path by path. Values are equal as in Python: 1 equals 1.0.
 
     Returns:
-        The rows in the order of the expected value, followed by rows that only the actual value has; and the
-        number of rows that are left out.
+        The rows, at most 300, and the number of further rows, which are left out. Keys are in the order of
+        the expected value; keys that only the actual value has follow at the end of their object.
     """
     rows: list[ValueRow] = []
     more = 0
@@ -70,7 +70,7 @@ def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]
 def diff_texts(expected: str, actual: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
     """Split both texts into segments, and mark words that only one of the texts has.
 
-    If the texts differ and one of them is very long, each text is a single marked segment.
+    If the texts differ and one of them has more than 3,000 words, each text is a single marked segment.
     """
     if expected == actual:
         return ((False, expected),), ((False, actual),)

@@ -57,7 +57,10 @@ class JsonWindow:
         self._known = 0
         """Index in the text up to which bytes and lines were counted."""
         self._line, self._line_start = 1, 0
-        """Line at `_known`, and its start, which is negative if it is before the window."""
+        """Line number at `_known`, and the index in the text where this line starts.
+
+        The index is negative if the line starts before the window.
+        """
         self._skip_byte_order_mark()
 
     def _skip_byte_order_mark(self) -> None:
@@ -67,13 +70,16 @@ class JsonWindow:
             self._text, self._bytes = self._text[1:], len("\ufeff".encode())
 
     def _read_more(self) -> bool:
-        """Read more text, in growing steps while nothing is discarded. Return False at the end."""
+        """Append more text of the file to the window; return False at the end of the file.
+
+        Each read is at least as long as the text in the window, so that a long value needs few reads.
+        """
         data = self._file.read(max(self._size, len(self._text)))
         self._text += self._decoder.decode(data, final=not data)
         return bool(data)
 
     def peek(self) -> str:
-        """Return the next character that is not blank; "" at the end."""
+        """Skip blanks, and return the next character without skipping it; "" at the end of the file."""
         while True:
             self._at = skip_blanks(self._text, self._at)
             if self._at < len(self._text):
@@ -275,7 +281,10 @@ class LongList(Sequence[Any]):
             yield from items
 
     def read_block(self, first: int) -> list[Any]:
-        """Return the item at `first`, and as many of the next items as fit into one step of the file."""
+        """Return the item at `first` and the next items, together at most one step (in bytes) of the file.
+
+        A single item may be longer.
+        """
         past = first + 1
         while past < len(self) and self._get_item_end(past) - self._starts[first] <= self._file.step:
             past += 1
@@ -376,7 +385,10 @@ def _scan_document(window: JsonWindow, file: _SourceFile) -> LongDocument:
 
 
 def _scan_object(window: JsonWindow, file: _SourceFile, spans: dict[str, ValueSpan]) -> dict[str, Any]:
-    """Return the members of the object; lists shorter than one step are decoded."""
+    """Return the members of the top-level object, and add the position of each value to `spans`.
+
+    Lists that are shorter than one step are decoded; longer lists stay in the file.
+    """
     members: dict[str, Any] = {}
     window.take("{")
     while window.peek() != "}" or members:

@@ -1,8 +1,8 @@
 """Stored results that keep each conversation as JSON until its turns are read for the first time.
 
-Conversations are most of a results file, and a merge of shards needs only the conversations of failed cases.
-All turns are validated strictly and completely. The validation makes plain values and drops them at once,
-which takes half the time of making objects.
+Conversations take up most of a results file, but a merge of shards needs only the conversations of failed
+cases. When a file is read, all turns are validated strictly and completely. The validation decodes them to
+dicts and drops the dicts at once, which takes half the time of building objects.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _TURNS = "turns"
-"""The field of a run that is validated but not kept."""
+"""Name of the field of a run that is validated when a shard is read, but not kept."""
 
 _get_case_fields = attrgetter(*(each.name for each in fields(CaseResult)))
 _get_run_fields = attrgetter(*(each.name for each in fields(RunResult)))
@@ -69,13 +69,13 @@ class ShardRun(StoredRun):
     _turn_scores: tuple[tuple[str, float | None], ...]
 
     def __post_init__(self, turns: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the scores of the turns, which pydantic passes as plain values; a merge reads all scores."""
+        """Keep the metric scores of all turns, because a merge reads them; pydantic passes turns as dicts."""
         scores = [(each["name"], each["score"]) for turn in turns for each in turn.get("metrics", ())]
         object.__setattr__(self, "_turn_scores", tuple(scores))
 
     @property
     def turn_scores(self) -> Sequence[tuple[str, float | None]] | None:
-        """Return the name and score of each turn's metrics, in order; None for a run that was changed."""
+        """Return (name, score) of each metric of each turn, in order; None for a copy by `replace`."""
         return getattr(self, "_turn_scores", None)
 
     def set_source(self, line: str, index: int) -> None:
@@ -96,7 +96,7 @@ class ShardRun(StoredRun):
 
 
 class JournalRun(StoredRun):
-    """A stored run with turns that are decoded from a row of a journal."""
+    """A stored run with turns that are decoded from a row of the journal, which `--resume` reads."""
 
     __slots__ = ("_source",)
     _source: tuple[bytes, Callable[[bytes], tuple[TurnResult, ...]], Callable[[bytes], list[object]]]
@@ -134,9 +134,9 @@ class JournalRun(StoredRun):
 
 
 class ShardCase(CaseResult, RedactedJson):
-    """A case of a shard's record with its JSON, which the merged record takes over without encoding it.
+    """A case of a shard's record that keeps its JSON, so that a merged record copies the JSON as it is.
 
-    It equals a `CaseResult` with the same fields. The JSON must come from this version of evalgate.
+    The case equals a `CaseResult` with the same fields. This version of evalgate must have written the JSON.
     `dataclasses.replace` returns a case without JSON.
     """
 
@@ -163,7 +163,8 @@ class ShardCase(CaseResult, RedactedJson):
     __hash__ = CaseResult.__hash__
 
 
-# Callers usually read all runs of a case one after the other. A cache of one line avoids parsing it for each.
+# Callers usually read all runs of a case one after the other. A cache of one line avoids parsing that line
+# again for each run.
 
 
 @lru_cache(maxsize=1)
@@ -214,9 +215,10 @@ def _build_case_schema(handler: "GetCoreSchemaHandler") -> "CoreSchema":
 def _build_instance_schema(
     made: type, kind: type, own: "Mapping[str, CoreSchema]", handler: "GetCoreSchemaHandler"
 ) -> "CoreSchema":
-    """Build a schema that creates objects of class `made` from the fields of `kind`, without `_TURNS`.
+    """Build a schema that creates objects of class `made` from the fields of `kind`.
 
-    `own` maps names of fields to schemas. These replace the schemas of the fields' types.
+    A field `_TURNS` is validated and passed to `__post_init__`, but not stored. `own` maps names of fields to
+    schemas that replace the schemas of the fields' types.
     """
     from pydantic_core import core_schema
 

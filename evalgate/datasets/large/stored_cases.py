@@ -1,7 +1,8 @@
 """Cases of large eval sets that are decoded from their file when they are used.
 
-All cases are built once when the set is read, so every problem is found then. In memory remain the position
-of each case and the facts that a run needs at any time: id, line, tags, expectations and fingerprint.
+All cases are built once when the set is read, so every problem is found then. Afterwards, memory holds only
+the position of each case and the facts that a run needs at any time: id, line, tags, kinds of expectations
+and fingerprint.
 """
 
 from array import array
@@ -35,7 +36,8 @@ class _CaseMetadata(NamedTuple):
 
 class _CaseMetadataTable:
     def __init__(self) -> None:
-        # Texts would take most of the memory: these are all ids in UTF-8, concatenated, and the end of each.
+        # All ids in UTF-8, concatenated, and the offset where each id ends. Separate strings would take most
+        # of the memory.
         self._ids, self._ends = bytearray(), array("Q", [0])
         self._lines = array("I")
         self._tags: dict[int, tuple[str, ...]] = {}
@@ -178,15 +180,19 @@ class StoredCases(CasesInFile):
         metadata: _CaseMetadataTable | None = None,
         fingerprints: "array[int] | None" = None,
     ) -> None:
-        """Store the list. `metadata` and `fingerprints` of its cases are computed if they are None."""
+        """Keep the list, and the function `make` that builds a case of each item.
+
+        If `metadata` is None, all cases are built now to collect their metadata and fingerprints. If only
+        `fingerprints` is None, they are computed at each call of `fingerprint_cases`.
+        """
         self._items = items
         self._make = make
         self._eval_set_id = eval_set_id
         self._reader = _ItemReader(items)
         self._fingerprints = fingerprints
-        """Fingerprints as 64-bit numbers; None if unknown."""
+        """Fingerprints as 64-bit numbers; None if they were not computed yet."""
         self._metadata = self._collect_metadata() if metadata is None else metadata
-        """The metadata of all cases, without invalid ones."""
+        """The metadata of all valid cases."""
 
     def _collect_metadata(self) -> _CaseMetadataTable:
         table, self._fingerprints = _CaseMetadataTable(), array("Q")
@@ -260,7 +266,7 @@ class StoredCases(CasesInFile):
         return self.build_case(at, self._reader.read_item(at))
 
     def build_case(self, index: int, item: Any) -> EvalCase:
-        """Build the case of a decoded item.
+        """Build the case at `index` from its decoded item.
 
         Raises:
             InvalidInputError: the item is not a valid case any more.

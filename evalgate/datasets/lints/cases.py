@@ -19,7 +19,7 @@ from evalgate.core.types import (
     ToolCall,
 )
 
-_OF_CASES = {
+_IGNORED_FEATURES = {
     ("trpc", "expectedRunnerEnabled"): "`expectedRunnerEnabled` is passed over: only what is written counts",
     ("orchestrate", "attack_data"): "`attack_data` is not looked at: the case is scored by its goals alone",
     ("orchestrate", "file_upload"): "`file_upload` is passed over: the agent gets no file",
@@ -28,10 +28,11 @@ _OF_CASES = {
         "user_prompts",
     ): "`user_prompts` are passed over: without a `starting_sentence` a simulated user says everything",
 }
+"""(format, key of a case's native data) to the warning about this key."""
 
 
 class IgnoredFeaturesLint:
-    """Finds features of other tools in a case that evalgate keeps but ignores."""
+    """Lint for data of other tools, such as `file_upload`, that evalgate keeps in a case but ignores."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Return the checker for ignored features; both arguments are unused."""
@@ -40,7 +41,7 @@ class IgnoredFeaturesLint:
 
 
 def _describe_ignored_features(case: EvalCase) -> Iterator[str]:
-    for (source, key), sentence in _OF_CASES.items():
+    for (source, key), sentence in _IGNORED_FEATURES.items():
         if case.native.get(source, {}).get(key):
             yield sentence
     for mock in case.tool_mocks:
@@ -53,7 +54,7 @@ _LISTED = 5
 
 
 class MissingReferencesLint:
-    """Finds turns without the reference that a metric compares with.
+    """Lint for turns without the expected response or tool calls that a metric compares with.
 
     A turn with a response and no tool calls is fine: it may expect that no tool is called.
     """
@@ -91,9 +92,10 @@ def _join_names(names: list[str]) -> str:
 
 
 class UnusedRubricsLint:
-    """Finds rubrics that none of the set's rubric metrics selects.
+    """Lint for rubrics that no metric of the eval set selects.
 
-    It reports nothing if no metric selects rubrics: then a metric may judge by all rubrics.
+    It reports nothing if the set has no metric that selects rubrics, because other metrics may use all
+    rubrics.
     """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
@@ -123,7 +125,7 @@ def _describe_rubric(location: str, rubric: Rubric) -> str:
 
 
 class UndeclaredToolsLint:
-    """Finds expected calls of tools that the turn's `app_details` do not declare, if they declare any."""
+    """Lint for expected calls of undeclared tools, in turns with `app_details` that declare tools."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Return the checker for undeclared tools; both arguments are unused."""
@@ -170,10 +172,10 @@ _Key: TypeAlias = tuple[object, ...]
 
 
 class DuplicateLint:
-    """Finds cases, and turns of a case, that send and expect the same."""
+    """Lint for two cases, or two turns of a case, with the same messages and expectations."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """Return the checker for duplicates, to be called once for each case of the set, in order."""
+        """Return the checker for duplicates. Call it once for each case of the set, in order."""
         del metrics
         checks = eval_set.checks.sections if eval_set.checks else {}
 
@@ -194,7 +196,7 @@ class DuplicateLint:
 
 
 class _DuplicateFinder(Generic[_Thing]):
-    """Finds items of equal content, in time linear in their number."""
+    """Finder of items with equal content, which takes time linear in the number of items."""
 
     def __init__(
         self, things: Sequence[_Thing], key: Callable[[_Thing], _Key], content: Callable[[_Thing], object]
@@ -206,7 +208,10 @@ class _DuplicateFinder(Generic[_Thing]):
         self._alone: dict[int, int] = {}
         """Hash of a key to the index of the first item with this key."""
         self._alike: dict[int, list[int]] = {}
-        """Hash of such an index and of a content to the indices of the later items that have both."""
+        """Hash of (index of the first item with a key, content) to the indices of later items with this hash.
+
+        Items are listed only if no earlier item has an equal content.
+        """
 
     def find_duplicate(self, thing: _Thing) -> int | None:
         """Return the index of the first earlier item with equal content; None if there is none.
@@ -248,7 +253,7 @@ def _get_case_content(case: EvalCase) -> object:
     session = (case.session.app_name, case.session.state, case.final_state, case.context_messages)
     recorded = None if case.recorded is None else [_get_reply_content(reply) for reply in case.recorded]
     alternatives = [[_get_reply_content(reply) for reply in each] for each in case.alternatives]
-    # Without the recording's file and digest, which say nothing about the answers that this case gets.
+    # Without the recording's file and digest, because they do not change the answers that this case gets.
     recording = (case.tool_recording.calls, case.tool_recording.live) if case.tool_recording else None
     tools = (case.tool_mocks, recording)
     return (turns, case.scenario, session, case.journey, recorded, case.rubrics, alternatives, tools)

@@ -9,9 +9,9 @@ from evalgate.core.types import Criterion
 
 
 def lint_thresholds(thresholds: Thresholds) -> Iterator[str]:
-    """Yield a sentence, with its place in the file, for each doubtful threshold or anchor.
+    """Yield a sentence, `file:line` first, for each threshold or `gate.anchor` that is probably a mistake.
 
-    A threshold or anchor is doubtful if it decides nothing, or contradicts another setting.
+    These are settings that can never change the verdict, or that contradict another setting.
     """
     for criterion in thresholds.criteria:
         for finding in (
@@ -75,7 +75,7 @@ def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str
 
 
 def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
-    """Return the setting that lets single runs or cases fail; "" if no setting does."""
+    """Return the setting with which single runs or cases may fail in an open gate; "" if there is none."""
     if criterion.reliability is not None:
         return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"
     if gate.max_failed_cases:
@@ -84,7 +84,7 @@ def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
 
 
 def lint_extra_calls(thresholds: Thresholds, metrics: Mapping[str, Metric]) -> Iterator[str]:
-    """Yield a sentence, with its place in the file, for each metric that lets additional calls pass."""
+    """Yield a sentence, `file:line` first, for each metric that passes in spite of additional tool calls."""
     for name, metric in metrics.items():
         if isinstance(metric, AllowsExtraCalls) and metric.allows_extra_calls:
             line, _ = thresholds.find_position(("criteria", name))

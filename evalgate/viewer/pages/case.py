@@ -37,7 +37,7 @@ from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page, find_current_entry
 
 VIEWS = {"": "Conversation", "runs": "All runs", "trace": "Trace"}
-"""The tabs of a case."""
+"""Value of the parameter `view` to the label of a tab on a case's page."""
 
 _LONGEST_COMMAND = 4_000
 _MOST_RUNS = 50
@@ -123,7 +123,7 @@ def _build_trace(
 
 
 def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
-    """Return links to the list of cases, and to the previous and the next case in this list."""
+    """Return template values: links to the list of cases, and to the previous and next case in this list."""
     found = filter_cases(opened, query)
     position = opened.find_position(entry.case.key)
     at = found.index(position) if position in found else None

@@ -31,7 +31,10 @@ from evalgate.viewer.state import get_viewer
 
 
 async def change_cases(request: Request) -> Response:
-    """Duplicate, move, delete or drop a case, as the pressed button asks."""
+    """Duplicate, move, delete or drop a case, depending on the pressed button, and redirect.
+
+    A deletion must first be confirmed on a page of its own.
+    """
     return await run_in_threadpool(_change_cases, request, await read_form(request))
 
 

@@ -75,6 +75,7 @@ class ActualRuns:
     run: int = 0
     """Position in `runs` of the run that is shown."""
     problem: str = ""
+    """Reason why there are no runs; "" if there are."""
 
     @property
     def number(self) -> str:
@@ -184,7 +185,7 @@ def render_case(
             }
             for turn in draft.turns
         ],
-        # With several turns, the goals are for the whole conversation: no turn has a reply of its own to
+        # With several turns, goals belong to the whole conversation, so no turn has an expected reply to
         # edit.
         "has_own_reply": base.journey is None or len(base.turns) == 1,
         "digest": page.file.digest,
@@ -250,7 +251,7 @@ _DEFAULTS: Mapping[str, object] = {
 
 
 async def change_case(request: Request) -> Response:
-    """Handle a button of the form: change the draft, preview the change of the file, or save it."""
+    """Change the draft, preview the change of the file, or save it, depending on the pressed button."""
     return await run_in_threadpool(_change_case, request, await read_form(request))
 
 
@@ -341,9 +342,9 @@ def _build_checks(
 
 
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
-    """Yield (kind, line) for the differences of several files. A line with the name of a file comes first.
+    """Yield (kind, line) for the differences of several files, after a line with the name of each file.
 
-    The kinds are the same as in `split_diff`.
+    The kinds are those of `split_diff`; unchanged files have no lines.
     """
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)
@@ -371,7 +372,7 @@ def _render_gone(request: Request, file: EvalSetFile, draft: CaseDraft) -> Respo
 
 
 def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
-    """Redirect to the next case to review, or to the eval set if there is none."""
+    """Redirect to the next case to review after `eval_id`, or to the eval set if no case is left."""
     following = find_next_observed(file, eval_id)
     if not following:
         return RedirectResponse(link("/sets/view", file=file.shown_as, done=done, was=eval_id), 303)

@@ -21,7 +21,7 @@ Form = Mapping[str, tuple[str, ...]]
 
 
 async def save_tags(request: Request) -> Response:
-    """Save the typed tags of a case in the case notes."""
+    """Save the typed tags of a case in the case notes, and redirect to the case's page."""
     return await run_in_threadpool(_save_tags, request, await read_form(request))
 
 
@@ -44,7 +44,7 @@ def _save_tags(request: Request, form: Form) -> Response:
 
 
 async def save_quarantine(request: Request) -> Response:
-    """Quarantine a case, change the entry, or end the quarantine."""
+    """Add, change or remove the quarantine entry of a case, and redirect to the case's page."""
     return await run_in_threadpool(_save_quarantine, request, await read_form(request))
 
 

@@ -34,7 +34,7 @@ _MOST_SCORES = 4
 
 
 def show_cases(request: Request) -> Response:
-    """Return one page of the list, with the filters to choose from."""
+    """Return a page with up to 100 cases of a record, and with the filters to choose from."""
     opened = get_viewer(request).records.open_record(request.path_params["record"])
     query = CaseQuery.from_params(request.query_params)
     found = filter_cases(opened, query)

@@ -26,7 +26,7 @@ from evalgate.viewer.trace_page import build_trace_page
 
 _MOST_STEPS = 200
 _FAILED = "failed"
-"""Stands in an address for the turn that got no reply, in the place of a turn's number."""
+"""Value of `turn` in an address for the turn without a reply; other turns have their number."""
 FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
@@ -53,7 +53,7 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the page. If saving failed, `form` holds the typed fields, which the page shows again."""
+    """Return the chat page. If saving failed, `form` has the typed fields, which the page shows again."""
     chat = get_chat(get_viewer(request))
     state = chat.get_state()
     return render(

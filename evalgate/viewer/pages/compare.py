@@ -141,7 +141,7 @@ def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
 
 
 def show_compared_case(request: Request) -> Response:
-    """Return the page with a case of both records side by side."""
+    """Return the page with one case in two records, side by side."""
     viewer: Viewer = get_viewer(request)
     params = request.query_params
     before, after = params.get("a", ""), params.get("b", "")

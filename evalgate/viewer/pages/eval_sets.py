@@ -112,15 +112,15 @@ def _build_first_case(typed: Mapping[str, str], others: Sequence[EvalCase] = ())
 
 async def undo_edit(request: Request) -> Response:
     """Undo the last edit of an eval-set file that this viewer made."""
-    return await run_in_threadpool(_change_back, request, "undo")
+    return await run_in_threadpool(_undo_or_redo, request, "undo")
 
 
 async def redo_edit(request: Request) -> Response:
     """Repeat the edit of an eval-set file that was undone last."""
-    return await run_in_threadpool(_change_back, request, "redo")
+    return await run_in_threadpool(_undo_or_redo, request, "redo")
 
 
-def _change_back(request: Request, verb: str) -> Response:
+def _undo_or_redo(request: Request, verb: str) -> Response:
     viewer, file = get_viewer(request), _open_set(request)
     try:
         change = viewer.edits.undo if verb == "undo" else viewer.edits.redo

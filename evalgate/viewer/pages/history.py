@@ -1,4 +1,4 @@
-"""All results with their metrics, and the history of one case."""
+"""Pages with the history: all results with their metrics, and one case in all results."""
 
 import json
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield (name, status, score, threshold, options) of each metric.
 
-    The options of a budget are its limits, which the text of the threshold has already.
+    The options of a budget are left out, because they are its limits, which `threshold` has already.
     """
     options: dict[str, list[str]] = {}
     for each in record.criteria:
@@ -92,7 +92,10 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _build_baseline_rows(baseline: Baseline | None) -> list[dict[str, str]]:
-    """Return time, commit, branch and reason of acceptance of each gate run of the baseline, newest first."""
+    """Return the time, commit, branch and reason of acceptance of each gate run, the newest first.
+
+    A gate run is one `evalgate run` that is stored in the baseline.
+    """
     return [
         {
             "when": (source.created_at or "")[:16].replace("T", " "),
@@ -120,7 +123,7 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
     try:
         head, case = find_case(stored, key)
     except InvalidInputError:
-        return  # the list of all results names what is broken
+        return  # the page with all results shows the error
     if case is not None:
         passed, runs = count_passed_runs(case)
         yield {
@@ -141,7 +144,7 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
 
 
 def _list_baseline_runs(baseline: Baseline | None, key: CaseKey) -> Iterator[dict[str, object]]:
-    """Yield the stored runs of a case, newest first."""
+    """Yield template values of each stored run of a case in the baseline, the newest first."""
     case = next((each for each in baseline.cases if each.key == key), None) if baseline else None
     for run in reversed(case.runs if case else ()):
         source = baseline.sources[run.source] if baseline else None

@@ -38,7 +38,7 @@ _GROUPINGS = {
     "Eval set": "set",
     CHANGE: "change",
 }
-"""Titles of groupings, and the fields of a query that select their groups."""
+"""Title of a grouping to the field of `CaseQuery` that selects one of its groups."""
 
 _MOST_METRICS, _MOST_NAMES, _MOST_GROUPS = 200, 25, 50
 
@@ -126,7 +126,7 @@ def _link_failure_group(opened: OpenedRecord, names: dict[str, CaseKey], line: F
 
 
 def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, str]]:
-    """Yield (words, address) of each action for a record: run it again, compare it, edit its eval sets."""
+    """Yield (label, address) of each action for a record: run it again, compare it, edit its eval sets."""
     record_id = opened.record_id
     yield "Run these cases again", link("/run", record=record_id)
     if previous := viewer.records.find_previous(opened.record.created_at):
@@ -144,7 +144,7 @@ def _link_groups(opened: OpenedRecord) -> Iterator[tuple[str, list[tuple[str, in
     changes = {words: kind for kind, words in CHANGES.items()}
     for title, field in _GROUPINGS.items():
         if title == DIVERGENCE:
-            continue  # a list of its own has them
+            continue  # the page lists these groups as failures
         found = [
             (
                 group.label,

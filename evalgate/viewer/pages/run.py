@@ -42,12 +42,13 @@ def get_runs(viewer: Viewer) -> BackgroundRuns:
 
 
 def show_form(request: Request) -> Response:
-    """Return the form in which the user chooses cases and metrics for a run.
+    """Return the page with the form in which the user chooses cases and metrics for a run.
 
-    Parameters of the query:
+    Parameters of the URL:
 
-    - `case` ticks cases, and `q` searches.
-    - `record` and `list` choose the cases in the list of a record.
+    - `case` ticks a case, and `q` has the words of a search.
+    - `record` restricts the form to the cases in the list of a record, and ticks them. `list` has the search
+      and filters of this list.
     """
     viewer = get_viewer(request)
     try:
@@ -105,9 +106,9 @@ def _render_form(
 
 
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
-    """Return the keys of the cases in a record's list, as `record` and `list` in `asked` select them.
+    """Return the keys of the cases in the list of a record; None if `asked` names no record.
 
-    Return None if `asked` names no record.
+    `asked` has the parameters `record`, an id, and `list`, the search and filters of the list.
     """
     record_id = asked.get("record", ("",))[0]
     if not record_id:
