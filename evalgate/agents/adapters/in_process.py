@@ -2,7 +2,7 @@
 
 Only the library uses these agents, because nothing separates them from the gate: an agent can change the
 gate's memory and environment, and a turn that never returns cannot be ended. The agent's answers pass through
-the worker protocol, so replies, failures and usage are the same as in a worker.
+the worker protocol, so replies, failures and usage are the same as if the agent ran in a worker process.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _TOLERANCE_S = 0.05
 class _LoopWorker:
     """Host of conversations in one event loop: the caller's loop, or the loop of a separate thread.
 
-    A thread that hangs is abandoned. Call all methods except `send` in the loop of the gate.
+    A thread that hangs is abandoned. Call all methods except `send` in the gate's event loop.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class _LoopWorker:
         timeout: float,
         on_change: Callable[[], None],
     ) -> None:
-        """Begin to serve conversations.
+        """Create the host, which can serve conversations at once.
 
         Args:
             hosted: The agent, as the host runs it.
@@ -65,7 +65,7 @@ class _LoopWorker:
         self._cancel_limits = TimeLimits[WorkerSession](lambda _: self._leave_thread_behind())
         self.thread = thread
         self.abandoned = 0
-        """Turns that could not be ended."""
+        """Number of turns that could not be ended and may still run."""
         self.is_blocked = False
         """True once the thread was abandoned, because its loop hangs."""
         self._timeout_s = timeout
@@ -80,7 +80,10 @@ class _LoopWorker:
         # noticed late, other code is to blame.
         self._checks_duration = thread is None and hosted.asynchronous
         self._began: dict[str, float] = {}
-        """Monotonic seconds at the start of each session's last turn, where durations are checked."""
+        """Start of each session's last turn in monotonic seconds, by session key.
+
+        Empty if durations are not checked.
+        """
 
     async def close(self) -> None:
         """End the agent's thread and the threads of its turns; abandon threads that hang."""
@@ -153,7 +156,10 @@ class _LoopWorker:
             self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Handle the agent's answer to a cancel. A turn that is still running is counted as abandoned."""
+        """Remove the time limit of a cancel that the agent confirmed.
+
+        If the turn is still running, count it as abandoned.
+        """
         self._cancel_limits.remove_limit(session)
         self.abandoned += still_running
 
@@ -164,7 +170,7 @@ class _LoopWorker:
         self._on_change()
 
     def note_dropped_spans(self, count: int) -> None:
-        """Ignore the count, since spans are captured in workers only."""
+        """Ignore the count of dropped spans, since spans are captured in worker processes only."""
 
     # --- a blocked loop -------------------------------------------------------------------------------------
 
@@ -225,7 +231,7 @@ class InProcessAgent:
         self._hosted: HostedAgent | None = None
         self._worker: _LoopWorker | None = None
         self._workers: list[_LoopWorker] = []
-        """All workers: one, and another one for each worker with an abandoned thread."""
+        """All workers, in order of creation. A new one replaces a worker with an abandoned thread."""
         self._failure: Failure | None = None
         """Error of the function or class that creates the agent."""
         self._changed = asyncio.Event()
@@ -318,7 +324,7 @@ class InProcessAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if turns that took too long may still run."""
+        """Return a notice if turns that took too long may still run; else ()."""
         abandoned = sum(worker.abandoned for worker in self._workers)
         if not abandoned:
             return ()

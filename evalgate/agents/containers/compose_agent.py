@@ -44,7 +44,7 @@ _POLL_S = 0.1
 
 @frozen
 class PlannedService:
-    """A service, and the conditions that must be true before it starts."""
+    """A Compose service, and the conditions that must be true before it starts."""
 
     spec: ContainerSpec
     waits_for: Mapping[str, Dependency]
@@ -74,8 +74,8 @@ class Sidecars:
     def start(self, agent: PlannedService) -> ContainerSpec:
         """Start all services, and return the specification of the agent's container in their network.
 
-        A network and volumes are created for the run, and leftovers of gates that ended are removed. Call
-        `stop` afterwards, also after an error.
+        A network and volumes are created for the run. Containers, networks and volumes that ended gates left
+        behind are removed. Call `stop` afterwards, also after an error.
 
         Raises:
             AgentUnreachableError: no daemon answers, a service cannot be started, or a condition does not
@@ -102,7 +102,7 @@ class Sidecars:
     def stop(self) -> None:
         """Remove the containers, the network and the volumes; ignore errors of the daemon.
 
-        Call this after `start` has ended or failed, or without a start.
+        `start` must not be running. It may have returned or raised, or not have been called at all.
         """
         # The daemon removes no network or volume that a container still uses.
         for container in reversed(list(self._running.values())):
@@ -159,7 +159,7 @@ class Sidecars:
 
 
 def _inspect_condition(container: "Container", condition: str) -> tuple[str, bool]:
-    """Return the result of `_check_condition` for the current state of a container.
+    """Update the state of a container and return (reason, is_true) for a condition, as `_check_condition`.
 
     If the daemon does not answer, the condition counts as not true yet.
     """
@@ -175,9 +175,9 @@ def _inspect_condition(container: "Container", condition: str) -> tuple[str, boo
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
-    """Return two values for a condition: a reason, and True if the condition is true now.
+    """Return (reason, is_true) for a Compose condition such as `service_healthy`.
 
-    The reason says why the condition can never become true. It is "" if the condition is true, or may become
+    `reason` says why the condition can never become true. It is "" if the condition is true, or may become
     true later.
     """
     is_over = state["Status"] in {"exited", "dead"}
@@ -343,7 +343,7 @@ class ContainerSpecBuilder:
         return {name: value for name, value in filled.items() if value is not None}
 
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
-        """Return the path to copy in place of a bind mount.
+        """Return the path that is copied into the container instead of being bind-mounted.
 
         Record a problem if the path is missing or outside the working folder.
         """
@@ -365,7 +365,7 @@ class ContainerSpecBuilder:
 
 
 def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
-    """Return `spec` in the network `network`, with the volumes that were created for the run.
+    """Return a copy of `spec` that uses the network `network` and the volumes created for the run.
 
     `volumes` maps each volume name of the Compose file to the name of the created volume.
     """

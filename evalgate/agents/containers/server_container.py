@@ -1,4 +1,4 @@
-"""Agent that is a server in a container, which the gate reaches over HTTP.
+"""Agent that is an HTTP server in a container.
 
 One container serves all conversations, and is replaced when it ends. If several turns were in progress, any
 of them may have ended the container. All conversations are then lost, and each of them starts again in a
@@ -25,7 +25,7 @@ _ADDRESS_S = 10.0
 _POLL_S = 0.05
 _CHECK_S = 0.5
 _FIRST_LOG_POLLS = 40
-"""Most polls for the first line of a log: the daemon writes it later than the server answers."""
+"""Maximum number of polls for the first line of a log. The line may appear after the server has answered."""
 _DYING_S = 1.0
 # The daemon learns of the end of a process later than the clients that were connected to it.
 _DEAD_S = 15.0
@@ -52,7 +52,7 @@ class ServerContainer:
         self.busy = 0
         """Turns in progress."""
         self.affected_turns = 0
-        """Greatest number of turns in progress when a connection broke; 0 if the container still runs."""
+        """Maximum number of turns in progress at a broken connection; 0 if the container still runs."""
         self.end_failure: Failure | None = None
         """Failure that describes the end of the container; None until the end is known."""
         self._plan = plan
@@ -248,7 +248,12 @@ class ServerContainerAgent:
         await self._close_servers()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ServerSession":
-        """Return a conversation; raise AgentUnreachableError if the first container did not start."""
+        """Return the context of a conversation.
+
+        Raises:
+            AgentUnreachableError: the first container did not start.
+            RuntimeError: the agent was not entered as a context manager.
+        """
         if self._refusal is not None:
             raise self._refusal
         if self._plan is None:
@@ -280,7 +285,7 @@ class ServerContainerAgent:
             return self._shared
 
     async def release_server(self, server: ServerContainer, *, alone: bool) -> None:
-        """Stop a server that was acquired with `alone`. A server without `alone` continues to run."""
+        """Stop a server that was acquired with `alone`. The shared server continues to run."""
         if alone:
             try:
                 await self._stop_server(server)
