@@ -104,7 +104,7 @@ class ContainerProcess(AgentProcess):
             task.add_done_callback(self._tasks.discard)
 
     def on_detached(self) -> None:
-        """Start a task that reads the exit code and removes the container; called at the end of its stream."""
+        """Start a task that reads the exit code and removes the container, after its stream ended."""
         task = asyncio.create_task(self._finish_process())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -102,7 +102,7 @@ class Channel:
         self._receive: Callable[[dict[str, Any]], None] | None = None
 
     def open(self, receive: Callable[[dict[str, Any]], None]) -> None:
-        """Pass each message of the gate to `receive` from now on."""
+        """Start to read messages of the gate. The event loop calls `receive` with each message."""
         self._receive = receive
         self._loop.add_reader(self._incoming, self._read_messages)
 

@@ -17,9 +17,9 @@ class Mocks:
 
     def __init__(self, mocks: list[dict[str, Any]], recording: Optional[CallRecording] = None) -> None:
         self.missing: Optional[Exception] = None
-        """Error of the last mocked call that got no result, in any turn; None if there was no such call.
+        """Error of the last mocked call without a result, in any turn; None if every call got a result.
 
-        It is an `UnsupportedCaseError` if an agent was asked that has a mocked tool which cannot be mocked.
+        It is an `UnsupportedCaseError` if the agent has a mocked tool that evalgate cannot replace.
         """
         self._mocks = mocks
         self._recording = recording

@@ -22,7 +22,10 @@ _PROGRAMS = frozenset(
     }
 )
 _UNSEEN_STARTS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
-"""Ends of the names of modules that start processes without an event, and are imported at the first start."""
+"""Suffixes of names of modules that start processes without an audit event.
+
+They are imported when a process first needs them, so an imported one means that processes may have started.
+"""
 _MOST_LINKS = 40
 _FOREIGN_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
@@ -116,8 +119,8 @@ class FileRecorder:
 def follow_links(path: str) -> Iterator[str]:
     """Yield the absolute paths of the links on the way to a file, then the path of the file itself.
 
-    The links matter because a change of a link, also of a folder above the file, leads to another file.
-    After 40 links, which may form a cycle, further links are not followed.
+    The links matter, because the path leads to another file if any of them changes. Folders above the file
+    may be links, too. At most 40 links are followed, since links may form a cycle.
     """
     at, rest, links = os.sep, path.split(os.sep)[::-1], 0
     while rest:

@@ -1,4 +1,4 @@
-"""Answers of tool calls from a recording, found by the tool's name and the arguments of the call."""
+"""Recorded results of tool calls, found by the tool's name and the arguments of the call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _RecordedCall:
         self.args = args
         self.answers = answers
         self.used = 0
-        """Number of answers that were returned."""
+        """Number of elements of `answers` that were used up, from the first."""
 
 
 class CallRecording:

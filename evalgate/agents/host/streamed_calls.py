@@ -28,7 +28,7 @@ class StreamedCalls:
         self._open: dict[int, _Json] = {}
         """Latest call of each index: a further piece with the index continues it, or begins another call."""
         self._whole: dict[int, bool] = {}
-        """By index: True if the first piece of the latest call had a name and an object of arguments."""
+        """By index: True if the first piece of the latest call had a name and all arguments, as JSON."""
 
     def add_piece(self, piece: _Json, position: int) -> None:
         """Add one item of a chunk's `tool_calls`; `position` is its index in the list, from 0."""

@@ -1,4 +1,4 @@
-"""The decorator for tools that are plain Python functions, and the search for the conversation of a call.
+"""The decorator for tools that are plain Python functions, and the search for the session of a tool call.
 
 Agents import the decorator with `from evalgate_host import tool`: the module `evalgate_host` exists while
 evalgate runs the agent, and nowhere else.
@@ -78,10 +78,10 @@ def require_decorated(session: Session) -> None:
 
 
 def refuse_undecorated_call(session: Session, name: str) -> None:
-    """Refuse the report of a call if the tool is mocked in this turn and is not decorated with `tool`.
+    """Raise an error if a reported call is of a tool that is mocked in this turn but not decorated.
 
     Raises:
-        NoMatchingMockError: the call is refused. `missing` of the session's mocks stores the error, too.
+        NoMatchingMockError: the call is refused. The error is also stored in `session.mocks.missing`.
     """
     if session.mocks.is_mocked(name) and name not in decorated:
         session.mocks.missing = NoMatchingMockError(
@@ -218,7 +218,8 @@ def _require_result(session: Session, name: str, args: dict[str, Any], function:
 def _restore_error(error: RecordedToolError, function: Callable[..., Any]) -> Exception:
     """Return an error of the recorded class with the same message, or `error` if that is not possible.
 
-    The class is searched in the tool's module, then in Python's builtins. It must accept a single message.
+    The class is searched in the tool's module, then in Python's builtins. Its constructor must accept the
+    message as the only argument.
     """
     module_names = getattr(inspect.unwrap(function), "__globals__", {})
     kind = module_names.get(error.type_name, getattr(builtins, error.type_name or " ", None))

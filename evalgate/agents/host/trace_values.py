@@ -11,12 +11,12 @@ MOST_CHARACTERS = 64 * 1024
 MOST_RUN_CHARACTERS = 1024 * 1024
 """Largest size of all requests and responses of one run, in characters."""
 MOST_SPANS = 1000
-"""Number of steps of one run after which its trace keeps only the step of each whole turn."""
+"""Maximum number of steps in the trace of one run. Of later steps, only those of whole turns are kept."""
 _MOST_NAME = 200
 _DEEPEST = 40
 _MOST_BITS = 1000
 _PER_VALUE = 8
-"""Characters that each value counts in addition to its text, to limit the number of small values too."""
+"""Characters that are added to the size of each value, so that many small values reach the limit, too."""
 
 
 class ValueClipper:
@@ -26,10 +26,10 @@ class ValueClipper:
         self._left = most
 
     def clip_value(self, value: object, most: int = MOST_CHARACTERS) -> object:
-        """Return `value` as JSON of about `most` characters or less, with a visible mark at each cut.
+        """Return `value` as JSON data of about `most` characters or less, with a visible mark at each cut.
 
-        Objects that are not JSON become their fields or their text. Once the limit of the converter is used
-        up, each value except None is replaced by a note.
+        Objects that JSON cannot hold become their fields or their text. Once the limit of all values together
+        is used up, each further value except None is replaced by a note.
         """
         if value is None:
             return None
@@ -48,14 +48,14 @@ def clip_name(text: object) -> str:
 
 
 class _Cut:
-    """Conversion of one value, with its own limit."""
+    """Conversion of one value to JSON data, with a limit of `most` characters."""
 
     def __init__(self, most: int) -> None:
         self.used = 0
         self._most = most
 
     def convert_value(self, value: object, depth: int) -> object:
-        """Return a value at the nesting level `depth` as JSON, cut where the limit is reached."""
+        """Return a value at the nesting level `depth` as JSON data, cut where the limit is reached."""
         self.used += _PER_VALUE
         if isinstance(value, str):
             return self._cut_text(str(value))

@@ -128,10 +128,9 @@ class TurnCapture:
         self._trace.end_span(span, body, error)
 
     def add_results(self, results: list[ToolAnswer]) -> None:
-        """Add the tool results of a request to the captured calls that have no result yet.
+        """Record the tool results in a model request for captured calls that have no result yet.
 
-        Results of any other call are ignored. If several results have the same key, only the last one is
-        added.
+        Results of other calls are ignored. If several results have the same key, only the last one counts.
         """
         last = {each.key: each for each in results}  # an id may occur again: the last result is the newest
         with self._lock:

@@ -1,7 +1,7 @@
-"""Mocks for LangChain's tools, which LangGraph's graphs call too.
+"""Mocks for LangChain's tools, also when graphs of LangGraph call them.
 
 The methods `run` and `arun` of all tools are wrapped once. In a conversation with mocks, the wrappers call a
-copy of the tool with another function, so that arguments are validated and callbacks are called as usual.
+copy of the tool that returns the mocked result. Arguments are validated and callbacks are called as usual.
 """
 
 from __future__ import annotations

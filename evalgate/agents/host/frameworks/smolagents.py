@@ -1,4 +1,4 @@
-"""Agents of smolagents, which store their conversation: each conversation needs a copy.
+"""Adapter for agents of smolagents. They store messages, so each conversation gets a copy.
 
 The functions of tools are wrapped, so that calls from code that the agent writes are recorded too.
 """
@@ -23,7 +23,7 @@ _FINAL = "final_answer"
 
 
 class _Call:
-    """Call of a tool. The result is None until the call ends."""
+    """Call of a tool. The `result` is None until the call ends."""
 
     def __init__(self, name: str, args: Dict[str, Any], author: Optional[str]) -> None:
         self.name = name
@@ -51,10 +51,10 @@ def _walk_agents(agent: Any) -> Iterator[Any]:
 
 
 def _replace_forward(tool: Any, forward: Callable[..., object], *, is_shared: bool) -> Any:
-    """Return the tool with another function.
+    """Return the tool with `forward` as its function.
 
-    With `is_shared`, return another tool with the same attributes, because several agents have the tool, and
-    each needs a function of its own: the function knows which agent calls it.
+    Without `is_shared`, `tool` itself is changed. With `is_shared`, several agents have the tool, and each
+    needs its own `forward`. Then a new tool with the same attributes is returned, and `tool` is not changed.
     """
     if not is_shared:
         tool.forward = forward
@@ -110,7 +110,7 @@ class _SmolagentsConversation:
         return call_watched_tool
 
     def _count_usage(self, agent: Any, run: Callable[..., object]) -> Any:
-        """Return a function that runs a managed agent and records its usage, which no event reports."""
+        """Wrap `run` of a managed agent to record the agent's usage, which no framework event reports."""
 
         @functools.wraps(run)
         def run_counted(*values: object, **named: object) -> object:
