@@ -58,12 +58,12 @@ class AgentActor:
         return "ready", ""
 
     async def handle_request(self, body: str) -> str:
-        """Return the agent's answer to one step of a conversation."""
+        """Pass an `ActorRequest` as JSON to the agent's host; return its `ActorResponse` as JSON."""
         answer: str = await self._run_in_loop(self._host.handle_request(body))
         return answer
 
     async def stop(self, gently: bool) -> None:
-        """End the agent and everything that it started; with `gently`, let the agent finish first."""
+        """End the agent and its processes; with `gently`, let them finish by themselves first."""
         if self._host is not None:
             error = None if gently else asyncio.CancelledError()
             await self._run_in_loop(self._host.__aexit__(error and type(error), error, None))

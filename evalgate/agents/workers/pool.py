@@ -1,4 +1,4 @@
-"""Pool of worker processes that are started on demand, with the conversations spread over them."""
+"""Pool of worker processes. They are started on demand, and the conversations are spread over them."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ class PoolOptions:
 
     _: KW_ONLY
     workers: int
-    """Largest number of processes. Sessions that must run alone may use up to 4 in any case."""
+    """Maximum number of worker processes. For sessions that must run alone, it is at least 4."""
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0
@@ -174,7 +174,7 @@ class WorkerPool:
             await self._wait_for_change()
 
     def on_worker_changed(self) -> None:
-        """Handle a change of a worker: drop workers that are gone or retiring, and wake all waiting sessions.
+        """Remove workers that are gone or retiring from the pool, and wake all waiting sessions.
 
         If there are more workers than the options allow and no session waits, end an idle worker.
         """
