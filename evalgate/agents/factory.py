@@ -29,7 +29,7 @@ class AgentSpec:
     """Settings that apply to every kind of agent."""
     options: AgentOptions
     name: str
-    """Value that names the agent in reports."""
+    """Name of the agent in reports: the value of an option, such as the `entry` of a Python agent."""
 
 
 def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds) -> AgentSpec:

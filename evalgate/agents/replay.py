@@ -178,7 +178,7 @@ class ReplayAgent:
 
 
 class _ReplaySession:
-    """A recorded conversation, which is its own async context manager."""
+    """An `AgentSession` that replays one recording, and is its own async context manager."""
 
     def __init__(self, recording: Recording, path: str) -> None:
         self._recording = recording

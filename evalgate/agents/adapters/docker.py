@@ -1,4 +1,4 @@
-"""Agents in a container: an image, a build or a Compose service, reached through streams or a port."""
+"""Agents in a container of an image, a build or a Compose service, reached by stdin and stdout or a port."""
 
 import json
 import shlex

@@ -50,7 +50,7 @@ class _LoopWorker:
         timeout: float,
         on_change: Callable[[], None],
     ) -> None:
-        """Create the host, which can serve conversations at once.
+        """Create the host and its thread pool, without starting a thread.
 
         Args:
             hosted: The agent, as the host runs it.
@@ -97,7 +97,9 @@ class _LoopWorker:
     # --- called by the host with the messages of the agent, as a `Sender` -----------------------------------
 
     def send(self, message: dict[str, Any]) -> None:
-        """Queue a message from the agent for its session. Any thread may call this. Messages stay in order.
+        """Queue a message of the host for the session that it names. Any thread may call this method.
+
+        Messages are delivered in the order of the calls.
 
         Raises:
             MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
@@ -164,7 +166,7 @@ class _LoopWorker:
         self.abandoned += still_running
 
     def release_session(self, session: WorkerSession) -> None:
-        """Forget a session that is over, and call `on_change`."""
+        """Remove a session that is over, and call `on_change`."""
         self.sessions.pop(session.key, None)
         self._began.pop(session.key, None)
         self._on_change()
@@ -221,7 +223,8 @@ class InProcessAgent:
         """Store the options; the agent is inspected when it starts.
 
         Args:
-            agent: A function, an object with a known method, or a class or function that creates one.
+            agent: A function, an agent of a supported framework, an object with a method such as `invoke`,
+                or a class or function that creates an agent.
             timeout: Seconds that one turn may take.
             threads: Largest number of threads for an agent that is not asynchronous.
         """
@@ -310,7 +313,7 @@ class InProcessAgent:
             self._changed.set()
 
     def _choose_worker(self, hosted: HostedAgent) -> _LoopWorker:
-        """Return the current worker. Create a new worker if there is none, or if the current one hangs."""
+        """Return the current worker; create a new one at the first call, or if the current worker hangs."""
         if self._worker is None or self._worker.is_blocked:
             self._worker = _LoopWorker(
                 hosted,

@@ -159,7 +159,7 @@ class Sidecars:
 
 
 def _inspect_condition(container: "Container", condition: str) -> tuple[str, bool]:
-    """Update the state of a container and return (reason, is_true) for a condition, as `_check_condition`.
+    """Read the state of a container from the daemon, and return the result of `_check_condition` for it.
 
     If the daemon does not answer, the condition counts as not true yet.
     """
@@ -255,7 +255,7 @@ class ContainerSpecBuilder:
     """Converter of Compose services to container specifications; collects the problems of all services."""
 
     def __init__(self, composition: ComposeProject, folder: Path) -> None:
-        """Create a builder that may copy files of `folder`, the working folder."""
+        """Create a builder. Services may mount only paths in `folder`, the working folder."""
         self._composition = composition
         self._folder = folder.resolve()
         self._problems: list[Problem] = []
@@ -263,7 +263,7 @@ class ContainerSpecBuilder:
     def build_specs(self) -> Mapping[str, ContainerSpec]:
         """Return the container specification of each service, by the name of the service.
 
-        The volumes in the specifications still have the names from the Compose file.
+        Volumes have their names in the Compose file; `place_in_network` replaces them later.
 
         Raises:
             InvalidInputError: an env file cannot be read, or a mounted path is missing or outside the working

@@ -171,7 +171,7 @@ class Volume(_ComposeModel):
 
     type: Literal["volume", "bind", "tmpfs"] = "volume"
     source: str | None = None
-    """Name of a volume, or path relative to the Compose file's folder; None: a volume without a name."""
+    """Name of a volume, or path relative to the Compose file's folder; None: an anonymous volume."""
     target: str
     read_only: bool = False
     bind: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Search for the address at which the agent's container can send its spans to the gate."""
+"""Search for the network address at which the agent's container can send OpenTelemetry spans to the gate."""
 
 import fcntl
 import platform
@@ -70,7 +70,7 @@ def find_reachable_endpoint(
 
 
 def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
-    """Return the IPv4 address at which the container reaches the gate; "" if there is none.
+    """Return the IPv4 address at which the container reaches the gate; "" if no address is known.
 
     Return None if the container's network does not exist; creating the container will report that.
     """

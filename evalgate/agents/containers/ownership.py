@@ -1,4 +1,4 @@
-"""Labels that say which gate created an object in Docker: a container, a network or a volume."""
+"""Docker labels of containers, networks and volumes that identify the evalgate process that created them."""
 
 import os
 import re
@@ -31,10 +31,10 @@ def build_labels() -> dict[str, str]:
 
 
 def identify_machine() -> str:
-    """Return the id of the container that this process runs in.
+    """Return an id of this machine: the id of the container that this process runs in, if any.
 
-    Outside of containers, return the machine's boot id and the PID namespace; "unknown" if they cannot be
-    read, as outside of Linux.
+    Outside of containers, return the machine's boot id and the PID namespace. Return "unknown" if they cannot
+    be read, for example because the system is not Linux.
     """
     container = find_own_container()
     if container:

@@ -50,7 +50,7 @@ class ServerContainer:
 
     def __init__(self, plan: ServerPlan) -> None:
         self.busy = 0
-        """Turns in progress."""
+        """Number of turns in progress."""
         self.affected_turns = 0
         """Maximum number of turns in progress at a broken connection; 0 if the container still runs."""
         self.end_failure: Failure | None = None
@@ -205,7 +205,7 @@ class ServerContainer:
 
 
 _MAX_ISOLATED = 4
-"""Maximum of concurrent containers that serve one conversation each."""
+"""Maximum number of containers at the same time that serve one conversation each."""
 _BROKEN_KINDS = frozenset({"connection", "unavailable"})
 """Kinds of failures after which the container may be gone."""
 

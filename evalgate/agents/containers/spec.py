@@ -16,7 +16,7 @@ class ImageBuild:
     dockerfile: str = "Dockerfile"
     args: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
-    """Stage of the build; None: the last."""
+    """Stage of the Dockerfile to build; None: the last stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class ContainerSpec:
     entrypoint: tuple[str, ...] | None = None
     """Program before the command; None: the image's own."""
     volumes: tuple[tuple[str, str, bool], ...] = ()
-    """Name of each volume, its path in the container, and True if it is read-only."""
+    """Volumes, each as (name, path in the container, True if read-only)."""
     scratch: tuple[str, ...] = ()
     """Paths of anonymous volumes in the container."""
     tmpfs: tuple[str, ...] = ()

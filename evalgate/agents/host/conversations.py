@@ -38,7 +38,7 @@ class _ActiveTurn:
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.concurrent = False
-        """True once another turn was in progress at the same time: its code may have cancelled `task`."""
+        """True once another turn was in progress at the same time, and may have cancelled `task`."""
         self.exit: BaseException | None = None
         """SystemExit or KeyboardInterrupt of a task that the agent started, if this ended the turn."""
         self.is_cancel_reported = False
@@ -146,8 +146,8 @@ class SessionManager:
     def handle_exit(self, error: BaseException) -> None:
         """End the turn of a task that raised `error`, such as SystemExit, out of the event loop.
 
-        A turn that awaits the task itself receives the exception and ends. A turn that awaits, for example, a
-        message from the task would wait for ever, and is cancelled after `EXIT_WAIT_S`.
+        If the turn awaits the task itself, the turn receives the exception and ends. If it awaits, for
+        example, a message from the task, it would wait for ever, and is cancelled after `EXIT_WAIT_S`.
         """
         session = _find_exited_session(error)
         turn = None if session is None else self._turns.get(session.id)

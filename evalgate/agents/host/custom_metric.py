@@ -10,7 +10,8 @@ The function has one of three signatures, recognised by the number and names of 
 - the signature in ADK's guide, `(actual_invocation, expected_invocation, criterion)`: the function is called
   once per turn
 
-A metric that imports Google ADK receives objects of ADK's classes; any other, objects with the same fields.
+A metric that imports Google ADK receives objects of ADK's classes. Other metrics receive objects with the
+same fields.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def as_agent(function: object) -> Callable[[str], Any]:
     score.
 
     Raises:
-        UnusableEntryError: `function` cannot be called, or has none of the module's three signatures.
+        UnusableEntryError: `function` cannot be called, or its signature is none of the three that the
+            docstring of this module lists.
     """
     if not callable(function):
         raise UnusableEntryError(f"it is of type {type(function).__name__}, not a function")

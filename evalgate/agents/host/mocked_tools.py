@@ -36,16 +36,19 @@ class Mocks:
         """Return True if the tool must not be called in this turn.
 
         This is the case if the tool has a mock in this turn, or if the session has a recording and the tool
-        is not live.
+        is not live (called for real).
         """
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 
     def is_ever_mocked(self, name: str) -> bool:
-        """Return True if the tool has a mock in any turn, or a recording exists and the tool is not live."""
+        """Return True if the tool has a mock in any turn.
+
+        Also return True if the session has a recording and the tool is not live (called for real).
+        """
         return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 
     def list_tools(self) -> list[str]:
-        """Return the names of tools with a mock, then of recorded tools that are not called for real.
+        """Return the names of the tools with a mock, then of the recorded tools that are not live.
 
         Each name occurs once.
         """

@@ -77,7 +77,8 @@ class FileRecorder:
 
         Paths are relative to `home`. `incomplete` is True if files may be missing. This is the case if the
         process started other programs or interpreters since the last call, or has imported a module that
-        starts processes unseen. Return None if there are no files and `incomplete` would be False.
+        starts processes without an audit event. Return None if there are no files and `incomplete` would be
+        False.
         """
         found: Set[str] = set()
         modules, self._modules = self._modules, set(sys.modules)

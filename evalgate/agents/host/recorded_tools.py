@@ -33,7 +33,7 @@ class _RecordedCall:
         self.args = args
         self.answers = answers
         self.used = 0
-        """Number of elements of `answers` that were used up, from the first."""
+        """Number of answers that were returned."""
 
 
 class CallRecording:

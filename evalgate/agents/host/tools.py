@@ -46,8 +46,8 @@ def find_session(name: str) -> Session | None:
 
     Raises:
         NoMatchingMockError: the calling thread belongs to no conversation, although open conversations have
-            mocks or a recording. The error is also stored in `missing` of their mocks, so that their turns
-            fail.
+            mocks or a recording. The error is also stored in `mocks.missing` of these conversations, so that
+            their turns fail.
     """
     session = current_session.get()
     if session is None and mocked_sessions:
@@ -63,7 +63,7 @@ def find_session(name: str) -> Session | None:
 
 
 def require_decorated(session: Session) -> None:
-    """Refuse a conversation with mocks for undecorated tools, because these would be called for real.
+    """Raise an error if the case mocks tools that are not decorated, because they would be called for real.
 
     Raises:
         UnsupportedCaseError: a mocked or recorded tool has no decorator `tool`; the message names it.

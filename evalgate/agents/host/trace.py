@@ -43,7 +43,7 @@ class OpenSpan:
         self.parent = parent
         self.author = author
         self.request: object = None
-        """Value, or a function that returns it when the step ends."""
+        """Request of the step, or a function that returns the request, called at the end of the step."""
         self.attributes: Optional[dict[str, Any]] = None
         self.usage: Optional[dict[str, Any]] = None
         """`input_tokens`, `output_tokens`, `cost_usd` and `models`, as far as they are known."""

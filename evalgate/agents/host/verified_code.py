@@ -32,7 +32,7 @@ _homes: dict[str, dict[str, str]] = {}
 
 
 def verify_code(home: str, digest: str) -> None:
-    """Verify the digests of the files in a folder's manifest, and let imports verify each file again.
+    """Verify the digests of the files in a folder's manifest, and patch imports to verify each file again.
 
     Args:
         home: Absolute path of the folder with the metric's code and its manifest.

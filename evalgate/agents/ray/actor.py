@@ -215,7 +215,7 @@ _ABANDONED = ActorResponse(
 
 
 class _OpenSession:
-    """An open conversation, and its context."""
+    """An open conversation, and the context manager that closes it."""
 
     def __init__(self, context: AbstractAsyncContextManager[AgentSession], session: AgentSession) -> None:
         self.context = context

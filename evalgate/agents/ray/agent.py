@@ -109,7 +109,7 @@ class ClusterSession:
         self._spans: tuple[TraceSpan, ...] = ()
 
     async def open_session(self) -> None:
-        """Open the session before its first turn."""
+        """Open the session in the actor before its first turn."""
         await self._run_step(ActorRequest(self._key, "open", self._take_start()))
 
     async def run_turn(self, message: UserMessage) -> Reply | None:

@@ -4,8 +4,8 @@ It needs only the standard library and Ray. It reads lines from stdin and writes
 object. The first line is a `client.ClusterSpec`. Then the gate sends commands:
 
 - `{"do": "add", "actor": n}` creates an actor.
-- `{"do": "ask", "actor": n, "id": k, "body": text}` sends a request to it.
-- `{"do": "drop", "actor": n}` kills it.
+- `{"do": "ask", "actor": n, "id": k, "body": text}` sends a request to the actor.
+- `{"do": "drop", "actor": n}` kills the actor.
 - `{"do": "leave", "gently": bool}`, or the end of stdin, ends all actors and the bridge.
 
 The bridge sends `joined` or `refused` once. For each actor it sends `ready`, `failed` or `unfit`, and `lost`
@@ -234,7 +234,9 @@ def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise OSError if nothing listens at the address: Ray would try for minutes, and end this process.
+    """Raise OSError if nothing listens at the address.
+
+    Ray itself would try to connect for minutes, and then end this process.
 
     An address without a port is not checked.
     """

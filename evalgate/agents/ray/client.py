@@ -74,7 +74,7 @@ class ClusterClient(Protocol):
     """Connection to a cluster of actors."""
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Join or start the cluster. Return a clause about its capacity, as `describe_capacity`.
+        """Join or start the cluster. Return a clause about its capacity (see `describe_capacity`).
 
         Raises:
             InvalidInputError: the cluster cannot be joined or started.

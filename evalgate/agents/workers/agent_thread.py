@@ -18,13 +18,13 @@ from evalgate.agents.host.conversations import CANCEL_WAIT_S
 
 _T = TypeVar("_T")
 _END_WAIT_S = 1.0
-"""Seconds that the thread may take to end before it is left behind."""
+"""Seconds that the thread may take to end before it is interrupted and abandoned."""
 
 _gate_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("gate_loop", default=None)
 
 
 def run_in_gate_loop(evaluation: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in a new event loop, which no agent of this process shares, and return its result.
+    """Run a coroutine in a new event loop that no agent uses, and return the result of the coroutine.
 
     Raises:
         RuntimeError: an event loop already runs in the calling thread.

@@ -1,4 +1,4 @@
-"""Find and end processes that an agent left behind, also after the gate itself was killed.
+"""Find and end processes that an agent left behind, even if the gate itself was killed.
 
 A signal to the worker's process group does not reach a process that left the group. The environment of each
 worker therefore contains a mark, which all of its descendants inherit and which Linux shows in `/proc`. A

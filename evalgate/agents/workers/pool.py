@@ -42,7 +42,7 @@ class PoolOptions:
 
 
 class WorkerPool:
-    """`Agent` in worker processes, all of which end when its context is exited."""
+    """`Agent` in worker processes. All of them are ended when the pool, a context manager, is exited."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class WorkerPool:
 
             self._files = OpenedFiles()
         self._dropped_spans: list[int] = []
-        """Number of dropped spans of each turn that exceeded its size limit."""
+        """Numbers of dropped spans, one for each turn with more than 16 MiB of spans."""
 
     async def __aenter__(self) -> Self:
         self._first = self._add_worker()
@@ -137,7 +137,7 @@ class WorkerPool:
                 raise InvalidInputError(error.failure.message) from None
 
     async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
-        """Return a session in a worker that is ready. With `alone`, it is the only session in its worker.
+        """Wait for a ready worker and return a new session in it. With `alone`, no other session is in it.
 
         The caller must close the session. If three workers die one after another while the session waits, the
         session in the last worker is returned, and its first turn raises the error.

@@ -187,9 +187,9 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     @property
     def exit_failure(self) -> Failure:
-        """Return a failure with the exit code or signal as its message, and the end of stderr as its detail.
+        """Return a failure with the exit code or signal in its message, and the end of stderr as its detail.
 
-        The message is an unfinished sentence; the caller appends the time, such as " while it answered".
+        The message is an unfinished sentence: the caller appends a clause such as " while it answered".
         """
         code = self.exit_code
         if self._exceeded_limit is not None:

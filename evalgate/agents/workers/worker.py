@@ -137,8 +137,8 @@ class Worker:
     def on_line(self, line: bytes) -> None:
         """Decode a line of stdout, and pass the message to its session or apply it to the worker.
 
-        An invalid message shuts the worker down. A line of more than 16 MiB fails only the session with the
-        key in the line.
+        A line that is not a known message shuts the worker down. A line of more than 16 MiB fails only the
+        session with the key in the line.
         """
         if self.gone:  # lines that were in the pipe when the worker was given up
             return

@@ -1,6 +1,6 @@
 """Capture of requests to models, and of the answers, in httpx and its successor httpx2.
 
-Not the SDKs are patched, but `Client.send`. An SDK has a dozen methods, which differ from release to release
+`Client.send` is patched instead of the SDKs. An SDK has a dozen methods, which differ from release to release
 (`create`, `parse`, `stream`, raw answers, asynchronous or not), and all of them call `send`. Each retry of an
 SDK is a separate exchange, which is recorded if the server answers.
 """

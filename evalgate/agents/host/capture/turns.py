@@ -94,7 +94,11 @@ class TurnCapture:
         self._dropped_spans = 0
         self._streams: list[Any] = []
         self._tool_steps: dict[str, OpenSpan] = {}
-        """Steps of tool calls by key, from the answer that asks for a call to the request with its result."""
+        """Open trace steps of tool calls, by the key of the call.
+
+        A step begins with the model's answer that requests the call, and ends with the request that has the
+        result.
+        """
         self._lock = threading.Lock()
 
     def begin_request(self, body: dict[str, Any]) -> Optional[OpenSpan]:

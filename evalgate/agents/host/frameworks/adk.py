@@ -42,7 +42,7 @@ def is_app(agent: object) -> bool:
 
 
 class _ConversationStore:
-    """Conversations with one agent, by session. Each has separate ADK services, such as for memory."""
+    """Conversations with one agent, by session. Each has its own ADK services, such as for artifacts."""
 
     def __init__(self, agent: object) -> None:
         self._agent = agent

@@ -229,7 +229,8 @@ class _RunnableConversation:
         _prepare_mocks(session)
         self._runnable = runnable
         self._key = key
-        """Key of the user's text in the input; "" if the input is the text, None if it is all messages."""
+        """Key of the user's text in the input; "" if the input is the text itself, None if it is the list of
+        all messages."""
         self._id = str(uuid.uuid4())
         self._messages: list[dict[str, Any]] = _check_context_messages(session)
 

@@ -17,7 +17,10 @@ _MARK = "evalgate_mocks"
 
 
 def install_tool_mocks() -> None:
-    """Wrap LangChain's methods that call tools, so that mocks can answer; do nothing if they are wrapped."""
+    """Wrap LangChain's methods that call tools, so that mocks can answer.
+
+    Do nothing if the methods are wrapped already.
+    """
     base = importlib.import_module("langchain_core.tools").BaseTool
     if hasattr(base.run, _MARK):
         return

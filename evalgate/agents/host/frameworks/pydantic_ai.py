@@ -86,7 +86,7 @@ class _HistoryWatch:
         self._began = False
 
     def create_capability(self) -> Any:
-        """Return a capability for the run that stores the newest messages before each request."""
+        """Return a Pydantic AI capability that adds the newest messages to `steps` before each request."""
 
         async def before_model_request(_self: Any, ctx: Any, request_context: Any) -> Any:
             step = _find_last_step(ctx.messages) if self._began else []
