@@ -100,7 +100,7 @@ class ToolSteps:
 
     @ignore_errors
     def note_message(self, message: Any) -> None:
-        """Begin steps for the tool calls that a message requests, or end steps with results in the message."""
+        """Begin steps for tool calls that a message requests, or end steps with results in the message."""
         kind = type(message).__name__
         if kind == "ToolCallRequestEvent":
             for call in message.content:
