@@ -168,7 +168,7 @@ class ReplayAgent:
         if known is None:
             raise LookupError(f"recordings of `{case.eval_id}` of several eval sets, none of them this one")
         runs = self._recordings[known, case.eval_id]
-        # A failed run is not used twice: one outage would count as one in each run of the case.
+        # A failed run is not used twice: one recorded outage would look like an outage in each run.
         if len(runs) == 1 and runs[0].outcome == "answered":
             return runs[0]
         self._last_played[known, case.eval_id] = max(run, self._last_played.get((known, case.eval_id), 0))

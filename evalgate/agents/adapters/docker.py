@@ -203,7 +203,7 @@ class DockerAgentOptions(HttpDialectOptions):
             network=self.network,
             read_only=self.read_only,
         )
-        # What was not requested by name describes this machine (PATH, HOME, …): an image has its own.
+        # Variables that the user did not name describe this machine (PATH, HOME, …). The image has its own.
         harmless = build_agent_environment(context.env, ())
         requested = {name: value for name, value in context.env.items() if name not in harmless}
         own = {

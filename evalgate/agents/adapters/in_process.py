@@ -62,7 +62,7 @@ class _LoopWorker:
         self.sessions: dict[str, WorkerSession] = {}
         self.features = frozenset(hosted.features)
         self.turn_limits = TimeLimits(WorkerSession.cancel_expired_turn)
-        self._cancel_limits = TimeLimits[WorkerSession](lambda _: self._leave_thread_behind())
+        self._cancel_limits = TimeLimits[WorkerSession](lambda _: self._abandon_thread())
         self.thread = thread
         self.abandoned = 0
         """Number of turns that could not be ended and may still run."""
@@ -176,7 +176,7 @@ class _LoopWorker:
 
     # --- a blocked loop -------------------------------------------------------------------------------------
 
-    def _leave_thread_behind(self) -> None:
+    def _abandon_thread(self) -> None:
         """Abandon the blocked thread, and end every session in it with an error.
 
         If exactly one session is busy, this session fails with a timeout. All other sessions are lost: the

@@ -120,7 +120,7 @@ class Sidecars:
     def _create_network(self, client: "DockerClient", specs: list[ContainerSpec]) -> str:
         import docker.errors
 
-        # A name of its own, as several gates may run on one daemon. Compose would take the folder's.
+        # A unique name, as several gates may use one daemon. Compose would name the network after the folder.
         name = f"evalgate-{uuid.uuid4().hex[:12]}"
         wanted = dict.fromkeys(volume for spec in specs for volume, _, _ in spec.volumes)
         try:
@@ -128,7 +128,7 @@ class Sidecars:
             for volume in wanted:
                 self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=build_labels())
             if own := find_gate_container(client):
-                # A gate in a container reaches the agent's port only from a network of both.
+                # A gate in a container reaches the agent's port only if both are in the same network.
                 self._network.connect(own)
                 self._gate_container = own
         except (docker.errors.APIError, OSError) as error:
@@ -170,7 +170,7 @@ def _inspect_condition(container: "Container", condition: str) -> tuple[str, boo
     except docker.errors.NotFound:
         return "was removed from outside", False
     except (docker.errors.APIError, OSError):
-        return "", False  # a busy daemon does not answer in time: that is no end of the container
+        return "", False  # a busy daemon did not answer in time: the container may still run
     return _check_condition(container.attrs["State"], condition)
 
 
@@ -184,7 +184,7 @@ def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, boo
     if condition == "service_completed_successfully":
         code = state["ExitCode"]
         return (f"ended with exit code {code}" if is_over and code else ""), is_over and not code
-    if is_over:  # an ended container answers no more, whatever its last health was
+    if is_over:  # an ended container does not answer, even if it was healthy before
         return f"ended with exit code {state['ExitCode']}", False
     health = (state.get("Health") or {}).get("Status")
     if health is None and state["Status"] == "running":

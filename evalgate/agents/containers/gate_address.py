@@ -58,7 +58,7 @@ def find_reachable_endpoint(
     except AgentUnreachableError:
         return wanted  # creating the container will report this
     try:
-        address = _find_gateway_address(client, spec)
+        address = _find_gate_address(client, spec)
         if address == "" and _is_local_daemon(client):
             return _resolve_without_gateway(spec.limits.network, wanted, host_is_given=host_is_given)
     finally:
@@ -69,7 +69,7 @@ def find_reachable_endpoint(
     return replace(wanted, host=wanted.host if host_is_given else address, known_as=address)
 
 
-def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
+def _find_gate_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
     """Return the IPv4 address at which the container reaches the gate; "" if no address is known.
 
     Return None if the container's network does not exist; creating the container will report that.

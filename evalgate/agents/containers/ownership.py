@@ -10,7 +10,7 @@ LABEL = "dev.evalgate.gate"
 the container that the gate runs in (else the machine's boot and PID namespace), the gate's process id, and
 its start time."""
 _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostname|resolv\.conf) ")
-# Only mounts at these three files count: the machine itself has mounts with such paths for all containers.
+# Only mounts on these three files count: the host itself may have mounts with paths of all containers.
 
 
 def find_own_container() -> str:

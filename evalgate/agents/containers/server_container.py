@@ -27,9 +27,9 @@ _CHECK_S = 0.5
 _FIRST_LOG_POLLS = 40
 """Maximum number of polls for the first line of a log. The line may appear after the server has answered."""
 _DYING_S = 1.0
-# The daemon learns of the end of a process later than the clients that were connected to it.
+"""Seconds to wait for the container's end after a connection broke: the daemon reports the end later."""
 _DEAD_S = 15.0
-# On a busy machine the daemon learns of the end even later. Until then, a silent server may have ended.
+"""Seconds to wait while the server also fails its health check: a busy daemon reports an end even later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class ServerContainer:
         except docker.errors.NotFound:
             return Failure("exited", "the agent's container was removed from outside")
         except (docker.errors.APIError, OSError):
-            return None  # a busy daemon does not answer in time: that is no end of the container
+            return None  # a busy daemon did not answer in time: the container may still run
         state = container.attrs["State"]
         if state["Status"] not in {"exited", "dead"}:
             return None

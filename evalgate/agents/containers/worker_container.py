@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _ENDING_S = 5.0
-# The daemon of a busy machine reports an end late.
+"""Seconds to wait for the end of a container after its streams ended: a busy daemon reports an end late."""
 _FRAME = struct.Struct(">BxxxL")
 """Header of a frame from an attached container: stream (1 stdout, 2 stderr) and length of the data."""
 

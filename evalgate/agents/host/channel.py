@@ -125,7 +125,7 @@ class Channel:
 
     def _flush_pending(self) -> None:
         end_if_forked()
-        self._flushing = False  # first: a line that is appended from here on asks for a flush of its own
+        self._flushing = False  # first: for a line that is appended from now on, `send` requests a flush
         lines = []
         while self._pending:
             lines.append(self._pending.popleft())

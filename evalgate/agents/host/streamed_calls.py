@@ -48,7 +48,7 @@ class StreamedCalls:
     def _begin_call(self, index: int) -> _Json:
         call: _Json = {"id": None}
         place = len(self.calls)
-        if index not in self._open:  # else the calls are not numbered, and come in their order
+        if index not in self._open:  # a repeated index: the calls are not numbered, but arrive in order
             while place and self._indexes[place - 1] > index:
                 place -= 1
         self.calls.insert(place, call)

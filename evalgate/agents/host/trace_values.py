@@ -35,9 +35,9 @@ class ValueClipper:
             return None
         if self._left <= 0:
             return "… left out: the trace of this run is full"
-        cut = _Cut(min(most, self._left))
-        found = cut.convert_value(value, 0)
-        self._left -= cut.used
+        conversion = _LimitedConversion(min(most, self._left))
+        found = conversion.convert_value(value, 0)
+        self._left -= conversion.used
         return found
 
 
@@ -47,7 +47,7 @@ def clip_name(text: object) -> str:
     return name if len(name) <= _MOST_NAME else name[:_MOST_NAME] + "…"
 
 
-class _Cut:
+class _LimitedConversion:
     """Conversion of one value to JSON data, with a limit of `most` characters."""
 
     def __init__(self, most: int) -> None:
@@ -70,7 +70,7 @@ class _Cut:
         return self.convert_value(_read_object(value), depth + 1)
 
     def _cut_text(self, text: str) -> str:
-        # A single long text leaves room for what follows it.
+        # A single long text uses at most three quarters of what is left, so that later values still fit.
         most = max(0, self._most - self.used) * 3 // 4
         if len(text) <= most:
             self.used += len(text)

@@ -385,7 +385,7 @@ def build_ray_agent(
     """Build an agent that runs in Ray actors, one for each configured worker, without starting anything."""
     settings = chosen.settings
     address = executor.address or environ.get("RAY_ADDRESS") or None
-    if address == "local":  # Ray's word for a cluster of one's own
+    if address == "local":  # Ray's word for a new cluster on this machine
         address = None
     spec = _build_cluster_spec(executor, address, chosen, workspace, environ)
     client = RayClusterClient(spec, _build_ray_env(environ), executor.start_timeout)

@@ -26,7 +26,7 @@ from typing import Any
 _REACHED_S = 10.0
 _LEAVE_S = 4.0
 """Seconds that actors may take to end their agents."""
-_OBJECT_STORE_BYTES = 100_000_000  # conversations travel with the calls, not through the store
+_OBJECT_STORE_BYTES = 100_000_000  # small, as conversations are arguments of calls and not in the store
 _READ_BYTES = 256 * 1024
 
 

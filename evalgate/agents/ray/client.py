@@ -20,7 +20,7 @@ _LEAVE_S = 15.0
 _KILL_WAIT_S = 10.0
 _MAX_SHOWN = 1_000
 _LONGEST_FOLDER = 40
-# Characters. Ray appends 63 for its sockets, and the system allows 107 in the path of a socket.
+"""Characters. Ray appends 63 for its sockets, and the system allows 107 in the path of a socket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ class RayClusterClient:
         self._process = AgentProcess(self)
         if self._cluster.address is None:
             self._folder = _create_short_folder()
-        # -P: on the path, the bridge's folder would hide packages with the names of its modules from Ray.
+        # -P keeps the bridge's folder off `sys.path`: its modules would hide packages of the same names.
         launch = LaunchSpec((sys.executable, "-P", str(_BRIDGE)), Path.cwd(), self._env)
         try:
             await self._process.start(launch)

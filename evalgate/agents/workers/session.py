@@ -288,7 +288,7 @@ class WorkerSession:
             return
         self.state = SessionState.IDLE
         error = self.build_timeout_error(ended=False)
-        # Perhaps another session blocked the loop. Alone, this one shows its own fault.
+        # Perhaps another session blocked the loop. The case runs again alone, which shows its own fault.
         self._fail_answer(self.build_lost_error(error.failure, "timed_out") if self.concurrent else error)
 
     def fail_oversized_turn(self) -> None:
@@ -390,7 +390,7 @@ class WorkerSession:
         if self.expired:
             error = self.build_timeout_error(ended=False)
             if late and self.concurrent:
-                # The process was blocked, perhaps by another session. Alone, this one shows its own fault.
+                # The process was blocked, perhaps by another session. The case runs again, alone.
                 self._fail_answer(self.build_lost_error(error.failure, "timed_out"))
             else:
                 self._fail_answer(error)

@@ -118,7 +118,7 @@ class Worker:
         """Remove a session that is over; kill the process of a retiring worker after its last session."""
         self.sessions.pop(session.key, None)
         if self._files is not None:
-            # All files that the process opened so far count: it opens no file again whose content it keeps.
+            # All files that the process opened so far count: it may use them again without opening them.
             is_complete = session.ended_normally and not self._is_incomplete
             self._files.add_session(session.eval_set_id, self._own_files if is_complete else None)
         if not self.sessions:

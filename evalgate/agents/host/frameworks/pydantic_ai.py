@@ -19,7 +19,7 @@ from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text
 from .pydantic_ai_trace import create_traced_model, trace_tools
 
-# Tool of the framework by which a model gives structured output; no tool of the agent.
+# Tool of the framework with which a model returns structured output. It is not a tool of the agent.
 _OUTPUT_TOOL = "final_result"
 _MARK = "evalgate_mocks"
 

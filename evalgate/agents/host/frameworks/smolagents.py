@@ -18,7 +18,7 @@ from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text
 
 _NAME = "an agent of smolagents"
-# Tool of the framework by which a model gives its final answer; no tool of the agent.
+# Tool of the framework with which a model returns its final answer. It is not a tool of the agent.
 _FINAL = "final_answer"
 
 
@@ -96,7 +96,7 @@ class _SmolagentsConversation:
         def call_watched_tool(*values: object, **named: object) -> object:
             args = {**dict(zip(names, values)), **named}  # noqa: B905  Python 3.9 has no `strict`
             call = _Call(name, args, author)
-            # At its start: calls that go on at the same time end in another order than the model wrote them.
+            # Recorded at its start: concurrent calls may end in another order than the model wrote them.
             self._called.append(call)
             try:
                 call.result = (
@@ -157,7 +157,7 @@ class _SmolagentsConversation:
         self._record_calls(recorder)
 
     def _record_calls(self, recorder: EventRecorder) -> None:
-        # A step is reported at its end, so its text is recorded first: the model wrote that before the calls.
+        # A step is reported at its end. Its text is recorded before the calls, as the model wrote it first.
         called, self._called = self._called, []
         for call in called:
             recorder.record_call(call.name, call.args, None, call.author)
