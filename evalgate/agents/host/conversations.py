@@ -23,7 +23,7 @@ PROTOCOL_VERSION = 1
 CANCEL_WAIT_S = 0.25
 """Seconds that a cancelled task may take to end before the gate learns that it is still running."""
 EXIT_WAIT_S = 1.0
-"""Seconds that a turn may go on after one of its tasks called sys.exit."""
+"""Seconds that a turn may continue after one of its tasks called sys.exit."""
 
 _Message = Dict[str, Any]
 

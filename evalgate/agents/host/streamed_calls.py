@@ -70,7 +70,10 @@ def append_texts(whole: _Json, piece: _Json, text_key: str) -> None:
 
 
 def _begins_call(piece: _Json, call: _Json, is_whole: bool) -> bool:
-    """Return True if a piece begins another call, and False if it continues the open call of its index."""
+    """Return True if `piece` begins a new call, and False if it continues `call`, which has the same index.
+
+    `is_whole` is True if the first piece of `call` had a name and all arguments.
+    """
     name, text = _read_texts(piece)
     own_name, own_text = _read_texts(call)
     id_ = piece.get("id")

@@ -132,7 +132,7 @@ class _WatchedCall:
     def __init__(self) -> None:
         self.result: Any = None
         self.is_answered = False
-        """True if a mock or the recording gave `result`, so that the tool must not be called."""
+        """True if `result` is from a mock or the recording, so that the tool must not be called."""
 
 
 @contextlib.contextmanager

@@ -170,7 +170,7 @@ class ActorSpec:
     The agent then gets `environ` alone. On another node, `environ` overrides the node's own variables.
     """
     owner: tuple[int, int] | None = None
-    """User id and group id of the folder's owner, or None, as in `Workspace.owner`."""
+    """User id and group id of the folder's owner (see `Workspace.owner`), or None."""
 
     def to_json(self) -> str:
         """Return the description as JSON."""

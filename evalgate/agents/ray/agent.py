@@ -117,7 +117,7 @@ class ClusterSession:
         return (await self._run_step(ActorRequest(self._key, "turn", self._take_start(), message))).reply
 
     def take_spans(self) -> tuple[TraceSpan, ...]:
-        """Return the timed steps that the actor recorded in the last turn, and remove them here."""
+        """Return the timed steps of the last turn, and remove them from the session."""
         spans, self._spans = self._spans, ()
         return spans
 

@@ -120,7 +120,7 @@ def _destroy_task(task: asyncio.Task[Any]) -> None:
     """End a task that ignored its cancellation, now and in this thread.
 
     Otherwise, the garbage collector would run the `finally` blocks of the agent at any time in any thread.
-    asyncio's warning about a pending task is switched off, because the results already have a notice.
+    asyncio's warning about a pending task is switched off, because the results report the abandoned turn.
     """
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  asyncio.gather does the same
     coroutine = task.get_coro()

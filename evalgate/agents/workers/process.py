@@ -203,7 +203,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         return Failure("exited", f"the agent's process ended with exit code {code}", self.get_stderr_tail())
 
     def get_stderr_tail(self) -> str:
-        """Return the end of stderr, about 8,192 characters at most."""
+        """Return the end of the process's stderr, about 8,192 characters at most."""
         return truncate_start(self._stderr.decode("utf-8", "replace"), DETAIL_CHARACTERS)
 
     def write(self, line: bytes) -> None:

@@ -81,7 +81,7 @@ _NOT_ASCII = b"\xff"
 
 
 def encode_message(message: JsonObject) -> bytes:
-    """Return a message as one line of ASCII, with its line end."""
+    """Return a message as one line of JSON in ASCII, with a line end."""
     try:
         line = to_json(message)
     except ValueError:  # a lone surrogate
@@ -142,7 +142,7 @@ def peek_session_key(line: bytes) -> str | None:
 
 
 def parse_untrusted_json(text: str) -> object:
-    """Return the value of an untrusted JSON text.
+    """Parse an untrusted JSON text.
 
     NaN and infinite numbers become strings; lone surrogates become U+FFFD.
 

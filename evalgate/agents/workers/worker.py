@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from evalgate.agents.workers.opened_files import OpenedFiles
 
 PROTOCOL_VERSION = 1
-"""Same as in `agents/host/conversations.py`: the host imports nothing of evalgate."""
+"""Version of the worker protocol. `agents/host/conversations.py` has a copy, because the host imports nothing
+of evalgate."""
 
 _SESSION_MESSAGES = frozenset(
     {"tool_call", "tool_result", "message", "usage", "captured", "span", "done", "error", "cancelled"}

@@ -1,4 +1,4 @@
-"""A plugin of Google ADK that answers mocked tools, and a check for mocked tools that ADK runs without it."""
+"""A plugin of Google ADK that answers mocked tools, and a check for mocked tools that it cannot answer."""
 
 from __future__ import annotations
 

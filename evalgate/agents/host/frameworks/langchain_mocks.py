@@ -44,7 +44,7 @@ def _mock_tool(tool: Any, tool_input: Any) -> Any:
     Return the tool itself if it is not mocked.
 
     Raises:
-        NoMatchingMockError: as for `find_session`.
+        NoMatchingMockError: the calling thread belongs to no conversation, although mocks may apply.
     """
     session = find_session(tool.name)
     if session is None or not session.mocks.is_mocked(tool.name):
