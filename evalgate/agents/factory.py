@@ -29,14 +29,14 @@ class AgentSpec:
     """Settings that apply to every kind of agent."""
     options: AgentOptions
     name: str
-    """Value that names the agent in reports."""
+    """Name of the agent in reports: the value of an option, such as the `entry` of a Python agent."""
 
 
 def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds) -> AgentSpec:
     """Return the agent of a thresholds file, with validated options.
 
     `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. It
-    replaces the option of the `agent` section that names the agent.
+    replaces the option of the `agent` section that names the agent, such as `entry` for a Python agent.
 
     Raises:
         InvalidInputError: the kind is unknown, or its options are wrong. Each problem has its line in the
@@ -87,12 +87,12 @@ def build_agent(
     executor: ExecutorConfig = LOCAL,
     cache: Path | None = None,
 ) -> Agent:
-    """Build the agent without starting it, in workers on this machine or in actors of a Ray cluster.
+    """Build the agent without starting it. It will run in workers on this machine or in actors of Ray.
 
     If the configuration has a command `setup`, this command installs the agent's dependencies. On this
-    machine, it runs now, in an environment below `cache`. If `cache` is None, the environment is in
-    `.cache/evalgate` in the agent's home folder. In a cluster, each actor runs the command. An agent of kind
-    `replay` always runs on this machine.
+    machine, it runs now, in a virtual environment below the folder `cache`. If `cache` is None, the folder is
+    `.cache/evalgate` in the agent's home folder. In a Ray cluster, each actor runs the command. An agent of
+    kind `replay` always runs on this machine.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
@@ -156,7 +156,7 @@ def _prepare_context(
 def find_agent_problems(
     settings: AgentConfig | None, agent_name: str, thresholds: Thresholds
 ) -> tuple[Problem, ...]:
-    """Return the problems of an `agent` section; () if it has none or `settings` is None.
+    """Return the problems of `settings`, an `agent` section; () if there are none or `settings` is None.
 
     `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line.
     """
@@ -231,15 +231,15 @@ def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> A
 
 @runtime_checkable
 class _HasAlternativeName(Protocol):
-    """Options class of an agent kind with a second option that can name the agent, instead of `named_by`."""
+    """Options class of an agent kind with two options that name the agent, such as `image` and `service`."""
 
     otherwise_named_by: str
 
 
 def _choose_naming_option(agent_type: AgentType, kind_options: Mapping[str, object]) -> str:
-    """Return the option that names the agent: in most cases, `named_by` of `agent_type`.
+    """Return the name of the option that names the agent, such as `entry` or `image`.
 
-    If `kind_options` has `otherwise_named_by` and not `named_by`, return `otherwise_named_by`.
+    This is `agent_type.named_by`, unless `kind_options` lacks it and has `agent_type.otherwise_named_by`.
     """
     other = (
         agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by

@@ -1,4 +1,4 @@
-"""Agent that returns the replies of recorded conversations again."""
+"""Agent that replays recorded conversations: its replies come from a file, and no real agent runs."""
 
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
@@ -42,7 +42,7 @@ class Recording:
 
 
 Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
-"""Recorded runs by ids of eval set and case, failed runs included."""
+"""Recorded runs, including failed ones, by the pair (id of the eval set, id of the case)."""
 
 
 def extract_record_recordings(record: Record) -> Recordings:
@@ -86,7 +86,7 @@ def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
 
 
 class ReplayAgent:
-    """An `Agent` that answers from recordings. Run n of a case replays the n-th recorded run of the case.
+    """An `Agent` that answers from recordings: run n of a case replays the n-th recorded run of this case.
 
     A single recorded run that the agent answered serves every run of the case. If there are several recorded
     runs, none of them is used twice: a repeated run would look like an independent one.
@@ -125,9 +125,9 @@ class ReplayAgent:
         return (sentence,)
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ReplaySession":
-        """Return the recorded conversation.
+        """Return a session that replays the recording of this run of the case.
 
-        If there is no recording, return a session in which each turn fails with the outcome `not_run`.
+        If there is no such recording, each turn of the session fails with the outcome `not_run`.
         """
         del alone
         try:
@@ -153,9 +153,9 @@ class ReplayAgent:
         return ScriptedUser([UserMessage(text) for text in texts])
 
     def _find_recording(self, case: EvalCase, run: int) -> Recording:
-        """Return the recording of a run (1-based) of a case.
+        """Return the recording of a run (1-based) of a case, and note for `notices` that it was played.
 
-        A single recorded run that was answered serves every run.
+        A single recorded run that was answered serves every run, and is not noted.
 
         Raises:
             LookupError: there is no recording of this run; the message gives the reason.
@@ -168,7 +168,7 @@ class ReplayAgent:
         if known is None:
             raise LookupError(f"recordings of `{case.eval_id}` of several eval sets, none of them this one")
         runs = self._recordings[known, case.eval_id]
-        # A failed run is not used twice: one outage would count as one in each run of the case.
+        # A failed run is not used twice: one recorded outage would look like an outage in each run.
         if len(runs) == 1 and runs[0].outcome == "answered":
             return runs[0]
         self._last_played[known, case.eval_id] = max(run, self._last_played.get((known, case.eval_id), 0))
@@ -178,7 +178,7 @@ class ReplayAgent:
 
 
 class _ReplaySession:
-    """A recorded conversation, which is its own async context manager."""
+    """An `AgentSession` that replays one recording, and is its own async context manager."""
 
     def __init__(self, recording: Recording, path: str) -> None:
         self._recording = recording
@@ -198,16 +198,16 @@ class _ReplaySession:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True, as no tool is called."""
+        """Return True: a replay calls no tool, so there is no call without a mock."""
         return True
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True, as no tool is called."""
+        """Return True: a replay calls no tool, so there is no call without a recorded result."""
         return True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Return the recorded reply of the turn; None if the recording has no reply for the turn.
+        """Return the recorded reply of the next turn; None if the recording has no reply for it.
 
         Raises:
             AgentError: the recorded run failed in this turn, or the user's message differs from the
@@ -237,7 +237,7 @@ class _ReplaySession:
         return self._recording.user_id
 
     async def end(self) -> SessionResult:
-        """Return the recorded final state, and the replies that were not requested."""
+        """Return the recorded final state, and the recorded replies of turns that were not played."""
         rest = self._recording.replies[self._asked :]
         unasked = tuple(reply for reply in rest if reply is not None)
         return SessionResult(final_state=self._recording.final_state, unasked=unasked)
@@ -245,7 +245,7 @@ class _ReplaySession:
 
 @frozen
 class EmptyReplayOptions:
-    """Options of a replay without a recording: every case already has its recorded replies."""
+    """Options of a replay agent without recordings, for cases that hold the agent's replies themselves."""
 
     def build(self, context: AgentContext) -> ReplayAgent:
         """Return an agent that replays nothing; no message is ever sent to it."""

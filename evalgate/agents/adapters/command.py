@@ -124,7 +124,7 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """Process that answers one message with its whole stdout. It handles its own events."""
+    """Process that answers one message with its whole stdout. It is its own `ProcessListener`."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -210,7 +210,7 @@ class CommandAgentOptions(BaseModel):
     """If true, tool calls and usage are read from the spans that the agent sends: docs/opentelemetry.md."""
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent. If `otel` is set, the OpenTelemetry spans of its program are received, too."""
+        """Build the agent. If `otel` is set, evalgate also receives the program's OpenTelemetry spans."""
         traces = resolve_otel_settings(self.otel)
         if traces is None:
             return self._build_agent(context)

@@ -1,4 +1,4 @@
-"""Agents in a container: an image, a build or a Compose service, reached through streams or a port."""
+"""Agents in a container of an image, a build or a Compose service, reached by stdin and stdout or a port."""
 
 import json
 import shlex
@@ -203,7 +203,7 @@ class DockerAgentOptions(HttpDialectOptions):
             network=self.network,
             read_only=self.read_only,
         )
-        # What was not requested by name describes this machine (PATH, HOME, …): an image has its own.
+        # Variables that the user did not name describe this machine (PATH, HOME, …). The image has its own.
         harmless = build_agent_environment(context.env, ())
         requested = {name: value for name, value in context.env.items() if name not in harmless}
         own = {

@@ -50,7 +50,7 @@ class HttpAgentOptions(HttpDialectOptions):
         return url.rstrip("/")
 
     def build(self, context: AgentContext) -> Agent:
-        """Build the agent. If `otel` is set, the OpenTelemetry spans of its server are received, too.
+        """Build the agent. If `otel` is set, evalgate also receives the server's OpenTelemetry spans.
 
         Raises:
             InvalidInputError: a placeholder has no value, or the URL cannot be used.

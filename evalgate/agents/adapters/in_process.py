@@ -2,7 +2,7 @@
 
 Only the library uses these agents, because nothing separates them from the gate: an agent can change the
 gate's memory and environment, and a turn that never returns cannot be ended. The agent's answers pass through
-the worker protocol, so replies, failures and usage are the same as in a worker.
+the worker protocol, so replies, failures and usage are the same as if the agent ran in a worker process.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _TOLERANCE_S = 0.05
 class _LoopWorker:
     """Host of conversations in one event loop: the caller's loop, or the loop of a separate thread.
 
-    A thread that hangs is abandoned. Call all methods except `send` in the loop of the gate.
+    A thread that hangs is abandoned. Call all methods except `send` in the gate's event loop.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class _LoopWorker:
         timeout: float,
         on_change: Callable[[], None],
     ) -> None:
-        """Begin to serve conversations.
+        """Create the host and its thread pool, without starting a thread.
 
         Args:
             hosted: The agent, as the host runs it.
@@ -62,10 +62,10 @@ class _LoopWorker:
         self.sessions: dict[str, WorkerSession] = {}
         self.features = frozenset(hosted.features)
         self.turn_limits = TimeLimits(WorkerSession.cancel_expired_turn)
-        self._cancel_limits = TimeLimits[WorkerSession](lambda _: self._leave_thread_behind())
+        self._cancel_limits = TimeLimits[WorkerSession](lambda _: self._abandon_thread())
         self.thread = thread
         self.abandoned = 0
-        """Turns that could not be ended."""
+        """Number of turns that could not be ended and may still run."""
         self.is_blocked = False
         """True once the thread was abandoned, because its loop hangs."""
         self._timeout_s = timeout
@@ -80,7 +80,10 @@ class _LoopWorker:
         # noticed late, other code is to blame.
         self._checks_duration = thread is None and hosted.asynchronous
         self._began: dict[str, float] = {}
-        """Monotonic seconds at the start of each session's last turn, where durations are checked."""
+        """Start of each session's last turn in monotonic seconds, by session key.
+
+        Empty if durations are not checked.
+        """
 
     async def close(self) -> None:
         """End the agent's thread and the threads of its turns; abandon threads that hang."""
@@ -94,7 +97,9 @@ class _LoopWorker:
     # --- called by the host with the messages of the agent, as a `Sender` -----------------------------------
 
     def send(self, message: dict[str, Any]) -> None:
-        """Queue a message from the agent for its session. Any thread may call this. Messages stay in order.
+        """Queue a message of the host for the session that it names. Any thread may call this method.
+
+        Messages are delivered in the order of the calls.
 
         Raises:
             MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
@@ -153,22 +158,25 @@ class _LoopWorker:
             self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Handle the agent's answer to a cancel. A turn that is still running is counted as abandoned."""
+        """Remove the time limit of a cancel that the agent confirmed.
+
+        If the turn is still running, count it as abandoned.
+        """
         self._cancel_limits.remove_limit(session)
         self.abandoned += still_running
 
     def release_session(self, session: WorkerSession) -> None:
-        """Forget a session that is over, and call `on_change`."""
+        """Remove a session that is over, and call `on_change`."""
         self.sessions.pop(session.key, None)
         self._began.pop(session.key, None)
         self._on_change()
 
     def note_dropped_spans(self, count: int) -> None:
-        """Ignore the count, since spans are captured in workers only."""
+        """Ignore the count of dropped spans, since spans are captured in worker processes only."""
 
     # --- a blocked loop -------------------------------------------------------------------------------------
 
-    def _leave_thread_behind(self) -> None:
+    def _abandon_thread(self) -> None:
         """Abandon the blocked thread, and end every session in it with an error.
 
         If exactly one session is busy, this session fails with a timeout. All other sessions are lost: the
@@ -215,7 +223,8 @@ class InProcessAgent:
         """Store the options; the agent is inspected when it starts.
 
         Args:
-            agent: A function, an object with a known method, or a class or function that creates one.
+            agent: A function, an agent of a supported framework, an object with a method such as `invoke`,
+                or a class or function that creates an agent.
             timeout: Seconds that one turn may take.
             threads: Largest number of threads for an agent that is not asynchronous.
         """
@@ -225,7 +234,7 @@ class InProcessAgent:
         self._hosted: HostedAgent | None = None
         self._worker: _LoopWorker | None = None
         self._workers: list[_LoopWorker] = []
-        """All workers: one, and another one for each worker with an abandoned thread."""
+        """All workers, in order of creation. A new one replaces a worker with an abandoned thread."""
         self._failure: Failure | None = None
         """Error of the function or class that creates the agent."""
         self._changed = asyncio.Event()
@@ -304,7 +313,7 @@ class InProcessAgent:
             self._changed.set()
 
     def _choose_worker(self, hosted: HostedAgent) -> _LoopWorker:
-        """Return the current worker. Create a new worker if there is none, or if the current one hangs."""
+        """Return the current worker; create a new one at the first call, or if the current worker hangs."""
         if self._worker is None or self._worker.is_blocked:
             self._worker = _LoopWorker(
                 hosted,
@@ -318,7 +327,7 @@ class InProcessAgent:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if turns that took too long may still run."""
+        """Return a notice if turns that took too long may still run; else ()."""
         abandoned = sum(worker.abandoned for worker in self._workers)
         if not abandoned:
             return ()

@@ -64,7 +64,7 @@ def build_python_agent(
     capture: bool = True,
     track_files: bool = False,
 ) -> WorkerPool:
-    """Build an agent that is an attribute of a module: a function, or an object with a known method.
+    """Build an agent from an attribute of a module: a function, or an agent object such as a LangChain chain.
 
     Args:
         entry: `package.module:attribute`, or `path/file.py:attribute` with a path relative to `cwd`.

@@ -1,4 +1,4 @@
-"""Removal of the containers, networks and volumes that killed gates left in Docker."""
+"""Removal of Docker containers, networks and volumes that killed gates (evalgate processes) left behind."""
 
 import re
 import time
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 _FOREIGN_AGE_S = 24 * 3600
-"""Age in seconds above which leftovers of other machines are removed: their gates cannot be checked."""
+"""Age in seconds above which objects of gates on other machines are removed, if their processes cannot be
+checked."""
 
 
 def remove_orphans(client: "DockerClient") -> int:
-    """Remove the containers, networks and volumes of gates that ended; return the number of removed objects.
+    """Remove the containers, networks and volumes of ended gates (evalgate processes). Return their number.
 
-    Objects of gates on other machines are removed if they are older than a day. Objects that cannot be
-    inspected or removed are left to the next run.
+    A gate has ended if its process on this machine, or the container that it ran in, does not run any more.
+    Objects of other gates are removed if they are older than a day. Objects that cannot be inspected or
+    removed are left to the next run.
     """
     import docker.errors
 

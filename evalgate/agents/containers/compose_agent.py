@@ -44,7 +44,7 @@ _POLL_S = 0.1
 
 @frozen
 class PlannedService:
-    """A service, and the conditions that must be true before it starts."""
+    """A Compose service, and the conditions that must be true before it starts."""
 
     spec: ContainerSpec
     waits_for: Mapping[str, Dependency]
@@ -74,8 +74,8 @@ class Sidecars:
     def start(self, agent: PlannedService) -> ContainerSpec:
         """Start all services, and return the specification of the agent's container in their network.
 
-        A network and volumes are created for the run, and leftovers of gates that ended are removed. Call
-        `stop` afterwards, also after an error.
+        A network and volumes are created for the run. Containers, networks and volumes that ended gates left
+        behind are removed. Call `stop` afterwards, also after an error.
 
         Raises:
             AgentUnreachableError: no daemon answers, a service cannot be started, or a condition does not
@@ -102,7 +102,7 @@ class Sidecars:
     def stop(self) -> None:
         """Remove the containers, the network and the volumes; ignore errors of the daemon.
 
-        Call this after `start` has ended or failed, or without a start.
+        `start` must not be running. It may have returned or raised, or not have been called at all.
         """
         # The daemon removes no network or volume that a container still uses.
         for container in reversed(list(self._running.values())):
@@ -120,7 +120,7 @@ class Sidecars:
     def _create_network(self, client: "DockerClient", specs: list[ContainerSpec]) -> str:
         import docker.errors
 
-        # A name of its own, as several gates may run on one daemon. Compose would take the folder's.
+        # A unique name, as several gates may use one daemon. Compose would name the network after the folder.
         name = f"evalgate-{uuid.uuid4().hex[:12]}"
         wanted = dict.fromkeys(volume for spec in specs for volume, _, _ in spec.volumes)
         try:
@@ -128,7 +128,7 @@ class Sidecars:
             for volume in wanted:
                 self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=build_labels())
             if own := find_gate_container(client):
-                # A gate in a container reaches the agent's port only from a network of both.
+                # A gate in a container reaches the agent's port only if both are in the same network.
                 self._network.connect(own)
                 self._gate_container = own
         except (docker.errors.APIError, OSError) as error:
@@ -159,7 +159,7 @@ class Sidecars:
 
 
 def _inspect_condition(container: "Container", condition: str) -> tuple[str, bool]:
-    """Return the result of `_check_condition` for the current state of a container.
+    """Read the state of a container from the daemon, and return the result of `_check_condition` for it.
 
     If the daemon does not answer, the condition counts as not true yet.
     """
@@ -170,21 +170,21 @@ def _inspect_condition(container: "Container", condition: str) -> tuple[str, boo
     except docker.errors.NotFound:
         return "was removed from outside", False
     except (docker.errors.APIError, OSError):
-        return "", False  # a busy daemon does not answer in time: that is no end of the container
+        return "", False  # a busy daemon did not answer in time: the container may still run
     return _check_condition(container.attrs["State"], condition)
 
 
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
-    """Return two values for a condition: a reason, and True if the condition is true now.
+    """Return (reason, is_true) for a Compose condition such as `service_healthy`.
 
-    The reason says why the condition can never become true. It is "" if the condition is true, or may become
+    `reason` says why the condition can never become true. It is "" if the condition is true, or may become
     true later.
     """
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":
         code = state["ExitCode"]
         return (f"ended with exit code {code}" if is_over and code else ""), is_over and not code
-    if is_over:  # an ended container answers no more, whatever its last health was
+    if is_over:  # an ended container does not answer, even if it was healthy before
         return f"ended with exit code {state['ExitCode']}", False
     health = (state.get("Health") or {}).get("Status")
     if health is None and state["Status"] == "running":
@@ -255,7 +255,7 @@ class ContainerSpecBuilder:
     """Converter of Compose services to container specifications; collects the problems of all services."""
 
     def __init__(self, composition: ComposeProject, folder: Path) -> None:
-        """Create a builder that may copy files of `folder`, the working folder."""
+        """Create a builder. Services may mount only paths in `folder`, the working folder."""
         self._composition = composition
         self._folder = folder.resolve()
         self._problems: list[Problem] = []
@@ -263,7 +263,7 @@ class ContainerSpecBuilder:
     def build_specs(self) -> Mapping[str, ContainerSpec]:
         """Return the container specification of each service, by the name of the service.
 
-        The volumes in the specifications still have the names from the Compose file.
+        Volumes have their names in the Compose file; `place_in_network` replaces them later.
 
         Raises:
             InvalidInputError: an env file cannot be read, or a mounted path is missing or outside the working
@@ -343,7 +343,7 @@ class ContainerSpecBuilder:
         return {name: value for name, value in filled.items() if value is not None}
 
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
-        """Return the path to copy in place of a bind mount.
+        """Return the path that is copied into the container instead of being bind-mounted.
 
         Record a problem if the path is missing or outside the working folder.
         """
@@ -365,7 +365,7 @@ class ContainerSpecBuilder:
 
 
 def place_in_network(spec: ContainerSpec, network: str, volumes: Mapping[str, str]) -> ContainerSpec:
-    """Return `spec` in the network `network`, with the volumes that were created for the run.
+    """Return a copy of `spec` that uses the network `network` and the volumes created for the run.
 
     `volumes` maps each volume name of the Compose file to the name of the created volume.
     """

@@ -16,7 +16,7 @@ from evalgate.documents.env_file import describe_read_error, read_env_file
 from evalgate.documents.validation_errors import Location, format_location, validate_model
 from evalgate.system.files import is_readable_name, read_text
 
-# The empty group `wrong` matches every other `$`, so that a typing error is reported and not passed on.
+# The empty group `wrong` matches every other `$`: a typing error is then reported, and not passed on.
 _VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_][A-Za-z0-9_]*)"
     r"|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:(?P<how>:?[-?+])(?P<word>[^{}]*))?\}|(?P<wrong>))"
@@ -171,7 +171,7 @@ class Volume(_ComposeModel):
 
     type: Literal["volume", "bind", "tmpfs"] = "volume"
     source: str | None = None
-    """Name of a volume, or path relative to the Compose file's folder; None: a volume without a name."""
+    """Name of a volume, or path relative to the Compose file's folder; None: an anonymous volume."""
     target: str
     read_only: bool = False
     bind: dict[str, object] = {}
@@ -245,7 +245,7 @@ class ComposeProject:
     aliases: Mapping[str, tuple[str, ...]]
     """Host names of each service in the network, by service; the service's own name comes first."""
     path: str
-    """The file, as messages name it."""
+    """Path of the Compose file in messages."""
     position: Callable[[Location], tuple[int, int]]
     """Function that returns the line and column of a location in the file."""
 
@@ -271,7 +271,7 @@ def find_compose_file(folder: Path, named: str | None) -> Path:
 def read_compose_project(
     path: Path, shown_as: str, service: str, environ: Mapping[str, str]
 ) -> ComposeProject:
-    """Read a service and all services that it depends on.
+    """Read one service of a Compose file and all services that it depends on, directly or indirectly.
 
     Args:
         path: The Compose file.
@@ -293,9 +293,9 @@ def read_compose_project(
 
 
 def _read_dotenv(path: Path, shown_as: str) -> Mapping[str, str]:
-    """Return the variables of the `.env` next to a Compose file.
+    """Return the variables of `path`, the `.env` file next to a Compose file.
 
-    Return {} if there is no such file, or `.env` is a folder, such as a virtual environment.
+    Return {} if there is no such file, or if it is a folder, such as a virtual environment.
 
     Raises:
         InvalidInputError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""Settings that Docker creates a container with: its limits, volumes and network."""
+"""Arguments with which Docker creates a container, such as its limits, volumes and network."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ def build_container_settings(client: "DockerClient", spec: ContainerSpec) -> dic
 
 
 def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
-    """Return the settings of a container that let the container and the gate reach each other."""
+    """Return the network or the published port through which the gate and a container reach each other."""
     if own := find_gate_container(client):
         return {"network": find_shared_network(client, own, spec)}
     # Any free port of the loopback interface: the agent is for the gate only, not for the network.
@@ -59,7 +59,7 @@ def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict
 def find_gate_container(client: "DockerClient") -> str:
     """Return the id of the container that the gate runs in.
 
-    Return "" if the gate runs in no container, or its container uses the machine's network.
+    Return "" if the gate does not run in a container, or if its container uses the network `host`.
     """
     own = find_own_container()
     return own if own and find_container_network(client, own) != "host" else ""
@@ -74,9 +74,8 @@ def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -
 
 
 def _list_volumes(spec: ContainerSpec) -> list[str]:
-    """Return the volumes of a container, each as `path` or `name:path[:ro]`."""
-    # A volume without a name makes a copied folder writable in a read-only container. It is removed with the
-    # container.
+    """Return the volumes of a container, each as `path` (anonymous volume) or `name:path[:ro]`."""
+    # An anonymous volume makes a copied folder writable in a read-only container, and is removed with it.
     copies = [target for source, target in spec.copied if source.is_dir()]
     named = [f"{name}:{target}{':ro' if is_read_only else ''}" for name, target, is_read_only in spec.volumes]
     return [*copies, *spec.scratch, *named]

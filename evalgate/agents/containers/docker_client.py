@@ -22,7 +22,7 @@ _ANSWER_S = 60
 
 
 def connect_to_daemon() -> "DockerClient":
-    """Return a client of the daemon that the environment names.
+    """Return a client of the Docker daemon that the environment names, for example by `DOCKER_HOST`.
 
     Raises:
         InvalidInputError: the package `docker` is missing.
@@ -137,7 +137,7 @@ def start_container(container: "Container", owner: str = "the agent") -> None:
 
 
 def remove_container(container: "Container") -> None:
-    """Kill a container and remove it with its volumes that have no name; ignore errors of the daemon."""
+    """Kill a container and remove it with its anonymous volumes; ignore errors of the daemon."""
     import docker.errors
 
     with suppress(docker.errors.APIError, OSError):
@@ -145,13 +145,14 @@ def remove_container(container: "Container") -> None:
 
 
 def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
-    """Remove leftovers of gates that ended. Return a client of the daemon, and the image's name or id.
+    """Connect to the daemon and build or pull the image. Return the client and the image's name or id.
 
-    The caller must close the client.
+    Also remove the containers, networks and volumes that ended gates left behind. The caller must close the
+    client.
 
     Raises:
         InvalidInputError: the package `docker` is missing.
-        AgentUnreachableError: there is no daemon or no image.
+        AgentUnreachableError: no daemon answers, or the image can be neither built nor pulled.
     """
     client = connect_to_daemon()
     try:

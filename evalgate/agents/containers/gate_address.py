@@ -1,4 +1,4 @@
-"""Search for the address at which the agent's container can send its spans to the gate."""
+"""Search for the network address at which the agent's container can send OpenTelemetry spans to the gate."""
 
 import fcntl
 import platform
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HOST_GATEWAY_NAME = "host.docker.internal"
 """Host name of the machine in Docker Desktop, and in Docker Engine if it is configured."""
 _UNREACHABLE_HOSTS = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})  # noqa: S104  they are refused
-"""Hosts that lead a container to itself or to nothing."""
+"""Hosts at which a container reaches only itself, or nothing, but never the gate."""
 _SIOCGIFADDR = 0x8915
 """The ioctl request of Linux for an interface's address, from <linux/sockios.h>."""
 _LONGEST_INTERFACE = 15
@@ -58,7 +58,7 @@ def find_reachable_endpoint(
     except AgentUnreachableError:
         return wanted  # creating the container will report this
     try:
-        address = _find_gateway_address(client, spec)
+        address = _find_gate_address(client, spec)
         if address == "" and _is_local_daemon(client):
             return _resolve_without_gateway(spec.limits.network, wanted, host_is_given=host_is_given)
     finally:
@@ -69,8 +69,8 @@ def find_reachable_endpoint(
     return replace(wanted, host=wanted.host if host_is_given else address, known_as=address)
 
 
-def _find_gateway_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
-    """Return the IPv4 address at which the container reaches the gate; "" if there is none.
+def _find_gate_address(client: "DockerClient", spec: ContainerSpec) -> str | None:
+    """Return the IPv4 address at which the container reaches the gate; "" if no address is known.
 
     Return None if the container's network does not exist; creating the container will report that.
     """
@@ -120,10 +120,11 @@ def _resolve_without_gateway(
 
 
 def find_network_gateway(network: Mapping[str, Any]) -> str:
-    """Return the machine's IPv4 address in a Docker network; "" if it cannot be known.
+    """Return the machine's IPv4 address in a Docker network; "" if it is unknown.
 
-    A daemon that did not create its default bridge reports no gateway. The address is then read from the
-    bridge's interface, if this machine has that interface: the daemon may be in a virtual machine.
+    `network` holds the attributes of the network, as Docker reports them. Docker reports no gateway for a
+    default bridge that it did not create itself. Then the address is read from the bridge's interface; it is
+    unknown if the daemon runs in a virtual machine, because the interface is not on this machine.
     """
     settings = network["IPAM"]["Config"] or ()
     reported = next((str(each["Gateway"]) for each in settings if "." in each.get("Gateway", "")), "")

@@ -1,4 +1,4 @@
-"""Labels that say which gate created an object in Docker: a container, a network or a volume."""
+"""Docker labels of containers, networks and volumes that identify the evalgate process that created them."""
 
 import os
 import re
@@ -10,7 +10,7 @@ LABEL = "dev.evalgate.gate"
 the container that the gate runs in (else the machine's boot and PID namespace), the gate's process id, and
 its start time."""
 _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostname|resolv\.conf) ")
-# Only mounts at these three files count: the machine itself has mounts with such paths for all containers.
+# Only mounts on these three files count: the host itself may have mounts with paths of all containers.
 
 
 def find_own_container() -> str:
@@ -31,10 +31,10 @@ def build_labels() -> dict[str, str]:
 
 
 def identify_machine() -> str:
-    """Return the id of the container that this process runs in.
+    """Return an id of this machine: the id of the container that this process runs in, if any.
 
-    Outside of containers, return the machine's boot id and the PID namespace; "unknown" if they cannot be
-    read, as outside of Linux.
+    Outside of containers, return the machine's boot id and the PID namespace. Return "unknown" if they cannot
+    be read, for example because the system is not Linux.
     """
     container = find_own_container()
     if container:

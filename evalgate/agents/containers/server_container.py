@@ -1,4 +1,4 @@
-"""Agent that is a server in a container, which the gate reaches over HTTP.
+"""Agent that is an HTTP server in a container.
 
 One container serves all conversations, and is replaced when it ends. If several turns were in progress, any
 of them may have ended the container. All conversations are then lost, and each of them starts again in a
@@ -25,11 +25,11 @@ _ADDRESS_S = 10.0
 _POLL_S = 0.05
 _CHECK_S = 0.5
 _FIRST_LOG_POLLS = 40
-"""Most polls for the first line of a log: the daemon writes it later than the server answers."""
+"""Maximum number of polls for the first line of a log. The line may appear after the server has answered."""
 _DYING_S = 1.0
-# The daemon learns of the end of a process later than the clients that were connected to it.
+"""Seconds to wait for the container's end after a connection broke: the daemon reports the end later."""
 _DEAD_S = 15.0
-# On a busy machine the daemon learns of the end even later. Until then, a silent server may have ended.
+"""Seconds to wait while the server also fails its health check: a busy daemon reports an end even later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class ServerContainer:
 
     def __init__(self, plan: ServerPlan) -> None:
         self.busy = 0
-        """Turns in progress."""
+        """Number of turns in progress."""
         self.affected_turns = 0
-        """Greatest number of turns in progress when a connection broke; 0 if the container still runs."""
+        """Maximum number of turns in progress at a broken connection; 0 if the container still runs."""
         self.end_failure: Failure | None = None
         """Failure that describes the end of the container; None until the end is known."""
         self._plan = plan
@@ -195,7 +195,7 @@ class ServerContainer:
         except docker.errors.NotFound:
             return Failure("exited", "the agent's container was removed from outside")
         except (docker.errors.APIError, OSError):
-            return None  # a busy daemon does not answer in time: that is no end of the container
+            return None  # a busy daemon did not answer in time: the container may still run
         state = container.attrs["State"]
         if state["Status"] not in {"exited", "dead"}:
             return None
@@ -205,7 +205,7 @@ class ServerContainer:
 
 
 _MAX_ISOLATED = 4
-"""Maximum of concurrent containers that serve one conversation each."""
+"""Maximum number of containers at the same time that serve one conversation each."""
 _BROKEN_KINDS = frozenset({"connection", "unavailable"})
 """Kinds of failures after which the container may be gone."""
 
@@ -248,7 +248,12 @@ class ServerContainerAgent:
         await self._close_servers()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_ServerSession":
-        """Return a conversation; raise AgentUnreachableError if the first container did not start."""
+        """Return the context of a conversation.
+
+        Raises:
+            AgentUnreachableError: the first container did not start.
+            RuntimeError: the agent was not entered as a context manager.
+        """
         if self._refusal is not None:
             raise self._refusal
         if self._plan is None:
@@ -280,7 +285,7 @@ class ServerContainerAgent:
             return self._shared
 
     async def release_server(self, server: ServerContainer, *, alone: bool) -> None:
-        """Stop a server that was acquired with `alone`. A server without `alone` continues to run."""
+        """Stop a server that was acquired with `alone`. The shared server continues to run."""
         if alone:
             try:
                 await self._stop_server(server)

@@ -16,7 +16,7 @@ class ImageBuild:
     dockerfile: str = "Dockerfile"
     args: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
-    """Stage of the build; None: the last."""
+    """Stage of the Dockerfile to build; None: the last stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +56,13 @@ class ContainerSpec:
     user: str | None = None
     limits: ContainerLimits = ContainerLimits()
     copied: tuple[tuple[Path, str], ...] = ()
-    """Folders and files of this machine, and their paths in the container. Nothing of the machine is mounted:
-    in a container action the daemon would not find the path, or find another folder there."""
+    """Folders and files of this machine, and their paths in the container. They are copied, not mounted: if
+    the gate itself runs in a container, the Docker daemon would look for its paths on the host."""
     folder: str | None = None
     """Working folder; None: the image's own."""
     port: int | None = None
-    """Port on which the container listens; None: the gate uses its standard streams, or nothing."""
+    """Port on which the container listens; None: the gate uses the agent's standard streams, and does not
+    connect to other services."""
     owner: str = "the agent"
     """Name of the container's owner in messages, such as `the agent`."""
     is_agent: bool = True
@@ -71,9 +72,9 @@ class ContainerSpec:
     entrypoint: tuple[str, ...] | None = None
     """Program before the command; None: the image's own."""
     volumes: tuple[tuple[str, str, bool], ...] = ()
-    """Name of each volume, its path in the container, and True if it is read-only."""
+    """Volumes, each as (name, path in the container, True if read-only)."""
     scratch: tuple[str, ...] = ()
-    """Paths of volumes without a name."""
+    """Paths of anonymous volumes in the container."""
     tmpfs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     """Host names of the container for other containers in its network."""

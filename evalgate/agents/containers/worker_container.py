@@ -1,4 +1,4 @@
-"""Workers in containers: one container per worker, connected through the attached streams."""
+"""Workers in containers: one container per worker, with its stdin, stdout and stderr attached to the gate."""
 
 import asyncio
 import os
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 _ENDING_S = 5.0
-# The daemon of a busy machine reports an end late.
+"""Seconds to wait for the end of a container after its streams ended: a busy daemon reports an end late."""
 _FRAME = struct.Struct(">BxxxL")
 """Header of a frame from an attached container: stream (1 stdout, 2 stderr) and length of the data."""
 
 
 class ContainerProcess(AgentProcess):
-    """An `AgentProcess` that runs in a container. The container is removed when it ends."""
+    """An `AgentProcess` that is a container. The container is removed when the process ends."""
 
     def __init__(
         self, listener: ProcessListener, client: "DockerClient", image: str, spec: ContainerSpec
@@ -104,7 +104,7 @@ class ContainerProcess(AgentProcess):
             task.add_done_callback(self._tasks.discard)
 
     def on_detached(self) -> None:
-        """Read the exit code and remove the container, after its stream ended."""
+        """Start a task that reads the exit code and removes the container, after its stream ended."""
         task = asyncio.create_task(self._finish_process())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -204,7 +204,7 @@ def _detach_socket(attached: Any) -> socket.socket:
 
 
 class WorkerContainerAgent:
-    """An `Agent` that speaks the worker protocol in containers."""
+    """An `Agent` with workers in containers, which speak the worker protocol."""
 
     def __init__(self, spec: ContainerSpec, options: PoolOptions) -> None:
         self._spec = spec

@@ -156,9 +156,9 @@ def _call_factory(function: Any, loop: asyncio.AbstractEventLoop) -> object:
 
 
 def _select_sub_agent(agent: Any, name: str) -> object:
-    """Return the agent called `name`, which is the root or below the root.
+    """Return the agent called `name`: the root agent, or a sub-agent at any depth.
 
-    For an app, return a copy of the app with that agent as its root.
+    If `agent` is an app, return a copy of the app with the found agent as its root.
 
     Raises:
         EntryNotFoundError: there is no agent of this name.

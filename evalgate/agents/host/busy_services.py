@@ -1,4 +1,4 @@
-"""Detection of busy services by the exceptions of the agent: HTTP 429, 503 and 529, and gRPC's equivalents.
+"""Detection of busy services by the agent's exceptions: HTTP 429, 503 and 529, and gRPC's equivalents.
 
 The exceptions of the providers' SDKs have no common base class, but all hold the HTTP status: openai and
 anthropic in `status_code`, google in `code`, aiohttp in `status`, httpx and requests in `response`, botocore
@@ -26,8 +26,8 @@ def classify_transient_error(error: BaseException) -> tuple[str, float | None] |
     The kind is `rate_limited` or `unavailable`. The delay is the service's Retry-After in seconds, or None if
     the service sent none.
 
-    The causes of `error` (`raise … from`) and the only member of an exception group are searched as well, up
-    to 8 errors in all. `__context__` is not searched, because that exception need not come from the service.
+    The causes of `error` (`raise … from`) and the member of an exception group with one member are searched
+    as well, up to 8 errors in all. `__context__` is not searched, because it may be an unrelated exception.
     """
     try:
         for depth, each in enumerate(reasons := list(_iter_causes(error))):
@@ -51,7 +51,7 @@ def _iter_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _get_cause(error: BaseException) -> BaseException | None:
-    """Return the only member of an exception group; for any other error, its `__cause__`."""
+    """Return the member of an exception group that has one member; for any other error, its `__cause__`."""
     members = getattr(error, "exceptions", None)
     # `asyncio.TaskGroup` wraps even a single failure. Of several, none is the cause of the others.
     if isinstance(members, (list, tuple)) and len(members) == 1 and isinstance(members[0], BaseException):

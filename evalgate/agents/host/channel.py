@@ -102,7 +102,7 @@ class Channel:
         self._receive: Callable[[dict[str, Any]], None] | None = None
 
     def open(self, receive: Callable[[dict[str, Any]], None]) -> None:
-        """Pass each message of the gate to `receive` from now on."""
+        """Start to read messages of the gate. The event loop calls `receive` with each message."""
         self._receive = receive
         self._loop.add_reader(self._incoming, self._read_messages)
 
@@ -125,7 +125,7 @@ class Channel:
 
     def _flush_pending(self) -> None:
         end_if_forked()
-        self._flushing = False  # first: a line that is appended from here on asks for a flush of its own
+        self._flushing = False  # first: for a line that is appended from now on, `send` requests a flush
         lines = []
         while self._pending:
             lines.append(self._pending.popleft())

@@ -23,7 +23,7 @@ PROTOCOL_VERSION = 1
 CANCEL_WAIT_S = 0.25
 """Seconds that a cancelled task may take to end before the gate learns that it is still running."""
 EXIT_WAIT_S = 1.0
-"""Seconds that a turn may go on after one of its tasks called sys.exit."""
+"""Seconds that a turn may continue after one of its tasks called sys.exit."""
 
 _Message = Dict[str, Any]
 
@@ -38,9 +38,9 @@ class _ActiveTurn:
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.concurrent = False
-        """True once another turn was in progress at the same time: its code may have cancelled `task`."""
+        """True once another turn was in progress at the same time, and may have cancelled `task`."""
         self.exit: BaseException | None = None
-        """The exit of a task that the agent started, which ended the turn; None for any other end."""
+        """SystemExit or KeyboardInterrupt of a task that the agent started, if this ended the turn."""
         self.is_cancel_reported = False
         """True once `cancelled` was sent to the gate, after which no message of the turn may follow."""
 
@@ -63,7 +63,7 @@ class SessionManager:
         self._opened = opened
         self._sessions: dict[str, Session] = {}
         self._session_agents: dict[str, HostedAgent] = {}
-        """Hosts by session id, if each conversation has an agent of its own."""
+        """Agents by session id; empty if all conversations share one agent."""
         self._turns: dict[str, _ActiveTurn] = {}
         self._captures: dict[str, SessionCapture] = {}
         self._handlers: dict[str, Callable[[_Message], None]] = {
@@ -75,7 +75,7 @@ class SessionManager:
         }
 
     def handle_message(self, message: _Message) -> None:
-        """Handle one message of the gate; ignore unknown types, which later releases of evalgate may send."""
+        """Dispatch one message of the gate by its type; ignore types that only later releases know."""
         handler = self._handlers.get(message.get("type", ""))
         if handler is not None:
             handler(message)
@@ -144,10 +144,10 @@ class SessionManager:
         turn.task.cancel()
 
     def handle_exit(self, error: BaseException) -> None:
-        """Handle an exit that a task of the agent raised out of the event loop.
+        """End the turn of a task that raised `error`, such as SystemExit, out of the event loop.
 
-        The turn that awaits the task gets the exit as well, and reports it. If the turn awaits something else
-        of the task, such as a message, it would wait for ever: it fails after `EXIT_WAIT_S`.
+        If the turn awaits the task itself, the turn receives the exception and ends. If it awaits, for
+        example, a message from the task, it would wait for ever, and is cancelled after `EXIT_WAIT_S`.
         """
         session = _find_exited_session(error)
         turn = None if session is None else self._turns.get(session.id)
@@ -294,8 +294,8 @@ def _find_exited_session(error: BaseException) -> Session | None:
     """Return the session of the task that raised `error` out of the event loop; None if it is unknown."""
     frames = error.__traceback__
     while frames is not None:
-        # Of the error, only the frame of the call that asyncio made for the task leads to its context. Other
-        # event loops, such as that of uvloop, leave no such frame.
+        # In the traceback, only the frame of `asyncio.Handle._run` leads to the task's context. Other event
+        # loops, such as uvloop's, leave no such frame.
         context = getattr(frames.tb_frame.f_locals.get("self"), "_context", None)
         if context is not None and frames.tb_frame.f_code.co_name == "_run":
             session: Session | None = context.get(current_session)

@@ -1,7 +1,7 @@
-"""Adapter that serves a custom metric's function as an agent.
+"""Adapter that lets the host run a custom metric: the metric's function is served like an agent.
 
-A request holds a case and its run. An answer has a `score`. If there is no score, the answer has the reason
-as `not_applicable` or `failed`.
+The message of each turn is a request in JSON with a case and its run. The answer in JSON has a `score`. An
+answer without a score has the reason as `not_applicable` or `failed`.
 
 The function has one of three signatures, recognised by the number and names of the parameters:
 
@@ -10,7 +10,8 @@ The function has one of three signatures, recognised by the number and names of 
 - the signature in ADK's guide, `(actual_invocation, expected_invocation, criterion)`: the function is called
   once per turn
 
-A metric that imports Google ADK receives objects of ADK's classes; any other, objects with the same fields.
+A metric that imports Google ADK receives objects of ADK's classes. Other metrics receive objects with the
+same fields.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def as_agent(function: object) -> Callable[[str], Any]:
-    """Return a function that answers a request in JSON with the score of `function` in JSON.
+    """Wrap a metric's function as an agent that answers a JSON request with a JSON score.
 
     If `function` is a coroutine function, the returned function is one, too. The returned function raises
     nothing: if `function` raises or its result is invalid, the answer has the field `failed` instead of a
     score.
 
     Raises:
-        UnusableEntryError: `function` cannot be called, or has none of the module's three signatures.
+        UnusableEntryError: `function` cannot be called, or its signature is none of the three that the
+            docstring of this module lists.
     """
     if not callable(function):
         raise UnusableEntryError(f"it is of type {type(function).__name__}, not a function")
@@ -83,9 +85,9 @@ def _describe_failure(error: BaseException) -> dict[str, str]:
 
 # --- calling ------------------------------------------------------------------------------------------------
 
-# A generator that yields what the metric's function returned, is sent this value after it was awaited, and
-# returns the answer. So one generator serves synchronous and asynchronous functions: only the loop around it
-# differs (`_run_sync`, `_run_async`).
+# A generator that calls the metric's function and yields each result. The loop around it awaits the result if
+# necessary, and sends it back. At its end, the generator returns the answer. So one generator serves
+# synchronous and asynchronous functions: only the loop differs (`_run_sync`, `_run_async`).
 _Call = Any
 
 
@@ -276,7 +278,7 @@ def _has_field(result: Any, name: str) -> bool:
 
 
 def _get_field(result: Any, *names: str) -> Any:
-    """Return the first value of the named fields that is not None; None if there is none."""
+    """Return the value of the first named field that is present and not None; None if no field is."""
     for name in names:
         value = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if value is not None:

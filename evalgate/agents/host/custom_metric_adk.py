@@ -1,7 +1,7 @@
 """Google ADK's own types for the arguments of custom metrics that import Google ADK.
 
 Such a metric puts invocations into Google's `PerInvocationResult`, or passes them to Google's functions. Both
-refuse imitations.
+accept only instances of Google's own classes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from .custom_metric_arguments import JsonNamespace
 
 
 def use_google_invocation(imitation: JsonNamespace) -> Any:
-    """Return Google's `Invocation` with the same fields; the imitation if Google ADK is not imported.
+    """Convert an imitation to Google's `Invocation`; return it unchanged if Google ADK is not imported.
 
-    Its `intermediate_data` is an `IntermediateData` that has `invocation_events`, too.
+    The field `intermediate_data` of the result is an `IntermediateData` with the extra field
+    `invocation_events`.
     """
     module = sys.modules.get("google.adk.evaluation.eval_case")
     if module is None:
@@ -37,7 +38,7 @@ def use_google_invocation(imitation: JsonNamespace) -> Any:
 
 
 def use_google_metric(imitation: JsonNamespace) -> Any:
-    """Return Google's `EvalMetric` with the same fields; the imitation if Google ADK is not imported."""
+    """Convert an imitation to Google's `EvalMetric`; return it unchanged if Google ADK is not imported."""
     module = sys.modules.get("google.adk.evaluation.eval_metrics")
     return imitation if module is None else module.EvalMetric.model_validate(_to_json(imitation))
 
@@ -51,7 +52,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _wrap_response(answer: Optional[dict[str, Any]]) -> None:
-    """Put a tool's result that is not an object into one, as Google ADK does."""
+    """Wrap a tool's result that is not a dict as `{"result": …}`, in place, as Google ADK does."""
     if answer is not None and not isinstance(answer["response"], dict):
         answer["response"] = {"result": answer["response"]}
 

@@ -25,7 +25,8 @@ _DATA = ("args", "result", "state", "final_state", "attachments", "response")
 def to_namespace(value: Any) -> Any:
     """Return `value` with each dict in it, at any depth, as a `JsonNamespace`.
 
-    Fields with data stay as they are: `args`, `result`, `state`, `final_state`, `attachments`, `response`.
+    The values of the fields `args`, `result`, `state`, `final_state`, `attachments` and `response` are data
+    of the agent or the user, and stay dicts.
     """
     if isinstance(value, list):
         return [to_namespace(each) for each in value]
@@ -60,16 +61,16 @@ def _build_content(text: Optional[str], role: str) -> Optional[JsonNamespace]:
 
 
 def build_expected_invocations(case: dict[str, Any]) -> list[JsonNamespace]:
-    """Return one `Invocation` per turn of the case: user's message, expected reply and the turn's rubrics."""
+    """Return an imitated `Invocation` per turn, with the user's message, expected reply and rubrics."""
     return [
         _build_invocation(turn["user"]["text"], turn["expected"], turn["rubrics"]) for turn in case["turns"]
     ]
 
 
 def build_actual_invocations(case: dict[str, Any], run: dict[str, Any]) -> list[JsonNamespace]:
-    """Return one `Invocation` per reply, with the user's message and the rubrics of the case and the turn.
+    """Return an imitated `Invocation` per reply, with the rubrics of the case and of the turn.
 
-    The message is "" if neither the run nor the case has it.
+    It also has the user's message, or "" if neither the run nor the case has the message.
     """
     turns, sent = case["turns"], run["said"]
     texts = sent + [turn["user"]["text"] for turn in turns[len(sent) :]]
@@ -139,17 +140,17 @@ def _build_event(event: dict[str, Any]) -> JsonNamespace:
 
 
 def build_scenario(scenario: Optional[dict[str, Any]]) -> Optional[JsonNamespace]:
-    """Return the `ConversationScenario`, or None if the case has no scenario."""
+    """Return an imitation of ADK's `ConversationScenario`; None if the case has no scenario."""
     return _build_object(**scenario) if scenario else None
 
 
 def build_criterion(request: dict[str, Any]) -> JsonNamespace:
-    """Return the criterion: `threshold`, and each option of the metric as an attribute."""
+    """Return an imitation of ADK's criterion: its attributes are `threshold` and the metric's options."""
     return _build_object(**{**request["options"], "threshold": request["threshold"]})
 
 
 def build_eval_metric(request: dict[str, Any]) -> JsonNamespace:
-    """Return the `EvalMetric`. As in Google ADK, its `threshold` is None: the criterion has the threshold."""
+    """Return an imitation of ADK's `EvalMetric`. As in ADK, the threshold is only in its `criterion`."""
     return _build_object(
         metric_name=request["metric"],
         threshold=None,

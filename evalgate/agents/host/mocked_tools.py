@@ -17,9 +17,9 @@ class Mocks:
 
     def __init__(self, mocks: list[dict[str, Any]], recording: Optional[CallRecording] = None) -> None:
         self.missing: Optional[Exception] = None
-        """Error of the last mocked call that got no result, in any turn; None if there was no such call.
+        """Error of the last mocked call without a result, in any turn; None if every call got a result.
 
-        It is an `UnsupportedCaseError` if an agent was asked that has a mocked tool which cannot be mocked.
+        It is an `UnsupportedCaseError` if the agent has a mocked tool that evalgate cannot replace.
         """
         self._mocks = mocks
         self._recording = recording
@@ -36,16 +36,19 @@ class Mocks:
         """Return True if the tool must not be called in this turn.
 
         This is the case if the tool has a mock in this turn, or if the session has a recording and the tool
-        is not live.
+        is not live (called for real).
         """
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 
     def is_ever_mocked(self, name: str) -> bool:
-        """Return True if the tool has a mock in any turn, or a recording exists and the tool is not live."""
+        """Return True if the tool has a mock in any turn.
+
+        Also return True if the session has a recording and the tool is not live (called for real).
+        """
         return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 
     def list_tools(self) -> list[str]:
-        """Return the names of tools with a mock, then of recorded tools that are not called for real.
+        """Return the names of the tools with a mock, then of the recorded tools that are not live.
 
         Each name occurs once.
         """

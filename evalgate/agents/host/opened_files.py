@@ -22,7 +22,10 @@ _PROGRAMS = frozenset(
     }
 )
 _UNSEEN_STARTS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
-"""Ends of the names of modules that start processes without an event, and are imported at the first start."""
+"""Suffixes of names of modules that start processes without an audit event.
+
+They are imported when a process first needs them, so an imported one means that processes may have started.
+"""
 _MOST_LINKS = 40
 _FOREIGN_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
@@ -59,7 +62,7 @@ class FileRecorder:
                 return
             text = os.fsdecode(path)
             # Not normalized: after a link to a folder, `..` is the parent of the link's target.
-            name = os.path.join(os.getcwd(), _get_database(text) if event == "sqlite3.connect" else text)
+            name = os.path.join(os.getcwd(), _get_database_path(text) if event == "sqlite3.connect" else text)
         except Exception:  # noqa: BLE001  an object may raise anything when it is asked for its path
             return
         if (mode and mode[:1] in "wx") or (not mode and isinstance(flags, int) and flags & _WRITES):
@@ -74,15 +77,16 @@ class FileRecorder:
 
         Paths are relative to `home`. `incomplete` is True if files may be missing. This is the case if the
         process started other programs or interpreters since the last call, or has imported a module that
-        starts processes unseen. Return None if there are no files and `incomplete` would be False.
+        starts processes without an audit event. Return None if there are no files and `incomplete` would be
+        False.
         """
         found: Set[str] = set()
         modules, self._modules = self._modules, set(sys.modules)
-        names = [_get_source(sys.modules.get(name)) for name in self._modules - modules]
+        names = [_get_module_file(sys.modules.get(name)) for name in self._modules - modules]
         opened, self._new = self._new, []
         for name in [*opened, *filter(None, names)]:
             plain = _get_uncompiled(name)
-            if self._is_of_package(os.path.normpath(plain)):
+            if self._is_package_file(os.path.normpath(plain)):
                 continue
             found.update(filter(None, map(self._find_relative, follow_links(plain))))
         programs, self._programs = self._programs, []
@@ -95,29 +99,29 @@ class FileRecorder:
         """Return the path relative to `home`; "" if the file does not exist or is not in the project.
 
         The project is the git repository around `home`, or `home` if there is no repository. Files for which
-        `_is_of_package` returns True are not in the project.
+        `_is_package_file` returns True are not in the project.
         """
-        if not path.startswith(self._root + os.sep) or self._is_of_package(path):
+        if not path.startswith(self._root + os.sep) or self._is_package_file(path):
             return ""
         if not os.path.isfile(path) and not os.path.islink(path):
             return ""
         return os.path.relpath(path, self._home).replace(os.sep, "/")
 
-    def _is_of_package(self, path: str) -> bool:
+    def _is_package_file(self, path: str) -> bool:
         """Return True for a file of the interpreter, an installed package, `node_modules` or `.git`."""
         below = path[len(self._root) :] if path.startswith(self._root + os.sep) else path
         if not _FOREIGN_FOLDERS.isdisjoint(below.split(os.sep)):
             return True
         prefixes = {each + os.sep for each in (sys.prefix, os.path.realpath(sys.prefix))}
-        # A prefix around the repository, as /usr around /usr/src/app, makes no package of its files.
+        # If a prefix contains the repository (/usr contains /usr/src/app), its files are not package files.
         return path.startswith(tuple(each for each in prefixes if not (self._root + os.sep).startswith(each)))
 
 
 def follow_links(path: str) -> Iterator[str]:
     """Yield the absolute paths of the links on the way to a file, then the path of the file itself.
 
-    The links matter because a change of a link, also of a folder above the file, leads to another file.
-    After 40 links, which may form a cycle, further links are not followed.
+    The links matter, because the path leads to another file if any of them changes. Folders above the file
+    may be links, too. At most 40 links are followed, since links may form a cycle.
     """
     at, rest, links = os.sep, path.split(os.sep)[::-1], 0
     while rest:
@@ -145,7 +149,7 @@ def _read_link(path: str) -> str:
         return ""
 
 
-def _get_database(name: str) -> str:
+def _get_database_path(name: str) -> str:
     """Return the path of an SQLite database from its name, which may be a URI: `file:a.db?mode=ro`."""
     if not name.startswith("file:"):
         return name
@@ -155,7 +159,8 @@ def _get_database(name: str) -> str:
     return unquote(path)
 
 
-def _get_source(module: object) -> str:
+def _get_module_file(module: object) -> str:
+    """Return the absolute path of a module's file; "" if it has none."""
     try:
         return os.path.abspath(getattr(module, "__file__", None) or "") if module is not None else ""
     except Exception:  # noqa: BLE001  a module may raise anything when it is asked for its file

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run with the JSON options in `sys.argv[1]` until the gate closes stdin; then end the process.
+    """Run the agent host with the JSON options in `sys.argv[1]` until stdin is closed; then end the process.
 
     The exit code is 0, or 1 after a `fatal` message if the agent cannot be loaded. `entry` and `threads` are
     required options; `path`, `home`, `capture`, `track`, `adk`, `agent`, `metric` and `digest` are optional.

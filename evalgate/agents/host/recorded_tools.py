@@ -1,4 +1,4 @@
-"""Answers of tool calls from a recording, found by the tool's name and the arguments of the call."""
+"""Recorded results of tool calls, found by the tool's name and the arguments of the call."""
 
 from __future__ import annotations
 

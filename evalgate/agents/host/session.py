@@ -71,11 +71,11 @@ class Session:
         self.ids: dict[str, str] = {}
         """Ids of the conversation in the agent's framework: `session_id` and `user_id`."""
         self.recorder = recorder
-        """Recorder for hosts, which reports events without type checks."""
+        """Recorder of events, without type checks. Adapters of frameworks use it directly."""
         self.trace: Optional[TraceRecorder] = None
-        """Recorder of timed steps for hosts; None unless the gate asked for a trace."""
+        """Recorder of timed steps, for adapters of frameworks; None if the gate requested no trace."""
         self._calls: dict[str, OpenSpan] = {}
-        """Steps of reported tool calls without a result, by the id of the call, else by the tool's name."""
+        """Open trace steps of reported tool calls, by call id, or by tool name if the call has no id."""
 
     def tool_call(
         self,

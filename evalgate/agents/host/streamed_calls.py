@@ -28,7 +28,7 @@ class StreamedCalls:
         self._open: dict[int, _Json] = {}
         """Latest call of each index: a further piece with the index continues it, or begins another call."""
         self._whole: dict[int, bool] = {}
-        """By index: True if the first piece of the latest call had a name and an object of arguments."""
+        """By index: True if the first piece of the latest call had a name and all arguments, as JSON."""
 
     def add_piece(self, piece: _Json, position: int) -> None:
         """Add one item of a chunk's `tool_calls`; `position` is its index in the list, from 0."""
@@ -48,7 +48,7 @@ class StreamedCalls:
     def _begin_call(self, index: int) -> _Json:
         call: _Json = {"id": None}
         place = len(self.calls)
-        if index not in self._open:  # else the calls are not numbered, and come in their order
+        if index not in self._open:  # a repeated index: the calls are not numbered, but arrive in order
             while place and self._indexes[place - 1] > index:
                 place -= 1
         self.calls.insert(place, call)
@@ -70,7 +70,10 @@ def append_texts(whole: _Json, piece: _Json, text_key: str) -> None:
 
 
 def _begins_call(piece: _Json, call: _Json, is_whole: bool) -> bool:
-    """Return True if a piece begins another call, and False if it continues the open call of its index."""
+    """Return True if `piece` begins a new call, and False if it continues `call`, which has the same index.
+
+    `is_whole` is True if the first piece of `call` had a name and all arguments.
+    """
     name, text = _read_texts(piece)
     own_name, own_text = _read_texts(call)
     id_ = piece.get("id")

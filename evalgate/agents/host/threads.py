@@ -27,10 +27,10 @@ def own_process() -> None:
 
 
 def watch_forks(loop: asyncio.AbstractEventLoop) -> None:
-    """Terminate a forked child as soon as it runs an iteration of the host's event loop.
+    """Terminate each child that the agent forks from now on, as soon as it runs the host's event loop.
 
-    Children that never run this loop stay: they exit by themselves, or run another program or event loop,
-    like the children of `subprocess` and `multiprocessing`.
+    Children that never run this loop are not terminated. They exit by themselves, or run another program or
+    event loop, like the children of `subprocess` and `multiprocessing`.
     """
     register = getattr(os, "register_at_fork", None)
     if register is not None:
@@ -47,9 +47,9 @@ def _schedule_end_check(loop: asyncio.AbstractEventLoop) -> None:
 def end_if_forked(error: Optional[BaseException] = None) -> None:
     """Terminate this process if it is a forked child.
 
-    The exit code is 0 without `error`, and the code of a `SystemExit`. Any other `error` is written to
-    stderr, and the exit code is 1. `os._exit` is used because the parent's buffers and exit handlers were
-    copied into the child, and must not run twice.
+    The exit code is 0 if `error` is None, the code of a `SystemExit`, and 1 for any other `error`, which is
+    also written to stderr. `os._exit` is used because the child has copies of the parent's buffers and exit
+    handlers, which must not be flushed and run twice.
     """
     if os.getpid() == _PID:
         return

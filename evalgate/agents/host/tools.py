@@ -1,4 +1,4 @@
-"""The decorator for tools that are plain Python functions, and the search for the conversation of a call.
+"""The decorator for tools that are plain Python functions, and the search for the session of a tool call.
 
 Agents import the decorator with `from evalgate_host import tool`: the module `evalgate_host` exists while
 evalgate runs the agent, and nowhere else.
@@ -46,8 +46,8 @@ def find_session(name: str) -> Session | None:
 
     Raises:
         NoMatchingMockError: the calling thread belongs to no conversation, although open conversations have
-            mocks or a recording. The error is also stored in `missing` of their mocks, so that their turns
-            fail.
+            mocks or a recording. The error is also stored in `mocks.missing` of these conversations, so that
+            their turns fail.
     """
     session = current_session.get()
     if session is None and mocked_sessions:
@@ -63,7 +63,7 @@ def find_session(name: str) -> Session | None:
 
 
 def require_decorated(session: Session) -> None:
-    """Refuse a conversation with mocks for undecorated tools, because these would be called for real.
+    """Raise an error if the case mocks tools that are not decorated, because they would be called for real.
 
     Raises:
         UnsupportedCaseError: a mocked or recorded tool has no decorator `tool`; the message names it.
@@ -78,10 +78,10 @@ def require_decorated(session: Session) -> None:
 
 
 def refuse_undecorated_call(session: Session, name: str) -> None:
-    """Refuse the report of a call if the tool is mocked in this turn and is not decorated with `tool`.
+    """Raise an error if a reported call is of a tool that is mocked in this turn but not decorated.
 
     Raises:
-        NoMatchingMockError: the call is refused. `missing` of the session's mocks stores the error, too.
+        NoMatchingMockError: the call is refused. The error is also stored in `session.mocks.missing`.
     """
     if session.mocks.is_mocked(name) and name not in decorated:
         session.mocks.missing = NoMatchingMockError(
@@ -132,7 +132,7 @@ class _WatchedCall:
     def __init__(self) -> None:
         self.result: Any = None
         self.is_answered = False
-        """True if a mock or the recording gave `result`, so that the tool must not be called."""
+        """True if `result` is from a mock or the recording, so that the tool must not be called."""
 
 
 @contextlib.contextmanager
@@ -218,7 +218,8 @@ def _require_result(session: Session, name: str, args: dict[str, Any], function:
 def _restore_error(error: RecordedToolError, function: Callable[..., Any]) -> Exception:
     """Return an error of the recorded class with the same message, or `error` if that is not possible.
 
-    The class is searched in the tool's module, then in Python's builtins. It must accept a single message.
+    The class is searched in the tool's module, then in Python's builtins. Its constructor must accept the
+    message as the only argument.
     """
     module_names = getattr(inspect.unwrap(function), "__globals__", {})
     kind = module_names.get(error.type_name, getattr(builtins, error.type_name or " ", None))

@@ -1,8 +1,8 @@
 """Recorder of the timed steps of a session, which sends each step to the gate when the step ends.
 
 The gate requests the steps with `trace` in the message `start`. Recording must never break a turn: steps that
-cannot be converted are left out, and large values are cut. No further step is sent after more than 2,000
-steps of the session have begun.
+cannot be converted are left out, and large values are cut. Once more than 2,000 steps of the session have
+begun, no further step is sent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OpenSpan:
         self.parent = parent
         self.author = author
         self.request: object = None
-        """Value, or a function that returns it when the step ends."""
+        """Request of the step, or a function that returns the request, called at the end of the step."""
         self.attributes: Optional[dict[str, Any]] = None
         self.usage: Optional[dict[str, Any]] = None
         """`input_tokens`, `output_tokens`, `cost_usd` and `models`, as far as they are known."""
@@ -101,7 +101,7 @@ class TraceRecorder:
                 self._send_span(span, response, error)
 
     def drop_span(self, span: OpenSpan) -> None:
-        """Forget a step that did not take place."""
+        """Discard an open step without sending it, because it did not take place."""
         with self._lock:
             self._open.pop(span.id, None)
 

@@ -11,12 +11,12 @@ MOST_CHARACTERS = 64 * 1024
 MOST_RUN_CHARACTERS = 1024 * 1024
 """Largest size of all requests and responses of one run, in characters."""
 MOST_SPANS = 1000
-"""Number of steps of one run after which its trace keeps only the step of each whole turn."""
+"""Maximum number of steps in the trace of one run. Of later steps, only those of whole turns are kept."""
 _MOST_NAME = 200
 _DEEPEST = 40
 _MOST_BITS = 1000
 _PER_VALUE = 8
-"""Characters that each value counts in addition to its text, to limit the number of small values too."""
+"""Characters that are added to the size of each value, so that many small values reach the limit, too."""
 
 
 class ValueClipper:
@@ -26,18 +26,18 @@ class ValueClipper:
         self._left = most
 
     def clip_value(self, value: object, most: int = MOST_CHARACTERS) -> object:
-        """Return `value` as JSON of about `most` characters or less, with a visible mark at each cut.
+        """Return `value` as JSON data of about `most` characters or less, with a visible mark at each cut.
 
-        Objects that are not JSON become their fields or their text. Once the limit of the converter is used
-        up, each value except None is replaced by a note.
+        Objects that JSON cannot hold become their fields or their text. Once the limit of all values together
+        is used up, each further value except None is replaced by a note.
         """
         if value is None:
             return None
         if self._left <= 0:
             return "… left out: the trace of this run is full"
-        cut = _Cut(min(most, self._left))
-        found = cut.convert_value(value, 0)
-        self._left -= cut.used
+        conversion = _LimitedConversion(min(most, self._left))
+        found = conversion.convert_value(value, 0)
+        self._left -= conversion.used
         return found
 
 
@@ -47,15 +47,15 @@ def clip_name(text: object) -> str:
     return name if len(name) <= _MOST_NAME else name[:_MOST_NAME] + "…"
 
 
-class _Cut:
-    """Conversion of one value, with its own limit."""
+class _LimitedConversion:
+    """Conversion of one value to JSON data, with a limit of `most` characters."""
 
     def __init__(self, most: int) -> None:
         self.used = 0
         self._most = most
 
     def convert_value(self, value: object, depth: int) -> object:
-        """Return a value at the nesting level `depth` as JSON, cut where the limit is reached."""
+        """Return a value at the nesting level `depth` as JSON data, cut where the limit is reached."""
         self.used += _PER_VALUE
         if isinstance(value, str):
             return self._cut_text(str(value))
@@ -70,7 +70,7 @@ class _Cut:
         return self.convert_value(_read_object(value), depth + 1)
 
     def _cut_text(self, text: str) -> str:
-        # A single long text leaves room for what follows it.
+        # A single long text uses at most three quarters of what is left, so that later values still fit.
         most = max(0, self._most - self.used) * 3 // 4
         if len(text) <= most:
             self.used += len(text)

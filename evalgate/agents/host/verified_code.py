@@ -32,7 +32,7 @@ _homes: dict[str, dict[str, str]] = {}
 
 
 def verify_code(home: str, digest: str) -> None:
-    """Verify the digests of the files in a folder's manifest, and let imports verify each file again.
+    """Verify the digests of the files in a folder's manifest, and patch imports to verify each file again.
 
     Args:
         home: Absolute path of the folder with the metric's code and its manifest.
@@ -49,7 +49,7 @@ def verify_code(home: str, digest: str) -> None:
     for path in digests:
         _read_verified(os.path.join(home, path))
     # Finders that are cached already would go on reading files unchecked.
-    sys.path_hooks.insert(0, _find_in_home)
+    sys.path_hooks.insert(0, _create_verified_finder)
     sys.path_importer_cache.clear()
 
 
@@ -78,7 +78,12 @@ class _VerifiedExtensionLoader(ExtensionFileLoader):
         return super().create_module(spec)
 
 
-def _find_in_home(path: str) -> Any:
+def _create_verified_finder(path: str) -> Any:
+    """Return a finder for a verified folder or a folder in it, as a hook for `sys.path_hooks`.
+
+    Raises:
+        ImportError: the path is not in a verified folder.
+    """
     if path not in _homes and not _find_home(path):
         raise ImportError("not a folder of the metric")
     loaders = ((_VerifiedExtensionLoader, EXTENSION_SUFFIXES), (_VerifiedSourceLoader, SOURCE_SUFFIXES))

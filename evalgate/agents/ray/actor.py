@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 @frozen
 class SessionStart:
-    """Case and run of a conversation that begins."""
+    """Arguments of a new conversation: those of `Agent.open_session`, and whether to record a trace."""
 
     case: EvalCase
     run: int
     alone: bool
     trace: bool = False
-    """True: the run keeps a trace, so that the session records its steps."""
+    """True if the session records the timed steps of its turns."""
 
 
 @frozen
@@ -58,27 +58,27 @@ class ActorRequest:
     do: Literal["open", "turn", "end", "close"]
     """`end` also closes the conversation; `close` abandons it, and the gate does not wait for an answer."""
     beginning: SessionStart | None = None
-    """Set in the first step only."""
+    """Arguments of the conversation; set in its first request only."""
     message: UserMessage | None = None
-    """Set if the step is a turn."""
+    """The user's message; set if `do` is `turn`."""
 
 
 @frozen
 class ActorFailure:
-    """An error of the agent, in a form that JSON can hold."""
+    """An error that the agent raised, in a form that JSON can hold."""
 
     how: Literal["failed", "lost", "unreachable"]
-    """Class of the error: `AgentError`, `SessionLostError` or `AgentUnreachableError`, in this order."""
+    """Class of the error: `AgentError` (failed), `SessionLostError` or `AgentUnreachableError`."""
     failure: Failure
     outcome: Outcome = "crashed"
     usage: Usage | None = None
     retry_after_s: float | None = None
     alone: bool = True
-    """`alone` of a `SessionLostError`."""
+    """Attribute `alone` of a `SessionLostError`: True if the case must start again in a separate worker."""
 
     @classmethod
     def from_error(cls, error: AgentError | SessionLostError | AgentUnreachableError) -> "ActorFailure":
-        """Return the failure that describes an error; `to_error` restores the error."""
+        """Convert an error to an `ActorFailure`; `to_error` converts it back."""
         match error:
             case AgentError():
                 return cls("failed", error.failure, error.outcome, error.usage, error.retry_after_s)
@@ -88,7 +88,7 @@ class ActorFailure:
                 return cls("unreachable", error.failure)
 
     def to_error(self) -> AgentError | SessionLostError | AgentUnreachableError:
-        """Return the error that `from_error` converted, for the gate to raise."""
+        """Return an error of the original class and with the same attributes, for the gate to raise."""
         match self.how:
             case "failed":
                 return AgentError(self.failure, self.outcome, self.usage, self.retry_after_s)
@@ -103,7 +103,7 @@ class ActorResponse:
     """Answer of an actor to one `ActorRequest`."""
 
     reply: Reply | None = None
-    """Reply to a turn; None for any other step, and for a turn without a reply in the replayed recording."""
+    """Reply to a turn; None for any other request, and for a turn without a reply in a replayed recording."""
     end: SessionResult | None = None
     applies_mocks: bool = False
     """True if the session applies tool mocks."""
@@ -113,7 +113,7 @@ class ActorResponse:
     ids: tuple[str, str] = ("", "")
     """Ids of the conversation and of its user; "" for an unknown id, and for both once the session ended."""
     spans: tuple[TraceSpan, ...] = ()
-    """Steps of the turn, if the run keeps a trace."""
+    """Timed steps of the turn; empty if no trace is recorded."""
 
 
 @cache
@@ -131,23 +131,23 @@ def dump_message(value: ActorRequest | ActorResponse | ActorFailure) -> str:
 
 
 def load_request(text: str) -> ActorRequest:
-    """Return the request that `dump_message` wrote.
+    """Parse an `ActorRequest` from JSON of `dump_message`.
 
     Raises:
-        pydantic.ValidationError: another version of evalgate wrote it.
+        pydantic.ValidationError: the JSON is not valid, for example from another version of evalgate.
     """
     found: ActorRequest = _get_adapter(ActorRequest).validate_json(text, strict=True)
     return found
 
 
 def load_response(text: str) -> ActorResponse:
-    """Return the response that `dump_message` wrote; raises as `load_request`."""
+    """Parse an `ActorResponse` from JSON of `dump_message`; raise the same error as `load_request`."""
     found: ActorResponse = _get_adapter(ActorResponse).validate_json(text, strict=True)
     return found
 
 
 def load_failure(text: str) -> ActorFailure:
-    """Return the failure that `dump_message` wrote; raises as `load_request`."""
+    """Parse an `ActorFailure` from JSON of `dump_message`; raise the same error as `load_request`."""
     found: ActorFailure = _get_adapter(ActorFailure).validate_json(text, strict=True)
     return found
 
@@ -170,7 +170,7 @@ class ActorSpec:
     The agent then gets `environ` alone. On another node, `environ` overrides the node's own variables.
     """
     owner: tuple[int, int] | None = None
-    """User id and group id of the folder's owner, or None, as in `Workspace.owner`."""
+    """User id and group id of the folder's owner (see `Workspace.owner`), or None."""
 
     def to_json(self) -> str:
         """Return the description as JSON."""
@@ -178,7 +178,7 @@ class ActorSpec:
 
     @classmethod
     def from_json(cls, text: str) -> "ActorSpec":
-        """Return the description that `to_json` wrote."""
+        """Parse the JSON that `to_json` returned."""
         found = json.loads(text)
         owner = found.pop("owner")
         return cls(**found, owner=None if owner is None else (owner[0], owner[1]))
@@ -187,7 +187,7 @@ class ActorSpec:
         """Install the agent's dependencies, and build the agent without starting it.
 
         Raises:
-            EvalgateError: as `resolve_agent` and `build_agent`.
+            EvalgateError: the options of the agent are wrong, or the setup fails.
         """
         folder = Path(self.folder or Path.cwd())
         config = AgentConfig.model_validate(self.section)
@@ -199,7 +199,7 @@ class ActorSpec:
 
 @contextmanager
 def _lock_setup() -> Iterator[None]:
-    """Hold a lock of the node within the block, as all actors of a node install into the same folder."""
+    """Hold a file lock in the `with` block, because all actors of a machine install into the same folder."""
     path = Path(tempfile.gettempdir()) / f"evalgate-setup-{os.geteuid()}.lock"
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -215,7 +215,7 @@ _ABANDONED = ActorResponse(
 
 
 class _OpenSession:
-    """An open conversation, and its context."""
+    """An open conversation, and the context manager that closes it."""
 
     def __init__(self, context: AbstractAsyncContextManager[AgentSession], session: AgentSession) -> None:
         self.context = context
@@ -234,7 +234,7 @@ class ActorHost:
     async def start_host(cls, spec: str) -> "ActorHost | ActorFailure":
         """Build and start the agent from `spec`, the JSON of an `ActorSpec`.
 
-        Return its host, or the failure if the agent cannot be built or started.
+        Return a host of the started agent, or a failure if the agent cannot be built or started.
         """
         try:
             agent = await asyncio.to_thread(ActorSpec.from_json(spec).build_agent)
@@ -255,7 +255,7 @@ class ActorHost:
     async def handle_request(self, text: str) -> str:
         """Answer an `ActorRequest` with an `ActorResponse`, both JSON.
 
-        Errors of the agent are returned in `failure` of the response.
+        Errors that the agent raises are returned in `ActorResponse.failure`.
         """
         request = load_request(text)
         if request.do == "close":

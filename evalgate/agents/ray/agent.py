@@ -1,4 +1,4 @@
-"""An agent that holds its conversations in the actors of a Ray cluster."""
+"""Agent that runs its conversations in the actors of a Ray cluster."""
 
 import asyncio
 import itertools
@@ -34,13 +34,13 @@ from evalgate.system.workspace import Workspace
 
 @dataclass(eq=False, slots=True)
 class ActorSlot:
-    """An actor as the gate knows it: its identifying number, its sessions and its open requests."""
+    """The gate's record of one actor: its number (an id), the number of its sessions, its open requests."""
 
     number: int
     ready: bool = False
     sessions: int = 0
     pending: dict[int, asyncio.Future[ActorResponse]] = field(default_factory=dict)
-    """Futures of the outstanding answers, by the key of the request."""
+    """Futures of requests without an answer yet, by the key of the request."""
 
 
 class ActorPool(Protocol):
@@ -55,7 +55,7 @@ class ActorPool(Protocol):
         ...
 
     async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
-        """Send a step of a conversation and return its result."""
+        """Send one request of a conversation to an actor, and return the response."""
         ...
 
     def close_session(self, slot: ActorSlot, session: str) -> None:
@@ -64,7 +64,7 @@ class ActorPool(Protocol):
 
 
 class ClusterSessionContext:
-    """The async context of one conversation."""
+    """Asynchronous context manager of one conversation in an actor."""
 
     def __init__(self, pool: ActorPool, beginning: SessionStart) -> None:
         self._pool = pool
@@ -98,7 +98,7 @@ class ClusterSession:
         self._pool = pool
         self._slot = slot
         self._beginning: SessionStart | None = beginning
-        """Case and run of the session; None once they were sent to the actor."""
+        """Arguments of the session; None once they were sent to the actor."""
         self._key = pool.create_session_key()
         self._is_over = False
         self.applies_mocks = False
@@ -109,7 +109,7 @@ class ClusterSession:
         self._spans: tuple[TraceSpan, ...] = ()
 
     async def open_session(self) -> None:
-        """Open the session before its first turn."""
+        """Open the session in the actor before its first turn."""
         await self._run_step(ActorRequest(self._key, "open", self._take_start()))
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
@@ -117,7 +117,7 @@ class ClusterSession:
         return (await self._run_step(ActorRequest(self._key, "turn", self._take_start(), message))).reply
 
     def take_spans(self) -> tuple[TraceSpan, ...]:
-        """Return the steps that the session in the actor recorded in the last turn, and forget them."""
+        """Return the timed steps of the last turn, and remove them from the session."""
         spans, self._spans = self._spans, ()
         return spans
 
@@ -148,22 +148,22 @@ class ClusterSession:
 
 
 _MAX_LOST_AT_START = 3
-"""After this many actors in a row were lost before they were ready, all sessions are refused."""
+"""Number of actors lost in a row before they were ready, after which all sessions are refused."""
 _SILENCE_S = 300.0
-# An actor that does not answer within twice the time limit of a turn and these seconds is given up: its node
-# hangs, and Ray does not report it as lost. The agent's own time limits apply within the actor.
+# An actor is given up if it does not answer within twice the time limit of a turn plus these seconds: its
+# node hangs, and Ray does not report it as lost. The time limit of the turn itself is applied in the actor.
 _MAX_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLimits:
-    """Number of actors, and time limits."""
+    """Number of actors of an agent, and time limits."""
 
     workers: int
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float
-    """Seconds that may pass without a ready actor, at the start and whenever all are lost."""
+    """Seconds that may pass without a ready actor, at the start and whenever all actors are lost."""
 
 
 class ClusterAgent:
@@ -203,7 +203,7 @@ class ClusterAgent:
         return str(next(self._keys))
 
     async def acquire_actor(self) -> ActorSlot:
-        """Wait for a ready actor; return the one with the fewest sessions, after adding one to its sessions.
+        """Wait for a ready actor; return the actor with the fewest sessions, which then has one more.
 
         Raises:
             AgentUnreachableError: no actor is ready, and none will be.
@@ -221,7 +221,7 @@ class ClusterAgent:
             await waiter
 
     async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
-        """Send a step of a conversation and return its result.
+        """Send one request of a conversation to an actor, and return the response.
 
         Raises:
             SessionLostError: the actor is gone, or did not answer in time.
@@ -260,7 +260,7 @@ class ClusterAgent:
     # --- called by the client, as its `ActorListener` -------------------------------------------------------
 
     def on_ready(self, number: int) -> None:
-        """Mark an actor as ready and wake the sessions that wait for one."""
+        """Mark an actor as ready, and wake the sessions that wait for an actor."""
         self._lost_at_start = 0
         if number in self._slots:
             self._slots[number].ready = True
@@ -273,7 +273,7 @@ class ClusterAgent:
         self._refuse_sessions(load_failure(failure).failure)
 
     def on_lost(self, number: int, why: str) -> None:
-        """Replace a lost actor and fail its requests. After 3 failed starts in a row refuse all sessions."""
+        """Replace a lost actor and fail its requests. After 3 failed starts in a row, refuse all sessions."""
         gone = self._slots.pop(number, None)
         if gone is None:
             return
@@ -385,7 +385,7 @@ def build_ray_agent(
     """Build an agent that runs in Ray actors, one for each configured worker, without starting anything."""
     settings = chosen.settings
     address = executor.address or environ.get("RAY_ADDRESS") or None
-    if address == "local":  # Ray's word for a cluster of one's own
+    if address == "local":  # Ray's word for a new cluster on this machine
         address = None
     spec = _build_cluster_spec(executor, address, chosen, workspace, environ)
     client = RayClusterClient(spec, _build_ray_env(environ), executor.start_timeout)
@@ -429,7 +429,7 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, agent_name: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the agent's variables for an actor. They include variables that its options name as `${NAME}`.
+    """Return the environment variables of the agent, with those that its options name as `${NAME}`.
 
     Without `with_harmless`, PATH and similar variables are left out unless `settings.env` names them.
     """
@@ -442,7 +442,7 @@ def _select_agent_env(
 
 
 def _build_ray_env(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of Ray, and of a cluster on this machine: no secrets except Ray's own."""
+    """Return the environment of the bridge and of a cluster on this machine: no secrets except `RAY_…`."""
     ours = {name: environ[name] for name in environ if name.startswith("RAY_") and name != "RAY_ADDRESS"}
     # Actors on this machine import the evalgate that runs here, which may be installed nowhere.
     given = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")

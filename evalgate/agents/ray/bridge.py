@@ -4,8 +4,8 @@ It needs only the standard library and Ray. It reads lines from stdin and writes
 object. The first line is a `client.ClusterSpec`. Then the gate sends commands:
 
 - `{"do": "add", "actor": n}` creates an actor.
-- `{"do": "ask", "actor": n, "id": k, "body": text}` sends a request to it.
-- `{"do": "drop", "actor": n}` kills it.
+- `{"do": "ask", "actor": n, "id": k, "body": text}` sends a request to the actor.
+- `{"do": "drop", "actor": n}` kills the actor.
 - `{"do": "leave", "gently": bool}`, or the end of stdin, ends all actors and the bridge.
 
 The bridge sends `joined` or `refused` once. For each actor it sends `ready`, `failed` or `unfit`, and `lost`
@@ -26,7 +26,7 @@ from typing import Any
 _REACHED_S = 10.0
 _LEAVE_S = 4.0
 """Seconds that actors may take to end their agents."""
-_OBJECT_STORE_BYTES = 100_000_000  # conversations travel with the calls, not through the store
+_OBJECT_STORE_BYTES = 100_000_000  # small, as conversations are arguments of calls and not in the store
 _READ_BYTES = 256 * 1024
 
 
@@ -58,12 +58,12 @@ class AgentActor:
         return "ready", ""
 
     async def handle_request(self, body: str) -> str:
-        """Return the agent's answer to one step of a conversation."""
+        """Pass an `ActorRequest` as JSON to the agent's host; return its `ActorResponse` as JSON."""
         answer: str = await self._run_in_loop(self._host.handle_request(body))
         return answer
 
     async def stop(self, gently: bool) -> None:
-        """End the agent and everything that it started; with `gently`, let the agent finish first."""
+        """End the agent and its processes; with `gently`, let them finish by themselves first."""
         if self._host is not None:
             error = None if gently else asyncio.CancelledError()
             await self._run_in_loop(self._host.__aexit__(error and type(error), error, None))
@@ -234,7 +234,9 @@ def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise OSError if nothing listens at the address: Ray would try for minutes, and end this process.
+    """Raise OSError if nothing listens at the address.
+
+    Ray itself would try to connect for minutes, and then end this process.
 
     An address without a port is not checked.
     """

@@ -20,12 +20,12 @@ _LEAVE_S = 15.0
 _KILL_WAIT_S = 10.0
 _MAX_SHOWN = 1_000
 _LONGEST_FOLDER = 40
-# Characters. Ray appends 63 for its sockets, and the system allows 107 in the path of a socket.
+"""Characters. Ray appends 63 for its sockets, and the system allows 107 in the path of a socket."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """The cluster to join, and the actors in it."""
+    """The cluster to join or start, and the actors to create in it."""
 
     address: str | None
     """Address for `ray.init`; None: a cluster is started on this machine, and ended afterwards."""
@@ -37,7 +37,7 @@ class ClusterSpec:
     runtime_env: Mapping[str, object]
     """Files and settings that Ray sends to the nodes of an existing cluster."""
     calls: int
-    """Maximum of requests to one actor at the same time."""
+    """Maximum number of requests to one actor at the same time."""
     spec: str
     """The agent: an `ActorSpec` as JSON."""
 
@@ -50,23 +50,23 @@ class ActorListener(Protocol):
         ...
 
     def on_failed(self, number: int, failure: str) -> None:
-        """Handle the failure of an agent that cannot start; `failure` is an `ActorFailure` as JSON."""
+        """Receive the failure of an agent that cannot start: an `ActorFailure` as JSON."""
         ...
 
     def on_lost(self, number: int, why: str) -> None:
-        """Handle the loss of an actor that is gone or could not be created; `why` is Ray's reason."""
+        """Learn that an actor is gone or could not be created; `why` is Ray's reason."""
         ...
 
     def on_answer(self, key: int, answer: str) -> None:
-        """Handle the answer to the request `key`; `answer` is an `ActorResponse` as JSON."""
+        """Receive the answer to the request `key`: an `ActorResponse` as JSON."""
         ...
 
     def on_broken(self, key: int, why: str) -> None:
-        """Handle a request `key` without an answer because of a bug of evalgate; `why` describes the bug."""
+        """Learn that a bug of evalgate prevented an answer to the request `key`; `why` describes the bug."""
         ...
 
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """Handle the loss of the whole cluster; `detail` is the end of the bridge's stderr, or ""."""
+        """Learn that the whole cluster is lost; `detail` is the end of the bridge's stderr, or ""."""
         ...
 
 
@@ -74,7 +74,7 @@ class ClusterClient(Protocol):
     """Connection to a cluster of actors."""
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Join the cluster. Return its capacity as a clause, for the error message if no actor gets ready.
+        """Join or start the cluster. Return a clause about its capacity (see `describe_capacity`).
 
         Raises:
             InvalidInputError: the cluster cannot be joined or started.
@@ -82,11 +82,11 @@ class ClusterClient(Protocol):
         ...
 
     def add_actor(self, number: int) -> None:
-        """Request a new actor; its later events, such as `on_ready` or `on_failed`, go to the listener."""
+        """Request a new actor without waiting; its events, such as `on_ready`, go to the listener."""
         ...
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
-        """Send a request to an actor; the answer carries `key`."""
+        """Send a request to an actor; the listener receives the answer with the same `key`."""
         ...
 
     def kill_actor(self, number: int) -> None:
@@ -94,7 +94,10 @@ class ClusterClient(Protocol):
         ...
 
     async def leave_cluster(self, *, gently: bool) -> None:
-        """End all actors, and all that was started for them; with `gently`, let the agents finish first."""
+        """End all actors, and a cluster that was started for them.
+
+        With `gently`, let the agents finish first.
+        """
         ...
 
 
@@ -119,7 +122,7 @@ class RayClusterClient:
         self._joined: asyncio.Future[Mapping[str, Any]] | None = None
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Start the bridge and join the cluster. Return its capacity as a clause for an error message.
+        """Start the bridge, and join or start the cluster. Return a clause about the cluster's capacity.
 
         Raises:
             InvalidInputError: the bridge cannot be started, or the cluster cannot be joined or started.
@@ -129,7 +132,7 @@ class RayClusterClient:
         self._process = AgentProcess(self)
         if self._cluster.address is None:
             self._folder = _create_short_folder()
-        # -P: on the path, the bridge's folder would hide packages with the names of its modules from Ray.
+        # -P keeps the bridge's folder off `sys.path`: its modules would hide packages of the same names.
         launch = LaunchSpec((sys.executable, "-P", str(_BRIDGE)), Path.cwd(), self._env)
         try:
             await self._process.start(launch)
@@ -235,9 +238,10 @@ class RayClusterClient:
 
 
 def describe_capacity(cluster: ClusterSpec, resources: Mapping[str, float]) -> str:
-    """Return a clause about what the cluster has in all, and what one worker wants of it.
+    """Return a clause with the resources of the whole cluster, and the resources that each worker wants.
 
-    `resources` are those of the cluster by Ray's names: `CPU`, and each that `cluster.resources` names.
+    `resources` holds the amounts in the whole cluster by Ray's names: `CPU`, and the names in
+    `cluster.resources`. The clause is part of the error message if no actor becomes ready.
     """
     wanted = {"CPU": cluster.cpus, **cluster.resources}
     return f"the cluster has {_join_amounts(resources)}, and each worker wants {_join_amounts(wanted)}"

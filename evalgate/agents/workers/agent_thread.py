@@ -1,9 +1,8 @@
-"""Event loops of the gate and of an agent in the same process: the agent's loop is in another thread.
+"""Separate event loops for the gate and for an agent in the same process; the agent's is in another thread.
 
-An evaluation that blocks its caller has both loops (`run_in_gate_loop`). If the agent then blocks its loop or
-ignores its cancellation, the gate is not delayed: `evalgate.agents.adapters.in_process` abandons the agent's
-thread. An evaluation that the caller awaits has no loop of its own: it runs in the caller's loop, together
-with the agent.
+A blocking call of the library has both loops (`run_in_gate_loop`). If the agent then blocks its loop or
+ignores a cancellation, `evalgate.agents.adapters.in_process` abandons the agent's thread, and the gate goes
+on. If the caller awaits the evaluation instead, gate and agent share the caller's loop.
 """
 
 import asyncio
@@ -19,13 +18,13 @@ from evalgate.agents.host.conversations import CANCEL_WAIT_S
 
 _T = TypeVar("_T")
 _END_WAIT_S = 1.0
-"""Seconds that the thread may take to end before it is left behind."""
+"""Seconds that the thread may take to end before it is interrupted and abandoned."""
 
 _gate_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("gate_loop", default=None)
 
 
 def run_in_gate_loop(evaluation: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in a new event loop, which no agent of this process shares, and return its result.
+    """Run a coroutine in a new event loop that no agent uses, and return the result of the coroutine.
 
     Raises:
         RuntimeError: an event loop already runs in the calling thread.
@@ -39,25 +38,29 @@ def run_in_gate_loop(evaluation: Coroutine[Any, Any, _T]) -> _T:
 
 
 def is_gate_loop_running() -> bool:
-    """Return True if `run_in_gate_loop` created the running event loop; call this only in an event loop."""
+    """Return True if `run_in_gate_loop` created the running event loop.
+
+    Raises:
+        RuntimeError: no event loop is running.
+    """
     # Compared, because a loop that was started in this context, such as the agent's, inherits the variable.
     return _gate_loop.get() is asyncio.get_running_loop()
 
 
 class AgentThread:
-    """Event loop in a daemon thread of its own, which starts at once."""
+    """Event loop in a separate daemon thread. The constructor starts the thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.on_exit: Callable[[BaseException], object] | None = None
-        """Function that is called in the thread after a task called sys.exit; None without an agent."""
+        """Function that is called in the thread with the SystemExit of a task; None: it is ignored."""
         self._is_stopping = False
         self._ended: Future[None] = Future()
         self._thread = threading.Thread(target=self._run_loop, daemon=True, name="agent-loop")
         self._thread.start()
 
     def call_soon(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function in the loop, with the context variables of the caller. A closed loop is ignored."""
+        """Schedule a function in the loop, with the context variables of the caller; ignore a closed loop."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(function, *args)
 
@@ -117,7 +120,7 @@ def _destroy_task(task: asyncio.Task[Any]) -> None:
     """End a task that ignored its cancellation, now and in this thread.
 
     Otherwise, the garbage collector would run the `finally` blocks of the agent at any time in any thread.
-    asyncio's warning about a pending task is switched off, because the results have a notice of the turn.
+    asyncio's warning about a pending task is switched off, because the results report the abandoned turn.
     """
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  asyncio.gather does the same
     coroutine = task.get_coro()

@@ -20,7 +20,7 @@ class CapturedTurn:
     usage: Usage | None
     spans: tuple[Span, ...] = ()
     dropped_spans: int = 0
-    """Number of spans that the worker left out because the turn exceeded its size limit."""
+    """Number of spans that the worker left out because the spans of the turn exceeded 16 MiB."""
 
 
 def parse_captured(message: JsonObject) -> CapturedTurn:

@@ -1,4 +1,4 @@
-"""Find and end processes that an agent left behind, also after the gate itself was killed.
+"""Find and end processes that an agent left behind, even if the gate itself was killed.
 
 A signal to the worker's process group does not reach a process that left the group. The environment of each
 worker therefore contains a mark, which all of its descendants inherit and which Linux shows in `/proc`. A
@@ -28,7 +28,7 @@ _KILL_ROUNDS = 5
 _KILL_WAIT_S = 0.2
 
 _MARK_PREFIXES: dict[int, str] = {}
-"""Prefix of marks by process id, as a gate that was forked must not end the agents of its parent."""
+"""Prefix of marks by process id. A forked gate has another prefix, so it does not end its parent's agents."""
 
 
 def get_mark_prefix() -> str:
@@ -64,7 +64,7 @@ def signal_orphans(mark: str, number: int) -> bool:
 
 
 def kill_reparented() -> None:
-    """Kill orphans that became children of the gate, if the gate is isolated.
+    """Kill left-behind processes that became children of the gate, as they do if the gate is isolated.
 
     Call this only while no process of an agent runs.
     """

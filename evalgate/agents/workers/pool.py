@@ -1,4 +1,4 @@
-"""Pool of worker processes that are started on demand, with the conversations spread over them."""
+"""Pool of worker processes. They are started on demand, and the conversations are spread over them."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ class PoolOptions:
 
     _: KW_ONLY
     workers: int
-    """Largest number of processes. Sessions that must run alone may use up to 4 in any case."""
+    """Maximum number of worker processes. For sessions that must run alone, it is at least 4."""
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0
@@ -42,7 +42,7 @@ class PoolOptions:
 
 
 class WorkerPool:
-    """`Agent` in worker processes, all of which end when its context is exited."""
+    """`Agent` in worker processes. All of them are ended when the pool, a context manager, is exited."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class WorkerPool:
 
             self._files = OpenedFiles()
         self._dropped_spans: list[int] = []
-        """Number of dropped spans of each turn that exceeded its size limit."""
+        """Numbers of dropped spans, one for each turn with more than 16 MiB of spans."""
 
     async def __aenter__(self) -> Self:
         self._first = self._add_worker()
@@ -137,7 +137,7 @@ class WorkerPool:
                 raise InvalidInputError(error.failure.message) from None
 
     async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
-        """Return a session in a worker that is ready. With `alone`, it is the only session in its worker.
+        """Wait for a ready worker and return a new session in it. With `alone`, no other session is in it.
 
         The caller must close the session. If three workers die one after another while the session waits, the
         session in the last worker is returned, and its first turn raises the error.
@@ -174,7 +174,7 @@ class WorkerPool:
             await self._wait_for_change()
 
     def on_worker_changed(self) -> None:
-        """Handle a change of a worker: drop workers that are gone or retiring, and wake all waiting sessions.
+        """Remove workers that are gone or retiring from the pool, and wake all waiting sessions.
 
         If there are more workers than the options allow and no session waits, end an idle worker.
         """

@@ -111,17 +111,17 @@ class ProcessListener(Protocol):
     """Receiver of the output and the end of a process."""
 
     def on_line(self, line: bytes) -> None:
-        """Handle one line of stdout, without its line end; blank lines are left out."""
+        """Receive one line of stdout, without its line end; blank lines are not passed."""
         ...
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
-        """Handle a line of stdout that exceeds `MAX_LINE_BYTES`."""
+        """Learn that a line of stdout exceeded `MAX_LINE_BYTES`; `error` describes this."""
         ...
 
     def on_process_ended(self) -> None:
-        """Handle the end of the process.
+        """Learn that the process ended.
 
-        All output was delivered before, unless a descendant held the pipes open for more than a second.
+        All output was passed before, unless a descendant held the pipes open for more than a second.
         """
         ...
 
@@ -139,7 +139,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._stdin: asyncio.WriteTransport | None = None
         self._pending: list[bytes] = []
         self._burst_part = 0
-        """Number of lines that the next part of the burst holds; 0 if there is no burst."""
+        """Number of lines in the next part of the burst; 0 if there is no burst."""
         self._stdout_parts: list[bytes] = []
         self._stdout_size = 0
         self._stderr = bytearray()
@@ -187,9 +187,9 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     @property
     def exit_failure(self) -> Failure:
-        """Return a failure with the exit code or signal as its message, and the end of stderr as its detail.
+        """Return a failure with the exit code or signal in its message, and the end of stderr as its detail.
 
-        The message is an unfinished sentence; the caller appends the time, such as " while it answered".
+        The message is an unfinished sentence: the caller appends a clause such as " while it answered".
         """
         code = self.exit_code
         if self._exceeded_limit is not None:
@@ -203,7 +203,7 @@ class AgentProcess(asyncio.SubprocessProtocol):
         return Failure("exited", f"the agent's process ended with exit code {code}", self.get_stderr_tail())
 
     def get_stderr_tail(self) -> str:
-        """Return the end of stderr, about 8,192 characters at most."""
+        """Return the end of the process's stderr, about 8,192 characters at most."""
         return truncate_start(self._stderr.decode("utf-8", "replace"), DETAIL_CHARACTERS)
 
     def write(self, line: bytes) -> None:

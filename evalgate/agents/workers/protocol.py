@@ -1,4 +1,4 @@
-"""The worker protocol: encoding of the gate's messages, and parsing of the worker's, which are not trusted.
+"""The worker protocol: encoding of the gate's messages, parsing of the untrusted messages of workers.
 
 Each message is one line of JSON.
 """
@@ -27,7 +27,7 @@ from evalgate.core.types import (
 )
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Largest number of bytes without a line end. A worker that sends more is ended: the session is unknown."""
+"""Largest number of bytes without a line end. A worker that sends more is ended, with all of its sessions."""
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """Largest number of bytes that an agent may send in one turn. Parsing more JSON could block all cases.
 
@@ -46,7 +46,7 @@ _NAMED_SESSION = compile_lazily(rb'\{"type": ?"[a-z_]{1,20}", ?"session": ?"([0-
 
 
 class WorkerProtocolError(Exception):
-    """Error for output of a worker that is no valid message. No later output of the worker can be trusted."""
+    """Error for output of a worker that is not a valid message. Its later output cannot be trusted either."""
 
     def __init__(self, sentence: str, kind: str = "protocol") -> None:
         super().__init__(sentence)
@@ -81,7 +81,7 @@ _NOT_ASCII = b"\xff"
 
 
 def encode_message(message: JsonObject) -> bytes:
-    """Return a message as one line of ASCII, with its line end."""
+    """Return a message as one line of JSON in ASCII, with a line end."""
     try:
         line = to_json(message)
     except ValueError:  # a lone surrogate
@@ -91,7 +91,7 @@ def encode_message(message: JsonObject) -> bytes:
 
 
 def decode_message(line: bytes) -> dict[str, object]:
-    """Return the message of a line.
+    """Parse one line from a worker as a JSON object.
 
     Bytes that are not UTF-8 and lone surrogates become U+FFFD; NaN and infinite numbers become strings.
 
@@ -117,8 +117,8 @@ def decode_message(line: bytes) -> dict[str, object]:
 
 
 def _is_plain(line: bytes) -> bool:
-    """Return True if a line surely nests no value too deep, and has no number beyond a float's range."""
-    # Every line is searched, and this takes half of the time of a pattern.
+    """Return False if a line may nest too deep, or may have a number beyond the range of a float."""
+    # Every line is checked, and this takes half the time of a regular expression.
     marks = line.translate(_NUMBER_MARKS, b"+")
     return (
         # A number may be too large if it has an exponent of three digits, or 25 digits in a row.
@@ -142,7 +142,7 @@ def peek_session_key(line: bytes) -> str | None:
 
 
 def parse_untrusted_json(text: str) -> object:
-    """Return the value of an untrusted JSON text.
+    """Parse an untrusted JSON text.
 
     NaN and infinite numbers become strings; lone surrogates become U+FFFD.
 
@@ -214,7 +214,7 @@ class InvalidMessageError(Exception):
 
 
 def parse_tool_call(message: JsonObject) -> ToolCall:
-    """Parse a `tool_call`; raise InvalidMessageError if a field is wrong."""
+    """Parse a message of type `tool_call`; raise InvalidMessageError if a field is wrong."""
     args = message.get("args")
     if args is not None and not isinstance(args, dict):
         raise _build_field_error(message, "args", "an object")
@@ -223,7 +223,7 @@ def parse_tool_call(message: JsonObject) -> ToolCall:
 
 
 def parse_tool_result(message: JsonObject) -> ToolResult:
-    """Parse a `tool_result`; raise InvalidMessageError if a field is wrong."""
+    """Parse a message of type `tool_result`; raise InvalidMessageError if a field is wrong."""
     name, id_, author = _read_labels(message)
     return ToolResult(name, message.get("result"), id_, author)
 
@@ -237,7 +237,7 @@ def _read_labels(message: JsonObject) -> tuple[str, str | None, str | None]:
 
 
 def parse_message(message: JsonObject) -> Message:
-    """Parse a `message`; raise InvalidMessageError if a field is wrong."""
+    """Parse a message of type `message`; raise InvalidMessageError if a field is wrong."""
     return Message(_require_text(message, "text"), _read_label(message, "author"))
 
 
@@ -245,7 +245,7 @@ _MISSING = object()
 
 
 def parse_usage(message: JsonObject) -> Usage:
-    """Parse a `usage`; raise InvalidMessageError if a field is wrong."""
+    """Parse a message of type `usage`; raise InvalidMessageError if a field is wrong."""
     cost = message.get("cost_usd", _MISSING)
     if cost is _MISSING:
         return Usage.from_tokens(*_read_tokens(message), None, _read_models(message))
@@ -259,7 +259,7 @@ def _read_tokens(message: JsonObject) -> tuple[int, int]:
 
 
 def parse_state(message: JsonObject) -> JsonObject | None:
-    """Return the state of a `done`, if any; raise InvalidMessageError if it is not an object."""
+    """Return the `state` of a message, or None; raise InvalidMessageError if it is not an object."""
     found = message.get("state")
     if found is not None and not isinstance(found, dict):
         raise _build_field_error(message, "state", "an object")
@@ -267,12 +267,12 @@ def parse_state(message: JsonObject) -> JsonObject | None:
 
 
 def read_id(message: JsonObject, field: str) -> str:
-    """Return the id in `field`; "" if it is absent. Raise InvalidMessageError if the id is not valid."""
+    """Return the id in `field`; "" if it is absent. Raise InvalidMessageError if it is not a string."""
     return _read_label(message, field) or ""
 
 
 def read_retry_after(message: JsonObject) -> float | None:
-    """Return the seconds that an `error` asks to wait; None if it holds no valid number."""
+    """Return the seconds to wait before a retry from an `error` message; None if it has no valid number."""
     seconds = message.get("retry_after_s")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not _is_amount(seconds):
         return None
@@ -280,7 +280,7 @@ def read_retry_after(message: JsonObject) -> float | None:
 
 
 def parse_failure(message: JsonObject, *, kind: str) -> Failure:
-    """Parse an `error` or `fatal`; `kind` is used if the message names no valid kind."""
+    """Parse a message of type `error` or `fatal`; `kind` is used if the message has no valid kind."""
     reported, sentence, trace = message.get("kind"), message.get("message"), message.get("traceback")
     if isinstance(reported, str) and _KIND.fullmatch(reported):
         kind = reported
@@ -290,18 +290,18 @@ def parse_failure(message: JsonObject, *, kind: str) -> Failure:
 
 
 def classify_failure(failure: Failure) -> Outcome:
-    """Return `faulted` if a failure is not the agent's fault, such as a busy provider, and else `crashed`."""
+    """Return `faulted` if the failure is not the agent's fault (a busy provider, no mock), else `crashed`."""
     return "faulted" if failure.kind in _EXTERNAL_FAULTS else "crashed"
 
 
 def encode_tool_mock(mock: ToolMock) -> dict[str, object]:
-    """Return a mock in the form of the protocol. Absent conditions are left out: they match every call."""
+    """Convert a tool mock to JSON data of the protocol. Conditions that match every call are left out."""
     found = {"name": mock.tool, "args": mock.args, "turn": mock.turn, "exact": mock.exact or None}
     return {**{key: value for key, value in found.items() if value is not None}, "result": mock.result}
 
 
 def encode_tool_recording(recording: ToolRecording) -> dict[str, object]:
-    """Return a recording in the form of the protocol."""
+    """Convert a tool recording to JSON data of the protocol."""
     calls = [
         {
             "name": call.tool,
@@ -374,7 +374,7 @@ class TurnCollector:
         """Index of the last event that is a message marked as final."""
 
     def add_message(self, message: JsonObject) -> None:
-        """Append a message. The last message marked final is the response if `done` has no response.
+        """Append a text of the agent. The last text marked final is the response if `done` has no response.
 
         Raises:
             InvalidMessageError: a field is wrong.

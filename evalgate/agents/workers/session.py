@@ -26,7 +26,7 @@ from evalgate.system.loop_timer import TimeLimits
 GRACE_S = 1.0
 """Seconds that an agent may take to answer a cancel before its process or thread counts as blocked."""
 STALL_S = 0.5
-"""Seconds from a cancel to its answer, above which the worker was blocked and delayed all of its sessions."""
+"""If a cancel is answered after more than these seconds, the worker was blocked, with all of its sessions."""
 
 
 class SessionState(Enum):
@@ -35,7 +35,8 @@ class SessionState(Enum):
     IDLE = auto()
     RUNNING = auto()
     CANCELLING = auto()
-    """Cancel sent and not yet answered; all other messages belong to the abandoned turn and are ignored."""
+    """A cancel was sent and is not answered yet. All other messages belong to the cancelled turn and are
+    ignored."""
     OVER = auto()
 
 
@@ -56,11 +57,11 @@ class SessionOwner(Protocol):
         ...
 
     def on_cancelled(self, session: "WorkerSession", *, still_running: bool) -> None:
-        """Handle the worker's answer to a cancel."""
+        """Learn that the worker answered a cancel. With `still_running`, the turn could not be ended."""
         ...
 
     def release_session(self, session: "WorkerSession") -> None:
-        """Forget a session that is over."""
+        """Remove a session that is over from the worker."""
         ...
 
     def note_dropped_spans(self, count: int) -> None:
@@ -107,7 +108,7 @@ class WorkerSession:
         self.cancelled_at = 0.0
         """Time in monotonic seconds at which the owner sent a cancel; 0.0 before."""
         self.on_event: Callable[[Event], None] | None = None
-        """Callback for each event as it arrives, without the final message and captured events; or None."""
+        """Callback for each event when it arrives, except final messages and captured events; or None."""
         self.concurrent = False
         """True if other sessions of the process were busy when the owner last counted them.
 
@@ -127,7 +128,7 @@ class WorkerSession:
         self._usage: Usage | None = None
         self._final_state: JsonObject | None = None
         self._spans = None
-        """Steps of the turn in progress; None unless the run keeps a trace."""
+        """Timed steps of the turn in progress; None if no trace is recorded."""
         if is_trace_wanted.get():
             from evalgate.agents.workers.span_messages import ReportedSpans
 
@@ -178,7 +179,10 @@ class WorkerSession:
                 self._owner.cancel_turn(self)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, and forget them. Return () if the run keeps no trace."""
+        """Return the timed steps of the last turn, and remove them from the session.
+
+        Return () if no trace is recorded.
+        """
         return () if self._spans is None else self._spans.take_spans()
 
     async def end(self) -> SessionResult:
@@ -237,7 +241,7 @@ class WorkerSession:
     # --- called by the worker -------------------------------------------------------------------------------
 
     def begin_cancel(self, *, concurrent: bool) -> None:
-        """Note that a cancel is sent now; `concurrent` says if other sessions of the worker are busy."""
+        """Record that a cancel is sent now. `concurrent` is True if other sessions of the worker are busy."""
         self.concurrent = concurrent
         self.state = SessionState.CANCELLING
         self.cancelled_at = time.monotonic()
@@ -254,7 +258,10 @@ class WorkerSession:
         return self.state in (SessionState.RUNNING, SessionState.CANCELLING)
 
     def handle_message(self, kind: str, message: JsonObject, size: int) -> None:
-        """Handle a message of `size` bytes that names this session."""
+        """Apply a message of the worker for this session; `size` is its length in bytes.
+
+        The turn in progress fails if the message is not valid, or if the turn has sent more than 16 MiB.
+        """
         if kind == "span":
             # A span outside of turns is ignored: no turn may fail because of its trace.
             if self.busy and self._spans is not None:
@@ -276,12 +283,12 @@ class WorkerSession:
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
     def fail_late_turn(self) -> None:
-        """Fail the turn in progress, which ended after its time limit because the event loop was blocked."""
+        """Fail the turn in progress, which ended too late: a blocked event loop delayed its time limit."""
         if self.state is not SessionState.RUNNING:
             return
         self.state = SessionState.IDLE
         error = self.build_timeout_error(ended=False)
-        # Perhaps another session blocked the loop. Alone, this one shows its own fault.
+        # Perhaps another session blocked the loop. The case runs again alone, which shows its own fault.
         self._fail_answer(self.build_lost_error(error.failure, "timed_out") if self.concurrent else error)
 
     def fail_oversized_turn(self) -> None:
@@ -311,9 +318,9 @@ class WorkerSession:
         return AgentError(failure, "crashed", self._usage)
 
     def build_lost_error(self, failure: Failure, outcome: Outcome) -> SessionLostError:
-        """Return the error that makes the runner start the case again, alone in a worker.
+        """Return an error for a failure that another session of the worker may have caused.
 
-        It is for failures that another session of the worker may have caused.
+        The runner then starts the case again, alone in a worker.
         """
         return SessionLostError(failure, outcome, self._usage)
 
@@ -383,7 +390,7 @@ class WorkerSession:
         if self.expired:
             error = self.build_timeout_error(ended=False)
             if late and self.concurrent:
-                # The process was blocked, perhaps by another session. Alone, this one shows its own fault.
+                # The process was blocked, perhaps by another session. The case runs again, alone.
                 self._fail_answer(self.build_lost_error(error.failure, "timed_out"))
             else:
                 self._fail_answer(error)

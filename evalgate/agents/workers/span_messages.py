@@ -1,4 +1,4 @@
-"""Timed steps of a turn: from `span` messages of the worker and captured spans, or else from tool calls."""
+"""Timed steps of a turn, from `span` messages and captured spans of the worker, or else from tool calls."""
 
 import math
 import time
@@ -17,7 +17,7 @@ _KINDS: dict[object, SpanKind] = {"agent": "agent", "model": "model", "tool": "t
 
 
 class ReportedSpans:
-    """Collector of the steps of one turn. Fields of a wrong type are ignored: they must not fail a turn."""
+    """Collector of the timed steps of one turn. Fields of a wrong type are ignored, and never fail a turn."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -29,10 +29,10 @@ class ReportedSpans:
         self._calls: list[TraceSpan] = []
         """Tool calls, timed by the arrival of their messages."""
         self._open: dict[object, int] = {}
-        """Index of the call in `_calls` that has no result yet, by its id, else by the tool's name."""
+        """Indexes in `_calls` of calls without a result, by call id, or by tool name if there is no id."""
 
     def begin_turn(self) -> None:
-        """Forget the steps of the last turn; times are counted from now on."""
+        """Remove the steps of the last turn; times are counted from now on."""
         self.__init__()  # type: ignore[misc]
 
     def add_span(self, message: JsonObject, size: int) -> None:
@@ -50,7 +50,7 @@ class ReportedSpans:
         self._recorded += [step for step in known if step.kind != "other"]
 
     def note_event(self, kind: str, message: JsonObject) -> None:
-        """Note the time of a `tool_call` or `tool_result`, for a worker that reports no steps."""
+        """Record the arrival time of a `tool_call` or `tool_result`, in case the worker sends no spans."""
         if kind not in ("tool_call", "tool_result") or len(self._calls) >= MOST_SPANS:
             return
         now = time.perf_counter() - self._began
@@ -76,11 +76,11 @@ class ReportedSpans:
             )
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the turn, and forget them.
+        """Return the steps of the turn, and remove them from the collector.
 
-        The agent's framework, OpenTelemetry and the HTTP requests may report the same model call. Model calls
-        are taken from the first of these sources that has any, so that no call occurs twice. If there are
-        no steps at all, the tool calls that `note_event` noted are returned.
+        The agent's framework, OpenTelemetry and the HTTP requests may report the same model call. So model
+        calls are taken only from the first of these sources that reports any. If there are no steps at all,
+        the tool calls that `note_event` recorded are returned.
         """
         reported = [step for step in self._spans if step.attributes.get("evalgate.captured_from") != "http"]
         found = self._spans

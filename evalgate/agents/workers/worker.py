@@ -1,4 +1,4 @@
-"""One worker: its handshake, its sessions, and the choice of the session that fails if it stalls or dies."""
+"""One worker: its handshake, its sessions, and the session to blame if the worker stalls or dies."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from evalgate.agents.workers.opened_files import OpenedFiles
 
 PROTOCOL_VERSION = 1
-"""Same as in `agents/host/conversations.py`: the host imports nothing of evalgate."""
+"""Version of the worker protocol. `agents/host/conversations.py` has a copy, because the host imports nothing
+of evalgate."""
 
 _SESSION_MESSAGES = frozenset(
     {"tool_call", "tool_result", "message", "usage", "captured", "span", "done", "error", "cancelled"}
@@ -109,16 +110,16 @@ class Worker:
         self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Handle the answer to a cancel; if the turn is still running, let the worker take no new session."""
+        """Remove the time limit of an answered cancel. If the turn still runs, take no new sessions."""
         self._cancel_limits.remove_limit(session)
         if still_running:
             self.retiring = True
 
     def release_session(self, session: WorkerSession) -> None:
-        """Forget a session that is over; kill the process if the worker is retiring and has no sessions."""
+        """Remove a session that is over; kill the process of a retiring worker after its last session."""
         self.sessions.pop(session.key, None)
         if self._files is not None:
-            # All files that the process opened so far count: it does not open again what it keeps in memory.
+            # All files that the process opened so far count: it may use them again without opening them.
             is_complete = session.ended_normally and not self._is_incomplete
             self._files.add_session(session.eval_set_id, self._own_files if is_complete else None)
         if not self.sessions:
@@ -135,7 +136,11 @@ class Worker:
     # --- called by its process ------------------------------------------------------------------------------
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line of stdout; a line above 16 MiB fails only the session with the key in the line."""
+        """Decode a line of stdout, and pass the message to its session or apply it to the worker.
+
+        A line that is not a known message shuts the worker down. A line of more than 16 MiB fails only the
+        session with the key in the line.
+        """
         if self.gone:  # lines that were in the pipe when the worker was given up
             return
         if len(line) > MAX_ANSWER_BYTES:
@@ -159,11 +164,11 @@ class Worker:
             self.on_protocol_error(error)
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
-        """End the worker after it broke the protocol."""
+        """Shut the worker down after it broke the protocol."""
         self._shut_down(replace(error.failure, detail=self.process.get_stderr_tail()))
 
     def on_process_ended(self) -> None:
-        """Shut the worker down after its process ended; its sessions end as in `_shut_down`."""
+        """Shut the worker down, with its sessions, because its process ended."""
         failure = self.process.exit_failure
         if not self.ready.done():
             failure = replace(failure, message=f"{failure.message} before it was ready")
@@ -174,7 +179,7 @@ class Worker:
         self._shut_down(replace(failure, message=failure.message + when))
 
     def _handle_worker_message(self, kind: object, message: dict[str, object]) -> None:
-        """Handle a message that belongs to no session.
+        """Apply a message that belongs to no session: `files`, `ready` or `fatal`.
 
         Raises:
             WorkerProtocolError: the message is not valid, or not allowed at this time.
@@ -239,8 +244,8 @@ class Worker:
         """End the process and every session in it.
 
         If exactly one session is busy, this session counts as the cause and fails. All other sessions are
-        lost: their cases start again, each alone in a worker. A session that ends its worker again then fails
-        by itself.
+        lost: their cases start again, each alone in a worker. If such a case ends its worker again, it is the
+        only busy session and therefore fails.
         """
         if self.gone:
             return

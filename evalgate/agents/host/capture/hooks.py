@@ -57,7 +57,10 @@ def run_after_import(name: str, action: _Action) -> None:
 
 
 class _PostImportFinder:
-    """Meta path finder that calls `action` after one module was executed; other finders find the module."""
+    """Meta path finder that calls `action` once the module `name` was executed.
+
+    The module itself is found by the other finders.
+    """
 
     def __init__(self, name: str, action: _Action) -> None:
         self._name = name

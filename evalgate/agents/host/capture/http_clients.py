@@ -1,8 +1,8 @@
 """Capture of requests to models, and of the answers, in httpx and its successor httpx2.
 
-`Client.send` is patched and not the SDKs. An SDK has a dozen methods, which differ from release to release
+`Client.send` is patched instead of the SDKs. An SDK has a dozen methods, which differ from release to release
 (`create`, `parse`, `stream`, raw answers, asynchronous or not), and all of them call `send`. Each retry of an
-SDK is a separate exchange. It counts if the server answers it.
+SDK is a separate exchange, which is recorded if the server answers.
 """
 
 from __future__ import annotations

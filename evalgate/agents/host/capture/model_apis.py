@@ -18,7 +18,7 @@ _MAX_DEPTH = 50
 def read_object(text: Any) -> Optional[dict[str, Any]]:
     """Return the arguments of a tool call from a dict or from the JSON text of an object.
 
-    "" stands for no arguments and gives an empty dict. Return None for any other value.
+    Return {} for "", which means no arguments, and None for any other value.
     """
     value = decode_json(text) if isinstance(text, str) and text else ({} if text == "" else text)
     return value if isinstance(value, dict) else None
@@ -80,7 +80,7 @@ class ModelToolCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the key that the `ToolAnswer` to this call has."""
+        """Return the `ToolAnswer.key` of the result of this call."""
         return self.id or f"name {self.name}"
 
 

@@ -18,7 +18,7 @@ _KEPT_PREFIXES = ("gen_ai.", "openinference.", "traceloop.", "llm.", "tool.", "g
 
 
 def watch_providers(module: ModuleType) -> None:
-    """Patch `TracerProvider` of `module`, so that each new provider passes its spans to their turns.
+    """Patch `TracerProvider` of `module`: each span of a new provider is recorded in the span's turn.
 
     `module` is `opentelemetry.sdk.trace`.
     """

@@ -94,7 +94,11 @@ class TurnCapture:
         self._dropped_spans = 0
         self._streams: list[Any] = []
         self._tool_steps: dict[str, OpenSpan] = {}
-        """Steps of tool calls by key, from the answer that asks for a call to the request with its result."""
+        """Open trace steps of tool calls, by the key of the call.
+
+        A step begins with the model's answer that requests the call, and ends with the request that has the
+        result.
+        """
         self._lock = threading.Lock()
 
     def begin_request(self, body: dict[str, Any]) -> Optional[OpenSpan]:
@@ -128,10 +132,9 @@ class TurnCapture:
         self._trace.end_span(span, body, error)
 
     def add_results(self, results: list[ToolAnswer]) -> None:
-        """Add the tool results of a request to the captured calls that have no result yet.
+        """Record the tool results in a model request for captured calls that have no result yet.
 
-        Results of any other call are ignored. If several results have the same key, only the last one is
-        added.
+        Results of other calls are ignored. If several results have the same key, only the last one counts.
         """
         last = {each.key: each for each in results}  # an id may occur again: the last result is the newest
         with self._lock:

@@ -1,4 +1,4 @@
-"""Adapters of agents of frameworks and of plain functions: one module for each kind, tried in order."""
+"""Adapters for the agents of each framework and for plain functions: one module each, tried in order."""
 
 from __future__ import annotations
 
@@ -24,22 +24,24 @@ _FRAMEWORKS = (
 
 
 class HostedAgent(NamedTuple):
-    """An agent as the host runs it: a function for its turns, with the properties of the agent."""
+    """An adapted agent: the function that runs its turns, and the properties that the host must know."""
 
     run_turn: Callable[[str, Session], object]
-    """Function that runs a turn and returns a text, a dict, an awaitable of either, or any generator."""
+    """Function that runs a turn. It returns a text, a dict, an awaitable of either, or a generator that
+    yields them, synchronous or asynchronous."""
     asynchronous: bool
     """True if `run_turn` may be called in the event loop; otherwise it is called in a thread."""
     features: tuple[str, ...] = ()
     """Optional features of the protocol that the agent supports."""
     shareable: bool = True
-    """True if one agent may serve many conversations, because it stores none of them."""
+    """True if one agent object may serve many conversations, because it does not store their messages."""
     shared_parts: tuple[object, ...] = ()
     """Objects that copies of an agent may share, such as its model client; used only if not `shareable`."""
     create_next_agent: Callable[[], Any] | None = None
-    """Function that returns the next conversation's agent or an awaitable of it; None: one serves all.
+    """Function that returns the `HostedAgent` of the next conversation, or an awaitable of it.
 
-    Like `run_turn`, it is called in the event loop if `asynchronous` is True, else in a thread.
+    None if one agent serves all conversations. Like `run_turn`, the function is called in the event loop if
+    `asynchronous` is True, else in a thread.
     """
     capture: bool = False
     """True to capture model requests and spans, for agents that report no events themselves."""
@@ -55,11 +57,10 @@ def is_a(agent: object, package: str, name: str) -> bool:
 
 
 def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop) -> HostedAgent:
-    """Adapt the object that the entry names.
+    """Adapt `named`, the object that the entry names: an agent, or a factory of agents.
 
-    `create_next_agent` of the result returns the agent of a new conversation: a new one, or a copy of
-    `named`. It is None if all conversations share one agent: `named`, or the only one that the factory
-    returns.
+    `create_next_agent` of the result returns a new agent or a copy of `named` for each conversation. It is
+    None if all conversations share one agent: `named` itself, or the agent that the factory always returns.
 
     Args:
         named: An agent, or a class or function that creates one without arguments.
@@ -103,7 +104,7 @@ def adapt_framework_agent(agent: object) -> HostedAgent | None:
     """Adapt an agent of a known framework; return None for any other object.
 
     Raises:
-        UnusableEntryError: the object is of a known framework and cannot be used as an agent.
+        UnusableEntryError: the object belongs to a known framework and cannot be used as an agent.
     """
     if type(agent).__module__ == "builtins":
         return None  # a function: without the modules of all frameworks, the host starts 3 ms earlier

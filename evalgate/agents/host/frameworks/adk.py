@@ -1,4 +1,4 @@
-"""Google ADK's agents, workflows and apps, run by ADK's own Runner.
+"""Adapter for agents, workflows and apps of Google ADK, run by ADK's own Runner.
 
 Events are read as ADK's evaluation reads them: the last final event with text is the response, and all other
 texts, calls and results are reported as events of the turn.
@@ -42,7 +42,7 @@ def is_app(agent: object) -> bool:
 
 
 class _ConversationStore:
-    """Conversations with one agent. Each has separate services, so that nothing leaks between cases."""
+    """Conversations with one agent, by session. Each has its own ADK services, such as for artifacts."""
 
     def __init__(self, agent: object) -> None:
         self._agent = agent
@@ -58,7 +58,10 @@ class _ConversationStore:
 
 
 class _AdkConversation:
-    """Conversation in its own Runner. No Runner is closed: that would close toolsets that cases share."""
+    """Conversation with a separate ADK Runner.
+
+    The Runner is never closed, because `Runner.close` would close toolsets that other conversations use.
+    """
 
     def __init__(self, agent: Any, session: Session) -> None:
         self._types = importlib.import_module("google.genai.types")
@@ -87,7 +90,7 @@ class _AdkConversation:
         )
 
     async def open_session(self, session: Session) -> None:
-        """Open the session with the case's state, and append the messages that precede the conversation.
+        """Create ADK's session with the case's state, and append the messages that precede the conversation.
 
         Raises:
             UnsupportedCaseError: a message is neither a text of the user nor one of the agent.
@@ -175,8 +178,9 @@ class _AdkConversation:
 
 
 def _create_plugins(session: Session, session_id: str) -> list[Any]:
-    """Return the plugins of a session. Tracing is first, because ADK skips plugins after a mocked call.
+    """Return the ADK plugins for usage, traces and mocks of a session.
 
+    The trace plugin comes before the mock plugin, because ADK calls no plugin after one that answers a call.
     `session_id` is the id of ADK's own session.
     """
     plugins = [_create_usage_plugin(session.recorder, session_id)]
@@ -192,9 +196,9 @@ def _create_plugins(session: Session, session_id: str) -> list[Any]:
 
 
 def _create_usage_plugin(recorder: Recorder, session_id: str) -> Any:
-    """Return a plugin that reports the usage of agents that an `AgentTool` asks.
+    """Return a plugin that reports the usage of agents that are called through an `AgentTool`.
 
-    ADK runs these agents in a session of their own. Its events reach only the tool.
+    ADK runs such an agent in a separate session, and only the tool receives the events of this session.
     """
 
     async def after_model_callback(_self: Any, *, callback_context: Any, llm_response: Any) -> None:
@@ -264,7 +268,7 @@ def _report_usage(event: Any, recorder: Recorder) -> None:
 
 
 def count_tokens(used: Any) -> dict[str, int]:
-    """Return the tokens of a model's answer, with the field names of a `usage` message."""
+    """Convert the usage metadata of a model's answer to the token counts of a `usage` message."""
     return {
         "input_tokens": (used.prompt_token_count or 0) + (used.tool_use_prompt_token_count or 0),
         "output_tokens": (used.candidates_token_count or 0) + (used.thoughts_token_count or 0),

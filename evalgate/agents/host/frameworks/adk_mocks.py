@@ -1,4 +1,4 @@
-"""A plugin of Google ADK that answers mocked tools, and a check for tools that it cannot answer."""
+"""A plugin of Google ADK that answers mocked tools, and a check for mocked tools that it cannot answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..mocked_tools import Mocks
 from . import is_a
 
 _CONTROL_TOOLS = frozenset({"transfer_to_agent", "exit_loop", "set_model_response", "finish_task"})
-"""ADK's own tools that steer the agents. They are never mocked: a mock would not steer."""
+"""ADK's own tools that control which agent runs, and when it ends. They are never mocked."""
 _REQUEST_TOOLS = ("PreloadMemoryTool", "ExampleTool")
 """ADK's tools that only add text to the request to the model; they are never run and need no mock."""
 
@@ -36,7 +36,7 @@ def _is_control_tool(tool: Any) -> bool:
 
 
 def refuse_unmockable_tools(root: Any, mocks: Mocks) -> None:
-    """Refuse agents with a mocked tool for which ADK calls no tool callbacks.
+    """Raise an error if the case mocks a tool for which ADK calls no tool callbacks.
 
     Args:
         root: Agent or workflow; the agents below it are checked as well.
@@ -85,10 +85,10 @@ def _list_unmockable_tools(agent: Any, has_callbacks: bool) -> list[str]:
 def _walk_agents(
     agent: Any, mocks: Mocks, seen: set[tuple[int, bool]], has_callbacks: bool = True
 ) -> Iterator[tuple[Any, bool]]:
-    """Yield the agent, the agents below it, and those that its tools ask, unless the tool itself is mocked.
+    """Yield (agent, has_callbacks) for an agent, its sub-agents, and the agents that its tools call.
 
-    The second value is False if ADK calls no plugins for the agent, as below a tool with
-    `include_plugins=False`.
+    Agents that only mocked tools call are left out. `has_callbacks` is False if ADK calls no plugins for the
+    agent, for example because its `AgentTool` has `include_plugins=False`.
     """
     if (id(agent), has_callbacks) in seen:
         return

@@ -10,15 +10,15 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ..trace import OpenSpan, TraceRecorder
 
 _Key = Tuple[Any, str, Any]
-"""Id of an invocation, its branch ("" if there is none), and the name of the agent."""
+"""Id of an ADK invocation, its branch ("" if it has none), and the name of the agent."""
 # `http_options` may hold credentials, and a response schema may be a class.
 _LEFT_OUT = {"http_options", "response_schema"}
 
 
 def create_trace_plugin(recorder: TraceRecorder) -> Any:
-    """Return an ADK plugin that records steps; list this plugin before all others.
+    """Return an ADK plugin that records steps of a trace; list this plugin before all others.
 
-    ADK skips the plugins after a plugin that answers instead of a tool.
+    If a plugin answers a call instead of the tool, ADK skips all plugins after it.
     """
     steps = _AdkSteps(recorder)
     base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
@@ -38,9 +38,9 @@ def create_trace_plugin(recorder: TraceRecorder) -> Any:
 
 
 def _as_callback(action: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a callback for ADK that calls `action`. It returns None, and writes exceptions to stderr.
+    """Wrap `action` as an asynchronous callback of ADK. Exceptions of `action` are written to stderr.
 
-    None lets ADK continue as without the callback.
+    The callback returns None, so that ADK continues as if there were no callback.
     """
 
     @functools.wraps(action)
@@ -59,7 +59,7 @@ class _AdkSteps:
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
         self._agents: list[tuple[_Key, str, OpenSpan]] = []
-        """Open agents, the oldest first: the key of their context, their branch, and their step."""
+        """Open agents, the oldest first, each as (key of its context, branch, step)."""
         self._models: dict[_Key, OpenSpan] = {}
         self._tools: dict[object, OpenSpan] = {}
 
@@ -138,7 +138,7 @@ class _AdkSteps:
             self._recorder.end_span(span, result, error or "")
 
     def _find_parent(self, context: Any) -> Optional[OpenSpan]:
-        """Return the open step under which a step of `context` belongs; None if no step is open."""
+        """Return the open step that is the parent of a new step of `context`; None if no step is open."""
         key, branch = _get_key(context), _get_branch(context)
         inner = [span for own, _, span in self._agents if own == key]
         if inner:

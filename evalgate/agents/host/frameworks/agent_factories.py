@@ -1,9 +1,9 @@
 """Creation of an agent for each conversation, so that no conversation sees messages of another one.
 
 A class or a function without parameters is called once per conversation. A ready-made object is copied once
-per conversation. Two kinds of objects are not copied: functions, and objects of frameworks that store
-conversations outside of the object. An object that needs a copy and cannot be copied is refused: a shared
-agent would answer one user's question with another user's data.
+per conversation. Two kinds of objects are shared instead: functions, and objects of frameworks that store
+conversations outside of the object. An object that can neither be shared nor copied is refused: it would
+answer one user's question with another user's data.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def _check_method(function: object, parameters: List[inspect.Parameter]) -> None
 def adapt_factory(
     make: Callable[[], object], find: _Find, where: str, loop: asyncio.AbstractEventLoop
 ) -> HostedAgent:
-    """Adapt an agent that `make` creates anew for each conversation.
+    """Adapt a factory: `make` is called to create an agent for each conversation.
 
-    Two agents are created first, to compare them. If both are the same object (a singleton, a cached
-    function), all conversations share this object. If it is not shareable, each conversation gets a copy.
+    Two agents are created at once, to compare them. If both are the same object (a singleton, a cached
+    function), all conversations share this object, or each gets a copy if the object is not shareable.
 
     Args:
         make: Function that returns an agent or an awaitable of one.
@@ -93,8 +93,8 @@ def adapt_factory(
 
     Raises:
         AgentCreationError: `make` raised.
-        UnusableEntryError: `make` returns no agent. Or it always returns the same agent, and this agent can
-            be neither shared nor copied.
+        UnusableEntryError: `make` returns an object that is not an agent, or always the same agent, which
+            can be neither shared nor copied.
     """
     agents = [_create_agent(make, loop) for _ in range(2)]
     adapted = [_require_agent(each, make, find) for each in agents]
@@ -140,7 +140,7 @@ def _require_agent(agent: object, make: Callable[[], object], find: _Find) -> Ho
 
 
 def adapt_copies(agent: object, find: _Find, where: str) -> HostedAgent:
-    """Adapt a ready-made agent. Each conversation gets a copy; the agent itself is never used.
+    """Adapt a ready-made agent. Each conversation uses a copy, and none uses the agent itself.
 
     Args:
         agent: The agent.

@@ -1,4 +1,4 @@
-"""Agents of the Microsoft Agent Framework, with a session of the framework for each conversation."""
+"""Adapter for agents of the Microsoft Agent Framework; each conversation has a session of the framework."""
 
 from __future__ import annotations
 

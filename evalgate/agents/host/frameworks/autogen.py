@@ -1,4 +1,4 @@
-"""Agents and teams of AutoGen, which store their conversation: each conversation needs a copy."""
+"""Adapter for agents and teams of AutoGen. They store messages, so each conversation gets a copy."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from ..trace import OpenSpan, TraceRecorder, ignore_errors
 from .event_recorder import parse_tool_output
 
 current_recorder: ContextVar[Optional[TraceRecorder]] = ContextVar("current_recorder", default=None)
-"""Recorder of the turn that the calling task runs; None if the turn keeps no trace."""
+"""Recorder of the turn that the current task runs; None if no trace of the turn is recorded."""
 
 _MARK = "_evalgate_is_traced"
 
 
 def trace_clients(clients: Iterable[Any]) -> None:
-    """Wrap model clients to record their calls with `current_recorder`. Skip clients that are wrapped."""
+    """Wrap model clients to record their calls with `current_recorder`. Skip clients already wrapped."""
     for client in clients:
         if not getattr(client, _MARK, False):
             setattr(client, _MARK, True)
@@ -100,7 +100,7 @@ class ToolSteps:
 
     @ignore_errors
     def note_message(self, message: Any) -> None:
-        """Begin the tool calls that a message requests, or end the calls with results in the message."""
+        """Begin steps for tool calls that a message requests, or end steps with results in the message."""
         kind = type(message).__name__
         if kind == "ToolCallRequestEvent":
             for call in message.content:

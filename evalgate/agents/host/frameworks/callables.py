@@ -1,4 +1,4 @@
-"""Agents without a framework: functions, callable objects, and objects with a method such as `ainvoke`."""
+"""Adapter for agents without a framework: functions, callables, objects with a method such as `ainvoke`."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def adapt_agent(agent: object) -> Optional[HostedAgent]:
 
 
 def _is_stateless(agent: object) -> bool:
-    """Return True if `agent` is not expected to store a conversation.
+    """Return True if `agent` is assumed to store no conversation, so that conversations may share it.
 
-    This is the case for a function, a class method and a wrapper of a function. It is also the case for a
-    method of a framework's agent that conversations may share.
+    This is assumed of a function, a class method, a wrapper of a function, and a method of an agent of a
+    known framework that conversations may share.
     """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):

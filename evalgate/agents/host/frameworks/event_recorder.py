@@ -15,14 +15,17 @@ from . import HostedAgent
 
 
 class HostedConversation(Protocol):
-    """Conversation of a framework for one session.
+    """Conversation with an agent of a framework, for one session.
 
-    The conversation must not refer to the session: the host stores conversations by weak references to their
-    sessions, and the reference would keep the session in memory.
+    The conversation must not store a reference to the session: it is a value in a `WeakKeyDictionary` with
+    the session as the key, and the reference would keep the session in memory.
     """
 
     def run_turn(self, text: str, session: Session) -> Any:
-        """Run one turn, report its events, and return the response (a text or None) or an awaitable of it."""
+        """Run one turn, report its events, and return the response, or an awaitable of it.
+
+        The response is a text, or None if the agent gave none.
+        """
         ...
 
 
@@ -32,7 +35,9 @@ def adapt_conversations(
     *features: str,
     asynchronous: bool = True,
 ) -> HostedAgent:
-    """Return an agent that calls `begin` in the first turn of each session, and refuses attachments.
+    """Return an adapted agent. `begin` creates the conversation of each session in its first turn.
+
+    A turn with attachments fails with UnsupportedCaseError.
 
     Args:
         framework: Name of the kind of agent for messages, such as "an agent of Strands".
@@ -87,9 +92,10 @@ def read_context_messages(session: Session, framework: str) -> List[Tuple[str, s
 
 
 def parse_tool_output(content: object) -> object:
-    """Return a tool's result from the text that a framework passes to the model.
+    """Parse a tool's result from the text that a framework passes to the model.
 
-    Frameworks write objects and lists as JSON or as Python literals; any other text is the result itself.
+    Frameworks write objects and lists as JSON or as Python literals. Any other text or value is returned
+    unchanged.
     """
     if not isinstance(content, str) or content[:1] not in ("{", "["):
         return content
@@ -105,7 +111,7 @@ def parse_tool_output(content: object) -> object:
 
 
 def make_encodable(value: Any) -> Any:
-    """Return the value if it can be sent to the gate, and its text if JSON cannot hold it.
+    """Return `value` if JSON can hold it, else its text.
 
     JSON cannot hold a dict with tuples as keys, for example, or a list that contains itself.
     """
@@ -119,7 +125,7 @@ def make_encodable(value: Any) -> Any:
 
 
 def make_encodable_values(values: Any) -> Any:
-    """Return a dict with `make_encodable` of each value; any other object is returned as it is."""
+    """Return a dict with `make_encodable` applied to each value; return any other object unchanged."""
     if not isinstance(values, dict):
         return values
     return {str(key): make_encodable(value) for key, value in values.items()}
@@ -152,9 +158,9 @@ class EventRecorder:
             self.response, self._author = text, author
 
     def record_call(self, name: str, args: object, id_: Optional[str], author: Optional[str] = None) -> None:
-        """Record a tool call; arguments that are a text are parsed as JSON.
+        """Record a tool call with its arguments: a dict, or a text that is parsed as JSON.
 
-        Arguments that are not a JSON object are recorded as None. An empty text stands for no arguments.
+        Arguments that are not a JSON object are recorded as None, and an empty text as {}.
         """
         self._flush_text()
         if id_:
@@ -167,8 +173,8 @@ class EventRecorder:
     ) -> None:
         """Record a tool result. If `name` is None, the name of the call with the same id is recorded.
 
-        The recorded name is "" if no call has this id. A result that JSON cannot hold is recorded as its
-        text: the agent goes on with such a result, because frameworks write it as a text for the model.
+        The recorded name is "" if no call has this id. A result that JSON cannot hold is recorded as text,
+        because frameworks pass such a result to the model as text, too.
         """
         self._flush_text()
         name = name or self._names.get(id_ or "", "")
@@ -202,7 +208,8 @@ def _parse_arguments(args: object) -> Optional[dict[str, Any]]:
 def as_text(output: Any) -> Optional[str]:
     """Return an agent's output as the text of a response; None for None.
 
-    Objects become their JSON. An object that JSON does not know, such as a `Decimal`, becomes its text.
+    Texts are unchanged. Objects, lists and numbers become JSON. Any other value, such as a `Decimal`, becomes
+    its `str`.
     """
     if output is None or isinstance(output, str):
         return output

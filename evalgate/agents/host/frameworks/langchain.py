@@ -1,4 +1,4 @@
-"""LangGraph's graphs and LangChain's runnables.
+"""Adapter for LangGraph's graphs and LangChain's runnables.
 
 If the input of a graph has `messages`, the events of a turn are read from these messages. For all other
 runnables, callbacks report the tools that ran. Callbacks always report the usage of models.
@@ -70,10 +70,10 @@ def _choose_input_key(keys: list[str]) -> str:
 
 
 def _check_context_messages(session: Session) -> list[dict[str, Any]]:
-    """Return the messages that precede the conversation, as the case has them.
+    """Return the messages that precede the conversation, unchanged, after checking them.
 
     Raises:
-        UnsupportedCaseError: LangChain knows no such message.
+        UnsupportedCaseError: LangChain cannot convert a message.
     """
     convert = importlib.import_module("langchain_core.messages").convert_to_messages
     for message in session.context_messages:
@@ -110,11 +110,12 @@ class _GraphConversation:
         """True if the graph waits for the user and continues with the next message."""
         # With `stream_mode="values"`, each step returns all messages of the conversation so far.
         self._seen: set[object] = set()
-        """Keys of the messages that were recorded or sent, as in `_list_messages`."""
+        """Keys (see `_list_messages`) of the messages that were recorded or sent."""
         self._newest: Any = None
-        """Key and last version of the newest message, which is not recorded yet; None if there is none.
+        """Key and latest version of the newest message; None if there is none.
 
-        The next node may replace it, as a middleware does that edits a tool call or redacts an answer.
+        It is recorded only after the next step, because the next node may replace it. For example, a
+        middleware may edit a tool call or redact an answer.
         """
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
@@ -143,8 +144,8 @@ class _GraphConversation:
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
         """Record the messages that are new since the last call, except the newest one.
 
-        If `messages` are the input of the turn, `sent` is the user's message. The messages are then only
-        marked as seen. For all later steps, `sent` is None.
+        If `messages` are the input of the turn, they are only marked as seen. `sent` is then the user's
+        message. It is None for all later steps of the turn.
         """
         if sent is not None:
             self._seen = {key for key, _ in _list_messages(messages)}
@@ -176,7 +177,7 @@ class _GraphConversation:
 
 
 def _list_messages(messages: Any) -> list[tuple[object, Any]]:
-    """Return each message with a key that stays the same in later calls."""
+    """Return (key, message) for each message. In later calls, the same message has the same key."""
     convert = importlib.import_module("langchain_core.messages").convert_to_messages
     found: list[tuple[object, Any]] = []
     equal: Counter[str] = Counter()
@@ -212,7 +213,7 @@ def _join_text(content: Any) -> str:
 
 
 def _parse_result(content: Any) -> Any:
-    """Return a tool's result, parsed if it is the JSON text that LangChain writes for an object or a list."""
+    """Return a tool's result; parse a text in which LangChain wrote an object or a list as JSON."""
     if isinstance(content, str) and content[:1] in ("{", "["):
         try:
             return json.loads(content)
@@ -228,7 +229,8 @@ class _RunnableConversation:
         _prepare_mocks(session)
         self._runnable = runnable
         self._key = key
-        """Key of the user's text in the input; "" if the input is the text, None if it is all messages."""
+        """Key of the user's text in the input; "" if the input is the text itself, None if it is the list of
+        all messages."""
         self._id = str(uuid.uuid4())
         self._messages: list[dict[str, Any]] = _check_context_messages(session)
 

@@ -1,7 +1,7 @@
-"""Mocks for LangChain's tools, which LangGraph's graphs call too.
+"""Mocks for LangChain's tools, also when graphs of LangGraph call them.
 
 The methods `run` and `arun` of all tools are wrapped once. In a conversation with mocks, the wrappers call a
-copy of the tool with another function, so that arguments are validated and callbacks are called as usual.
+copy of the tool that returns the mocked result. Arguments are validated and callbacks are called as usual.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ _MARK = "evalgate_mocks"
 
 
 def install_tool_mocks() -> None:
-    """Wrap LangChain's methods that call tools, so that mocks can answer; do nothing if they are wrapped."""
+    """Wrap LangChain's methods that call tools, so that mocks can answer.
+
+    Do nothing if the methods are wrapped already.
+    """
     base = importlib.import_module("langchain_core.tools").BaseTool
     if hasattr(base.run, _MARK):
         return
@@ -41,7 +44,7 @@ def _mock_tool(tool: Any, tool_input: Any) -> Any:
     Return the tool itself if it is not mocked.
 
     Raises:
-        NoMatchingMockError: as for `find_session`.
+        NoMatchingMockError: the calling thread belongs to no conversation, although mocks may apply.
     """
     session = find_session(tool.name)
     if session is None or not session.mocks.is_mocked(tool.name):

@@ -12,7 +12,7 @@ _UNKNOWN = "model"
 
 
 def create_trace_handler(recorder: TraceRecorder) -> Any:
-    """Return a callback handler that records steps; LangChain logs errors of the handler and continues."""
+    """Return a callback handler that records steps of a trace; LangChain only logs errors of the handler."""
     steps = _LangChainSteps(recorder)
     base = importlib.import_module("langchain_core.callbacks").BaseCallbackHandler
     callbacks: Dict[str, Callable[..., Any]] = {
@@ -37,7 +37,7 @@ class _LangChainSteps:
         self._recorder = recorder
         self._open: Dict[object, OpenSpan] = {}
         self._around: Dict[object, Optional[OpenSpan]] = {}
-        """Step to which the children of a run belong, by the id of the run; None outside of all steps."""
+        """Parent step (or None) for the children of each LangChain run, by the id of the run."""
 
     def begin_chain(self, _serialized: Any, _inputs: Any, *, run_id: Any, **more: Any) -> None:
         self._around[run_id] = self._around.get(more.get("parent_run_id"))

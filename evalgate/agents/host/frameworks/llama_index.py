@@ -1,4 +1,4 @@
-"""Agents and agent workflows of LlamaIndex, with a context and a memory for each conversation."""
+"""Adapter for agents and agent workflows of LlamaIndex; each conversation has a context and a memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Agents of the OpenAI Agents SDK, with clones that mock tools if the case has tool mocks.
+"""Adapter for agents of the OpenAI Agents SDK. If the case mocks tools, clones of the agents are run.
 
-A later turn starts with the agent that answered last and with the whole conversation. The SDK passes the
-session's state, a dict, to the tools as the context of the run.
+Each turn after the first starts with the agent that answered last, and with the whole conversation. The SDK
+passes the session's state, a dict, to the tools as the context of the run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _MockCloner:
         return found
 
     def _mock_mcp_tools(self, clone: Any) -> None:
-        """Let the clone mock the tools of MCP servers; each server is still asked for its list of tools."""
+        """Patch the clone to mock tools of its MCP servers. The servers still list the tools."""
         list_tools = clone.get_mcp_tools
 
         async def get_mcp_tools(*values: Any, **named: Any) -> list[Any]:
@@ -94,9 +94,9 @@ class _MockCloner:
 
 
 def _install_run_mocks() -> None:
-    """Wrap the methods of `Runner`, so that mocks also answer calls of an agent that a tool asks.
+    """Wrap the methods of `Runner`, so that mocks also apply to an agent that a tool runs.
 
-    Do nothing if they are wrapped.
+    Methods that are wrapped already are skipped.
     """
     runner = importlib.import_module("agents").Runner
     for name in ("run", "run_sync", "run_streamed"):
@@ -156,10 +156,10 @@ class _OpenAiConversation:
 
 
 def _check_context_messages(session: Session) -> list[Any]:
-    """Return the messages that precede the conversation, as the case has them.
+    """Return the messages that precede the conversation, unchanged, after checking them.
 
     Raises:
-        UnsupportedCaseError: a message is none of OpenAI's Responses API, which would refuse it.
+        UnsupportedCaseError: a message is not valid for OpenAI's Responses API.
     """
     for message in session.context_messages:
         role, content = message.get("role"), message.get("content")

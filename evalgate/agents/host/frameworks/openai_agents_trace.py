@@ -11,7 +11,7 @@ from .event_recorder import parse_tool_output
 
 
 def create_trace_hooks(recorder: TraceRecorder) -> Any:
-    """Return the hooks of one run; the agents' own hooks are called as well."""
+    """Return an SDK hooks object that records the steps of one run. It does not replace the agents' hooks."""
     steps = _AgentsSteps(recorder)
     callbacks: Dict[str, Callable[..., Any]] = {
         "on_agent_start": steps.begin_agent,
@@ -27,7 +27,7 @@ def create_trace_hooks(recorder: TraceRecorder) -> Any:
 
 
 def _as_hook(action: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a hook that calls `action` and writes its exceptions to stderr."""
+    """Wrap `action` as an asynchronous hook. Exceptions of `action` are only written to stderr."""
     call = ignore_errors(action)
 
     @functools.wraps(action)
@@ -43,7 +43,7 @@ class _AgentsSteps:
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
         self._agents: List[OpenSpan] = []
-        """Steps of the run's agents, which end with the turn; each agent handed over to the next one."""
+        """Steps of the run's agents in order; each agent handed over to the next. They end with the turn."""
         self._model: Optional[OpenSpan] = None
         self._tools: Dict[object, OpenSpan] = {}
 
@@ -92,7 +92,7 @@ class _AgentsSteps:
 
 
 def _read_settings(settings: Any) -> Dict[str, Any]:
-    """Return the settings that are not None, except additions to HTTP requests: they may hold credentials."""
+    """Return the settings that are not None. `extra_…` is left out, as it may hold credentials."""
     return {
         key: value
         for key, value in vars(settings).items()

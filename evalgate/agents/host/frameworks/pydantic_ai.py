@@ -1,6 +1,6 @@
-"""Agents of Pydantic AI, which get the history of the session with each turn.
+"""Adapter for agents of Pydantic AI. Each turn passes the message history of the session to the agent.
 
-The session's state is the agent's `deps` if their type is a dict.
+If the agent's `deps_type` is a dict, the session's state is passed as `deps`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text
 from .pydantic_ai_trace import create_traced_model, trace_tools
 
-# Tool of the framework by which a model gives structured output; no tool of the agent.
+# Tool of the framework with which a model returns structured output. It is not a tool of the agent.
 _OUTPUT_TOOL = "final_result"
 _MARK = "evalgate_mocks"
 
@@ -82,11 +82,11 @@ class _HistoryWatch:
 
     def __init__(self) -> None:
         self.steps: list[Any] = []
-        """Each response that another request of the run followed, with the results of its tools."""
+        """Responses of the model in this run, except the last, each followed by its tool results."""
         self._began = False
 
     def create_capability(self) -> Any:
-        """Return a capability for the run that stores the newest messages before each request."""
+        """Return a Pydantic AI capability that adds the newest messages to `steps` before each request."""
 
         async def before_model_request(_self: Any, ctx: Any, request_context: Any) -> Any:
             step = _find_last_step(ctx.messages) if self._began else []
@@ -116,16 +116,16 @@ def _find_last_step(messages: list[Any]) -> list[Any]:
 
 
 def _list_output_tools(agent: Any) -> set[str]:
-    """Return the names of the agent's own tools for structured output."""
+    """Return the names that the agent gives to its tools for structured output (`ToolOutput`)."""
     output_type = getattr(agent, "output_type", None)
     kinds: list[Any] = list(output_type) if isinstance(output_type, (list, tuple)) else [output_type]
     return {each.name for each in kinds if is_a(each, "pydantic_ai", "ToolOutput") and each.name}
 
 
 def _install_tool_mocks() -> None:
-    """Wrap the method of agents that each run calls; do nothing if it is wrapped.
+    """Wrap `Agent.iter`, which each run calls, so that mocks also apply to an agent that a tool runs.
 
-    So mocks also answer the calls of an agent that a tool asks.
+    Do nothing if the method is wrapped already.
     """
     kind = importlib.import_module("pydantic_ai").Agent
     if hasattr(kind.iter, _MARK):
@@ -151,13 +151,13 @@ def _mock_toolsets(
     """Return a context manager in which the agent's toolsets answer mocked tools without calling them.
 
     Args:
-        agent: The agent that runs, which another agent may have asked.
+        agent: The agent that runs: the agent of the session, or one that it runs in a tool.
         session: Session with the mocks.
-        options: Named arguments of the run; the context manager replaces its `toolsets`, too.
+        options: Named arguments of the run. Toolsets in `toolsets` are mocked as well.
 
     Raises:
-        UnsupportedCaseError: the model's provider runs a mocked tool. The error is also stored in `missing`
-            of the mocks, because the agent that asked this one may hide it.
+        UnsupportedCaseError: the model's provider runs a mocked tool. The error is also stored in
+            `session.mocks.missing`, because an agent that runs `agent` in a tool may hide the error.
     """
     mocks = session.mocks
     if not mocks:

@@ -10,9 +10,9 @@ from ..trace import OpenSpan, TraceRecorder, ignore_errors
 
 
 def create_traced_model(model: Any, recorder: TraceRecorder) -> Any:
-    """Return a model that passes each request on to `model` and records the request with its answer.
+    """Return a Pydantic AI model that forwards each request to `model` and records it as a step of a trace.
 
-    Streamed requests are passed on without being recorded. `model` may be the name of a model.
+    Streamed requests are forwarded without being recorded. `model` may be a model object or its name.
     """
 
     async def request(self: Any, messages: Any, settings: Any, parameters: Any) -> Any:
@@ -43,9 +43,9 @@ def _end_model(recorder: TraceRecorder, step: OpenSpan, response: Any) -> None:
 
 @contextlib.contextmanager
 def trace_tools(agent: Any, recorder: Optional[TraceRecorder]) -> Iterator[None]:
-    """Record the calls of the agent's tools within the block.
+    """Record the calls of the agent's tools as steps of a trace, within the `with` block.
 
-    Do nothing without a recorder, or if the toolsets of the agent cannot be replaced.
+    Do nothing if `recorder` is None or the toolsets of the agent cannot be replaced.
     """
     if recorder is None or not hasattr(agent, "toolsets") or not hasattr(agent, "override"):
         yield

@@ -1,4 +1,4 @@
-"""Agents of smolagents, which store their conversation: each conversation needs a copy.
+"""Adapter for agents of smolagents. They store messages, so each conversation gets a copy.
 
 The functions of tools are wrapped, so that calls from code that the agent writes are recorded too.
 """
@@ -18,12 +18,12 @@ from . import HostedAgent, is_a
 from .event_recorder import EventRecorder, adapt_conversations, as_text
 
 _NAME = "an agent of smolagents"
-# Tool of the framework by which a model gives its final answer; no tool of the agent.
+# Tool of the framework with which a model returns its final answer. It is not a tool of the agent.
 _FINAL = "final_answer"
 
 
 class _Call:
-    """Call of a tool. The result is None until the call ends."""
+    """Call of a tool. The `result` is None until the call ends."""
 
     def __init__(self, name: str, args: Dict[str, Any], author: Optional[str]) -> None:
         self.name = name
@@ -51,10 +51,10 @@ def _walk_agents(agent: Any) -> Iterator[Any]:
 
 
 def _replace_forward(tool: Any, forward: Callable[..., object], *, is_shared: bool) -> Any:
-    """Return the tool with another function.
+    """Return the tool with `forward` as its function.
 
-    With `is_shared`, return another tool with the same attributes, because several agents have the tool, and
-    each needs a function of its own: the function knows which agent calls it.
+    Without `is_shared`, `tool` itself is changed. With `is_shared`, several agents have the tool, and each
+    needs its own `forward`. Then a new tool with the same attributes is returned, and `tool` is not changed.
     """
     if not is_shared:
         tool.forward = forward
@@ -96,7 +96,7 @@ class _SmolagentsConversation:
         def call_watched_tool(*values: object, **named: object) -> object:
             args = {**dict(zip(names, values)), **named}  # noqa: B905  Python 3.9 has no `strict`
             call = _Call(name, args, author)
-            # At its start: calls that go on at the same time end in another order than the model wrote them.
+            # Recorded at its start: concurrent calls may end in another order than the model wrote them.
             self._called.append(call)
             try:
                 call.result = (
@@ -110,7 +110,7 @@ class _SmolagentsConversation:
         return call_watched_tool
 
     def _count_usage(self, agent: Any, run: Callable[..., object]) -> Any:
-        """Return a function that runs a managed agent and records its usage, which no event reports."""
+        """Wrap `run` of a managed agent to record the agent's usage, which no framework event reports."""
 
         @functools.wraps(run)
         def run_counted(*values: object, **named: object) -> object:
@@ -157,7 +157,7 @@ class _SmolagentsConversation:
         self._record_calls(recorder)
 
     def _record_calls(self, recorder: EventRecorder) -> None:
-        # A step is reported at its end, so its text is recorded first: the model wrote that before the calls.
+        # A step is reported at its end. Its text is recorded before the calls, as the model wrote it first.
         called, self._called = self._called, []
         for call in called:
             recorder.record_call(call.name, call.args, None, call.author)

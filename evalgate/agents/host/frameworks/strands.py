@@ -1,4 +1,4 @@
-"""Agents of Strands Agents, which store their conversation: each conversation needs a copy.
+"""Adapter for agents of Strands Agents. They store messages, so each conversation gets a copy.
 
 A hook of the framework records each message when the agent adds it to the conversation.
 """

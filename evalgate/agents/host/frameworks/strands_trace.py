@@ -10,7 +10,7 @@ from .event_recorder import parse_tool_output
 
 
 class StrandsSteps:
-    """Open steps of one conversation. Creating this object adds the hooks to the agent."""
+    """Open steps of one conversation. The constructor adds the hooks that record them to the agent."""
 
     def __init__(self, agent: Any, recorder: TraceRecorder) -> None:
         self._agent = agent

@@ -35,7 +35,7 @@ _REFUSED = (
 
 
 def adapt_agent(agent: object) -> Optional[HostedAgent]:
-    """Refuse objects that are known to be unusable as agents; return None for all others.
+    """Raise an error for an object that is known to be unusable as an agent; return None for any other.
 
     Raises:
         UnusableEntryError: the object cannot be used as an agent; the message names a usable one instead.
