@@ -40,7 +40,10 @@ class PersonalDataRedactor:
         self.counts: Counter[PersonalKind] = Counter()
         """Number of different values that were replaced, by kind."""
         self._ordinals: dict[tuple[PersonalKind, str], int] = {}
-        """(kind, normalized text) of each replaced value, to its number among those of its kind, from 1."""
+        """Ordinal number of each replaced value among the values of its kind, from 1.
+
+        The keys are (kind, normalized text).
+        """
         self._placeholders: set[str] = set()
 
     def redact_tree(self, value: _T) -> _T:
@@ -69,14 +72,17 @@ class PersonalDataRedactor:
         return value if made == value else made
 
     def _redact_number(self, number: int) -> int:
-        """Return a 16-digit number that no card has for a card number. Leave other numbers unchanged."""
+        """Replace a card number by a 16-digit number that no card has. Return other numbers unchanged."""
         text = str(number)
         if not _CARD_NUMBER.fullmatch(text) or not _has_check_digit(text):
             return number
         return 9 * 10**15 + self._count_value("card number", text)
 
     def _count_value(self, kind: PersonalKind, found: str) -> int:
-        """Return the number of a value among those of its kind, from 1. A new value gets the next number."""
+        """Return the ordinal number of a value among the values of its kind, from 1.
+
+        A value that was not seen before gets the next number, and is counted in `counts`.
+        """
         key = kind, found.lower() if kind == "e-mail address" else _SEPARATOR.sub("", found)
         if key not in self._ordinals:
             self.counts[kind] += 1

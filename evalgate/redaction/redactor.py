@@ -34,8 +34,8 @@ TextRewriter: TypeAlias = Callable[[str, str], str]
 """Function that gets the key of a text ("" without a key) and the text, and returns the new text."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
-"""Function that gets a dataclass, or a list of dataclasses, and returns True if no text in it is to be
-rewritten; False if that is uncertain."""
+"""Function that gets a dataclass or a list of dataclasses. It returns True if no text in them needs to be
+rewritten, and False if this is uncertain."""
 
 
 TOO_DEEP = "… nested too deep"
@@ -78,7 +78,7 @@ def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
 
 def has_invisible_characters(line: str) -> bool:
     """Return True if a line of JSON holds an unescaped invisible character; escapes are not decoded."""
-    # In ASCII only DEL is one: JSON escapes all other control characters.
+    # Among ASCII characters, only DEL is possible: JSON escapes all other control characters.
     return "\x7f" in line if line.isascii() else strip_invisible(line) != line
 
 
@@ -185,14 +185,14 @@ class Redactor:
         Args:
             value: The tree.
             on_announcement: Function that gets the joined texts of dataclasses within `value`, if they hold
-                `add-mask`. With this word an agent announces a secret. The function does not get the texts of
-                `value` itself, nor texts below a mapping.
+                `add-mask`, the word with which agents announce secrets. The function does not get the texts
+                of `value` itself, nor texts below a mapping.
             clean: Identities of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
             value, self._redact_member, is_clean=partial(self._is_clean_tree, on_announcement, clean)
         )
-        # In a walk of its own: the one above skips all data without text, and few secrets are numbers.
+        # A separate walk, because `rewrite_tree` skips all data without text, and few secrets are numbers.
         if any(map(str.isdecimal, self.needles)):
             from evalgate.redaction.secret_numbers import hide_numbers
 
