@@ -102,24 +102,28 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
 
 
 def parse_inputs(run: click.Command, parent: click.Context, environ: Mapping[str, str]) -> click.Context:
-    """Return the context in which the command `run` gets the inputs of the action as its options.
+    """Parse the inputs of the action as options of the command `run`, and return the context to invoke it in.
 
     Raises:
         InvalidInputError, click.UsageError: an input is misspelt, or its value is not valid.
-        PrintedError: instead, if the inputs ask for posts. The error was printed, and posted if possible.
+        PrintedError: as the two above, but the inputs ask for a comment or a check. The error was printed,
+            and posted if possible.
     """
     from evalgate.cli.publish_options import post_on_failure
     from evalgate.cli.redacted_output import build_redactor
     from evalgate.redaction.redactor import SHORTEST_MASK
 
-    # `run` refuses masks that are too short.
+    # Masks that are too short are left out here. The command `run` reports them as an error.
     masks = [mask for mask in read_masks(environ) if len(mask) >= SHORTEST_MASK]
     with post_on_failure(_read_post_options(environ), build_redactor(masks)):
         return run.make_context("run", build_arguments(environ), parent=parent)
 
 
 def _read_post_options(environ: Mapping[str, str]) -> "PostOptions | None":
-    """Return the posts that the inputs ask for, although other inputs may be wrong; None: there are none."""
+    """Return the settings of the posts that the inputs ask for, or None if they ask for no post.
+
+    Other inputs are not checked, because an error in them is to be posted with these settings.
+    """
     from evalgate.ci.posting import ACTIONS_BOT, ONLY_GATE, PostOptions
 
     inputs = dict(_read_inputs(environ))

@@ -293,7 +293,11 @@ class ChatTerminal:
         return len(self.chat.turns) > self._saved_turns
 
     def _end(self) -> bool:
-        """Save the conversation if the command line names a file. Return False if saving failed once."""
+        """Save the conversation if the command line names a file. Return False if this fails the first time.
+
+        Raises:
+            InvalidInputError: the conversation could not be saved for the second time.
+        """
         if not self._has_unsaved:
             return True
         if self.options.out is None:

@@ -29,7 +29,7 @@ PROPOSED = 0.1
 _DAYS = 30
 
 _FEW_RUNS = 10
-"""Fewer runs say little: one failure in five is a flip rate of 40 %."""
+"""Number of runs below which the report asks for more: with 5 runs, one failure is a flip rate of 40 %."""
 
 _MORE_RUNS = "Store more with `evalgate run --runs 10` and then `evalgate baseline save`."
 

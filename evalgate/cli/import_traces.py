@@ -220,7 +220,7 @@ def _build_source(found: ObservedConversation, options: ImportOptions, redactor:
     clean = redactor.redact_text(source)
     if not options.keeps_personal_data:
         clean = PersonalDataRedactor().redact_text(clean)
-    # The placeholders for two persons may be equal: a digest of the whole source tells their traces apart.
+    # Two sources may differ only in the removed text, so a digest of the whole source is appended.
     return (
         source if clean == source else f"{clean}#{sha256(source.encode(errors='replace')).hexdigest()[:10]}"
     )
@@ -278,7 +278,7 @@ class _Target:
     noted: frozenset[str]
     """Ids of the cases in the notes; an interrupted import may have left notes without cases."""
     seen: frozenset[str]
-    """Ids and sources of the cases in the eval set, and the keys of the sources of dropped cases."""
+    """Ids and sources of the cases in the eval set, and the sources and trace ids of dropped cases."""
 
 
 def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:

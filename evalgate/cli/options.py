@@ -331,12 +331,12 @@ _OPTIONS = (
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """Add options to a command: those that choose cases, agent and thresholds."""
+    """Add options to a command: those of `add_measure_options`, and those that decide about the verdict."""
     return add_options(command, _OPTIONS)
 
 
 def add_measure_options(command: _Command) -> _Command:
-    """Add options to a command: those for runs that end without a verdict."""
+    """Add options to a command: those that `run`, `merge` and `matrix` share (agent, thresholds, judge)."""
     return add_options(command, _MEASURE_OPTIONS)
 
 
@@ -348,7 +348,10 @@ def add_agent_options(command: _Command) -> _Command:
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Build overrides from the command line's options. If `selection` is None, every case is selected."""
+    """Build overrides from the options of the command line, and remove `format_name` from `options`.
+
+    If `selection` is None, every case is selected.
+    """
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)

@@ -123,7 +123,12 @@ class PowerPlan:
 
 
 def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
-    """Build the plan from the baseline or, if there is none, from assumptions."""
+    """Build the plan from the baseline or, if there is none, from assumptions.
+
+    Raises:
+        InvalidInputError: the baseline that the request names does not exist, it has no scores, or without a
+            baseline the number of cases is unknown.
+    """
     target = resolve_target(folder, request.baseline, request.thresholds)
     baseline = target.read() if request.baseline is not None else target.store.read()
     fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})

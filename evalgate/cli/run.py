@@ -82,7 +82,7 @@ _CHOICES = (
 
 
 def add_selection_options(command: _Command) -> _Command:
-    """Give `command` every option that selects cases."""
+    """Add all options that select cases to a command."""
     for option in reversed(_CHOICES):
         command = option(command)
     return add_case_filters(command)
@@ -205,7 +205,7 @@ def _run_once(
         streams = (sys.stdout, sys.stderr)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, publish_options)
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, checkpoints)
-        # Before the run, because the agent may remove the folder that this looks at.
+        # Built before the run, because the agent may remove the folders in these options.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = _publish_record(publisher, record, checkpoints)
