@@ -28,7 +28,7 @@ _MOST_REASONS = 10
 
 _MINIMA = "Minima that are judged with their noise"
 _ROUNDING = 0.00051
-"""Largest difference of two means, as a share of the range, of which one is over rounded scores."""
+"""Largest difference, as a share of the range, that rounding of scores can cause between two equal means."""
 
 
 @frozen
@@ -283,7 +283,7 @@ def describe_missing_baseline(record: Record) -> str:
 def explain_left_out_cases(record: Record) -> Iterator[str]:
     """Yield sentences about cases that a score leaves out, but the minimum, the baseline or Δ counts.
 
-    Other sentences tell that the baseline and Δ count crashes.
+    That the baseline and Δ count crashes is not mentioned: `baseline_lines.explain_delta` does so.
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]

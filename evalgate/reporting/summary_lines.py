@@ -103,7 +103,7 @@ STATUSES: dict[Status, str] = {
 
 _LONGEST_HEADLINE = 160
 _SENTENCE_END = re.compile(r"(?<=\.)\s")
-_FEWEST_POINTS = 2  # past gate runs in a sparkline; a single one has the mean of the column "baseline"
+_FEWEST_POINTS = 2  # past gate runs in a sparkline; the column "baseline" shows a single one already
 # In a narrow cell, a line break would separate the sign from its number.
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -351,7 +351,7 @@ class RecordSummary:
     """Statistical findings about metrics, each as (label, sentence)."""
     baseline: "BaselineLine | None"
     no_baseline: str
-    """The sentence that replaces `baseline` if there is none."""
+    """Sentences to show if `baseline` is None."""
     changes: list[NamedCases]
     flaky: list[tuple[str, str]]
     """Cases with both passed and failed runs, as (name, sentence)."""

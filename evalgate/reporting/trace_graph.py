@@ -1,4 +1,4 @@
-"""A graph of the agents and tools of a run: their calls of one another, with number and order."""
+"""A graph of the agents and tools of a run, with the number and the order of their calls of one another."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice

@@ -52,7 +52,7 @@ class TraceRow:
 class TraceTotals:
     """The time of a run by kind of step.
 
-    A moment of a model call and a tool call counts only for the model.
+    Time in which a model call and a tool call overlap counts only for the model.
     """
 
     model_s: float
@@ -60,6 +60,7 @@ class TraceTotals:
     tool_s: float
     tool_calls: int
     elsewhere_s: float
+    """Seconds of the run in which neither a model nor a tool was called."""
 
     def __str__(self) -> str:
         """Return `models 3.10 s in 4 calls, tools 400 ms in 2 calls, 1.20 s elsewhere`."""
@@ -217,10 +218,11 @@ def _match_events(
 
     Other steps are left out.
 
-    - A tool's step belongs to the first unused call of the tool with equal arguments. Without one, it belongs
-      to the first unused call of the tool.
-    - A model's step belongs to the call of the tool's step after it, unless another model's step comes first.
-    - Without such a call, the last model's step of a turn belongs to the response.
+    - A tool's step belongs to the first call of the tool with equal arguments that no earlier step took. If
+      there is no such call, it belongs to the first call of the tool that no earlier step took.
+    - A model's step belongs to the same event as the next tool's step, unless another model's step comes
+      between them.
+    - The last model's step of a turn belongs to the response if no tool's step comes after it.
     """
     found: dict[int, int] = {}
     steps: dict[int, list[int]] = defaultdict(list)

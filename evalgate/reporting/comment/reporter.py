@@ -52,8 +52,8 @@ _LONGEST_PROSE = 500
 _QUOTED = re.compile(r"(?<![`\\])`([^`]+)`(?!`)")
 
 MOST_BYTES = 60_000
-"""The most bytes of UTF-8 of the report. GitHub accepts comments of 65,536 characters
-(`ci.comment_sections.LONGEST_COMMENT`); the rest is for what posting adds."""
+"""Maximum size of the report in bytes of UTF-8. GitHub accepts comments of 65,536 characters
+(`ci.comment_sections.LONGEST_COMMENT`); the rest is for text that is added when the comment is posted."""
 
 _SHORTEST = 2_000
 _PAGE = "report.html"
@@ -74,7 +74,7 @@ class CommentReport:
     key: str = "default"
     """A name that distinguishes the comments of several gates on one pull request."""
     limit: int = MOST_BYTES
-    """The most bytes of the comment; a limit below 2,000 counts as 2,000."""
+    """Maximum size of the comment in bytes; a limit below 2,000 counts as 2,000."""
     is_trusted: bool = True
     """True if the record comes from a run that only trusted people can change. If False, the comment warns
     the reader, and has no commands."""

@@ -121,7 +121,7 @@ class LineView:
     status: str
     """The case's status with hyphens, which determines the colour."""
     word: str
-    """The status in words; for a run without an answer in an errored case, its outcome."""
+    """The status in words. For an errored case with an unanswered run, the outcome of this run."""
     is_new: bool
     remarks: tuple[str, ...]
     why: str

@@ -25,7 +25,7 @@ class StepView:
 
     row: TraceRow
     href: str
-    """Id of the message that the step belongs to; "" if there is none."""
+    """HTML id of the message that the step belongs to; "" if the page shows no such message."""
     error: ClippedText | None
     texts: tuple[tuple[str, ClippedText], ...]
     """Title and text of request, response and attributes."""
@@ -45,6 +45,7 @@ class RunTraceView:
     note: str
     drawing: "Drawing | None"
     identity: str
+    """Beginning of all HTML ids in the drawing."""
 
 
 def build_run_trace(
@@ -79,7 +80,10 @@ def render_waterfall(view: TraceView, *, link: str, current: int | None = None) 
 def build_steps(
     view: TraceView, anchor: str, shown: Collection[str], budget: SizeBudget
 ) -> tuple[StepView, ...]:
-    """Return as many steps as `budget` allows. A step links to its message if its id is in `shown`."""
+    """Return as many steps as `budget` allows. A step links to its message if the page shows the message.
+
+    `anchor` is the beginning of the HTML ids of the run's messages, and `shown` has the ids on the page.
+    """
     steps: list[StepView] = []
     for row in view.rows:
         if budget.is_full:
@@ -125,6 +129,7 @@ class _Box:
     letters: int
     """The most letters of the name that fit."""
     callers: tuple[tuple[str, int], ...]
+    """(name, number of calls) of each caller."""
 
     @property
     def time(self) -> str:
@@ -135,6 +140,7 @@ class _Box:
 class _Line:
     path: str
     is_taken: bool
+    """False if the callee was only offered to the caller, and not called."""
 
 
 @frozen

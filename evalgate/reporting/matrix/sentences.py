@@ -84,7 +84,7 @@ def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
         yield f"{metric}{_describe_score(score)}."
     if not comparison.scores:
         yield "No metric can be compared: no case has scores of both."
-    # Only if every case has the same figure in both, there is nothing to say.
+    # A ratio that is exactly 1, with bounds of 1, is left out: every case has the same figure in both.
     found = [
         _describe_ratio(figure, ratio)
         for figure, ratio in comparison.ratios.items()
