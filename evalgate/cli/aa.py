@@ -57,8 +57,8 @@ from evalgate.system.workspace import resolve_workspace
 REPEATS = 200
 
 FEWEST_RUNS = 3
-"""Fewest scored runs of a case: with fewer, both sides would be nearly the same runs, and no alarm could
-occur."""
+"""Minimum number of scored runs of a case. With fewer, both samples of a trial would hold nearly the same
+runs, and no false alarm could occur."""
 
 
 @frozen
@@ -73,6 +73,7 @@ class AaResult:
     """Number of trials with a closed gate or no verdict, by the reason in a few words."""
     inconclusive: int
     runs_per_case: float
+    """Mean number of runs of a case that the gate makes in a trial."""
     smallest_drop: float | None
     """Smallest drop that the gate catches in 80 % of trials if the scores of all metrics fall by it.
 
@@ -80,7 +81,7 @@ class AaResult:
     drop cannot be measured (see `unmeasured`).
     """
     left_out: int = 0
-    """Cases with too few stored runs to draw from."""
+    """Number of cases with too few stored runs to draw from."""
     setting: str = ""
     """Name of the setting that limits the runs of a case; "" if more runs would change nothing."""
     planned: str = ""
@@ -110,7 +111,7 @@ class AaResult:
 def run_aa_test(
     cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS
 ) -> AaResult:
-    """Run the gate on random samples of stored runs. The same stored runs give the same figures.
+    """Run the gate on random samples of stored runs. The samples of equal stored runs are always the same.
 
     `cases` have the runs and thresholds. `stored` has the raw scores of the same runs. Cases with fewer than
     `FEWEST_RUNS` scored runs are left out and counted.

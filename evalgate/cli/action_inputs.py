@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from evalgate.ci.posting import PostOptions
 
 POSITIONAL = "eval-sets"
-"""Input with one positional argument per line."""
+"""Input in which each line is a positional argument."""
 
 REPEATED = ("env", "report")
-"""Inputs with one option per word."""
+"""Inputs in which each word becomes an option."""
 
 OPTIONS = (
     "agent",
@@ -58,7 +58,7 @@ OPTIONS = (
     "webhook-format",
     "working-directory",
 )
-"""Inputs that are one option of the same name."""
+"""Inputs that become one option of the same name."""
 
 FLAGS = ("affected", "comment", "check", "report-only", "resume", "html", "print-detailed-results", "trace")
 """Inputs that are `true` or `false`. The options of the same names have no value."""
@@ -67,7 +67,7 @@ TOKEN = "token"  # noqa: S105  an input's name
 """Secret input that is never put on the command line: `--token-env=INPUT_TOKEN` is passed instead."""
 
 LINES = ("mask", "env-file")
-"""Inputs with one option per line."""
+"""Inputs in which each line becomes an option."""
 
 INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
 
@@ -106,8 +106,8 @@ def parse_inputs(run: click.Command, parent: click.Context, environ: Mapping[str
 
     Raises:
         InvalidInputError, click.UsageError: an input is misspelt, or its value is not valid.
-        PrintedError: as the two above, but the inputs ask for a comment or a check. The error was printed,
-            and posted if possible.
+        PrintedError: raised instead of these errors if the inputs ask for a comment or a check. The error was
+            printed, and posted if possible.
     """
     from evalgate.cli.publish_options import post_on_failure
     from evalgate.cli.redacted_output import build_redactor

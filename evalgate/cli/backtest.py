@@ -42,7 +42,7 @@ class BacktestResult:
 def run_backtest(
     results: Sequence[str], *, thresholds_file: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
-    """Decide every stored result again with the current thresholds file. Return the oldest result first.
+    """Decide the verdict of every stored result again with the current thresholds file, the oldest first.
 
     Each result is compared with those runs of the baseline that are older than the result. Control runs and
     `gate.anchor` are ignored. An interrupted run keeps its verdict. A result without a verdict stays so if

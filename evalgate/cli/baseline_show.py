@@ -54,7 +54,7 @@ class BaselineSummary:
     path: str
     sources: tuple[BaselineSource, ...]
     cases: Mapping[str, int]
-    """Number of stored runs by case."""
+    """Number of stored runs by case (`eval_set_id/eval_id`)."""
     days_old: int | None
     metrics: Mapping[str, DetectableDrop]
     """Average and detectable drop by metric, on the scale of the metric."""

@@ -175,8 +175,8 @@ def _enable_line_editing() -> None:
 
 @contextmanager
 def _raise_keyboard_interrupts() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt within the block."""
-    # With this handler, an event loop cancels its work at Ctrl-C.
+    """Let Ctrl-C raise KeyboardInterrupt within the `with` block."""
+    # With Python's own handler, an event loop cancels its work at Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -23,7 +23,7 @@ from evalgate.runner.posts import build_error_record, post_record
 from evalgate.system.workspace import resolve_workspace
 
 LARGEST_RECORD = 64 * 1024 * 1024
-"""Bytes; a larger record is not read."""
+"""Maximum size of a record in bytes. A larger record is not read."""
 
 _NO_RECORD = "the run kept no record that can be posted. Its log says more."
 """Reason in the post that replaces an unusable record. No text of the record is quoted: it is not trusted."""

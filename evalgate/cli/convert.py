@@ -21,7 +21,7 @@ class ConvertResult:
     """Converted text of an eval set, and sentences about lost data."""
 
     text: str
-    """The new file."""
+    """Text of the new file."""
     lost: tuple[str, ...]
     """One sentence for each key or kind of data that could not be carried over."""
 
@@ -35,7 +35,7 @@ class ConvertOptions:
     out: str | None = None
     """File to write; None to write no file."""
     format_name: str | None = None
-    """Format of the source; None: detected by its content."""
+    """Format of the source; None to detect it by the content."""
     initial_session: str | None = None
     """File with the session that a list of turns starts with."""
     force: bool = False

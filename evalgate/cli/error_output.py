@@ -24,7 +24,7 @@ _REFUSED_PATHS = {
 
 
 class PrintedError(Exception):
-    """Error with the exit code of a command, if `print_error` has printed the cause already."""
+    """Error that `print_error` has printed already, with the exit code of the command."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
@@ -32,7 +32,7 @@ class PrintedError(Exception):
 
 
 def print_error(error: BaseException) -> int:
-    """Print an error on stderr, except a `PrintedError`, and return its exit code."""
+    """Print an error on stderr and return the exit code for it. A `PrintedError` is not printed again."""
     if isinstance(error, PrintedError):
         return error.exit_code
     if is_out_of_memory(error):

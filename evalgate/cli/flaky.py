@@ -36,7 +36,7 @@ _MORE_RUNS = "Store more with `evalgate run --runs 10` and then `evalgate baseli
 
 @frozen
 class FlakyCase:
-    """Flakiness of one case, and the kind of its failures."""
+    """Flakiness of one case, and the facts that distinguish a flaky case from a broken one."""
 
     name: str
     """`eval set:case`, as in a quarantine file."""
@@ -77,11 +77,11 @@ def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None
 def rank_flaky_cases(
     baseline: Baseline, thresholds: BaselineThresholds, *, pass_score: float
 ) -> list[FlakyCase]:
-    """Return every case with at least two runs that passed or failed. The flakiest case comes first.
+    """Return the flakiness of every case with at least two conclusive runs, the flakiest case first.
 
     A run passes if the agent answered and every score meets its threshold. `pass_score` is the threshold of
-    metrics that have none of their own. An answered run without scores neither passes nor fails. Metrics that
-    do not gate are ignored.
+    metrics without another threshold. An answered run without scores is not conclusive: it neither passes
+    nor fails. Metrics that do not gate are ignored.
     """
     cases = baseline.index_cases()
     found = [
@@ -98,9 +98,10 @@ def rank_flaky_cases(
 
 
 def _has_alternating_outcomes(case: BaselineCase, thresholds: MetricThresholds, pass_score: float) -> bool:
-    """Return True if a case failed at least twice and passed between two failures.
+    """Return True if a case failed at least twice, and its failures alternate with passes.
 
-    A pass and a failure in the same gate run also count, because the agent was the same.
+    They alternate if the case passed between two failures, or both passed and failed in the same gate run, in
+    which the agent was the same.
     """
     outcomes = [
         (run.source, bool(passed))

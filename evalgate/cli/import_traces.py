@@ -41,9 +41,9 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 
 _MOST_NAMED = 10
 _OF_FILE = " trace "
-"""Text between the name of a file and the id of a trace in it."""
+"""Separator between the name of a file and a trace id in the source of a case."""
 _SHORTEST_UNIQUE = 16
-"""Length in characters from which on a trace id counts as unique over all exports."""
+"""Minimum length, in characters, of a trace id that counts as unique among all exports."""
 
 
 @frozen
@@ -76,7 +76,7 @@ class ImportResult:
     added: tuple[str, ...]
     """Ids of the new cases."""
     is_whole: bool = True
-    """False if the source broke off before all traces were read."""
+    """False if an error ended the reading of the source before all traces were read."""
 
 
 def import_traces(

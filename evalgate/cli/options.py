@@ -50,7 +50,7 @@ def require_nonempty(_context: click.Context, parameter: click.Parameter, value:
 
 
 def add_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
-    """Add options to a command; its help lists them in this order."""
+    """Add options to a command. Its help lists the options in the order of `options`."""
     for option in reversed(options):
         command = option(command)
     return command
@@ -331,17 +331,17 @@ _OPTIONS = (
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """Add options to a command: those of `add_measure_options`, and those that decide about the verdict."""
+    """Add the options of `add_measure_options` to a command, and further options such as `--runs`."""
     return add_options(command, _OPTIONS)
 
 
 def add_measure_options(command: _Command) -> _Command:
-    """Add options to a command: those that `run`, `merge` and `matrix` share (agent, thresholds, judge)."""
+    """Add the options of agent, judge and thresholds that `run`, `merge` and `matrix` share to a command."""
     return add_options(command, _MEASURE_OPTIONS)
 
 
 def add_agent_options(command: _Command) -> _Command:
-    """Add options to a command: those for the agent, its environment and the thresholds file."""
+    """Add `--thresholds` and the options of the agent and its environment to a command."""
     return thresholds_file(add_options(command, _AGENT_OPTIONS))
 
 

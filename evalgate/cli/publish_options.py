@@ -77,7 +77,7 @@ _DESTINATIONS = (
 
 
 def add_destination_options(command: _Command) -> _Command:
-    """Add options to a command: those for servers that receive the results."""
+    """Add `--otlp`, `--webhook` and `--webhook-format` to a command."""
     return add_options(command, _DESTINATIONS)
 
 
@@ -133,12 +133,12 @@ _COMMENT = click.option(
 
 
 def add_posting_options(command: _Command) -> _Command:
-    """Add options to a command: those that post a report, such as `--comment`."""
+    """Add `--comment`, `--check` and the settings of posts, such as `--name`, to a command."""
     return _COMMENT(add_post_settings(command))
 
 
 def add_post_settings(command: _Command) -> _Command:
-    """Add options to a command: those for posting, except `--comment`."""
+    """Add `--check` and the settings of posts, such as `--name`, to a command."""
     return add_options(command, _POST_SETTINGS)
 
 

@@ -215,7 +215,7 @@ def _run_once(
 
 
 def _refuse_overwriting_recordings(plan: "Plan", reports: Path) -> None:
-    """Raise InvalidInputError if the results would overwrite a recording that answers calls of tools."""
+    """Raise InvalidInputError if the results would overwrite a recording with results of mocked tools."""
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting
 

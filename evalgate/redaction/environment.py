@@ -1,7 +1,7 @@
-"""Find secrets in environment variables and `::add-mask::` lines, and tell ordinary words from secrets.
+"""Find secrets in environment variables and `::add-mask::` lines, and distinguish them from ordinary words.
 
-Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. Words and
-secrets are told apart by lists and patterns, without statistics. Short values, numbers and paths stay
+Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The module
+recognizes ordinary words by lists and patterns, without statistics. Short values, numbers and paths stay
 visible. In a URL, only the password, Sentry's key or a token as user name is redacted. If the name of the
 variable contains `webhook` or `dsn`, the whole URL is redacted.
 
@@ -86,13 +86,13 @@ _PARTS = compile_lazily(r"[-_./: ]+|(?<=[a-z])(?=[A-Z])")
 _MOST_PARTS = 2
 
 _BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
-"""Pattern of the end of a name such as `SORT_KEY`. The key may be a secret, but also one to sort by."""
+"""Pattern of the end of a name such as `SORT_KEY`. The key may be a secret, or one for sorting or caching."""
 
 
 def is_ordinary(value: str) -> bool:
-    """Return True if a value consists of one or two listed words, or only of placeholder words.
+    """Return True if a value consists of one or two words of the lists above, or only of placeholder words.
 
-    The value is then no secret, even in a variable with the name of a secret.
+    Such a value, for example `postgres`, is no secret, even in a variable with the name of a secret.
     """
     parts = [part for part in _PARTS.split(value) if part]
     listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
@@ -265,10 +265,10 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _iter_parts(name: str, value: str) -> Iterator[str]:
-    """Yield the parts of a secret that a text may show without the rest.
+    """Yield parts of a secret that a text may show without the rest, such as single lines of a private key.
 
-    For JSON, these are the secrets in it. For text of several lines, these are its lines and the values of
-    secret names in an INI text.
+    For JSON, these are the secrets in the JSON. For text of several lines, these are its lines and, if it is
+    an INI text, the values of variables with the name of a secret.
     """
     found = _parse_container(value)
     if found is not None:

@@ -92,7 +92,7 @@ class LiveRedactor:
     def redact_text(self, text: str, *sources: object) -> str:
         """Return `text` without secrets; first learn the masks that `sources` announce.
 
-        `sources` are the objects with the data in the text, such as a record.
+        `sources` are the objects that the text was made from, such as a record.
         """
         for source in sources:
             self._replace_redactor(self.redactor.add_masks_from_tree(source, self._kept))

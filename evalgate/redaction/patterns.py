@@ -50,7 +50,7 @@ def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Text
 
 
 def has_needle(text: str, needles: tuple[str, ...]) -> bool:
-    """Return True if the text holds one of `needles`, or its start before a cut (`…` or `...`)."""
+    """Return True if the text holds one of `needles`, or the start of one before a cut (`…` or `...`)."""
     if any(needle in text for needle in needles):
         return True
     if not is_truncated(text):
@@ -284,7 +284,7 @@ def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
 
 
 def is_secret_value(key: str, value: str) -> bool:
-    """Return True if a value in a mapping is a secret, because of its key and its form.
+    """Return True if a value in a mapping is a secret, judged by its key and its form.
 
     The key must be the name of a secret. A word, a number or a path is not a secret. If the key may have
     another meaning, such as `sort_key`, the value must look random. A value with white space is not a secret,

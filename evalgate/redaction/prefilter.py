@@ -78,7 +78,7 @@ def _compile(expression: str) -> Callable[[bytes], bool]:
 
 
 _MOST_REPEATED = 16
-"""Most repetitions that an expression counts, because the engine takes time and memory for each."""
+"""Maximum repetition count in an expression. The engine takes time and memory for each repetition."""
 _SIGNS_ALONE = (PRIVATE_KEY, "private_key_id")
 """Keys of `SHAPES` that are searched for without their patterns, which match escaped line ends or tabs."""
 _MARK = r"(?:…|\.\.\.)"

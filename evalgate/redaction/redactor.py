@@ -65,8 +65,8 @@ It also matches the second half of some escaped backslashes; such data are then 
 def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
     """Return True if a line of JSON may hold one of `needles`, announce a mask, or have invisible characters.
 
-    `needles` are the spellings of known secrets; invisible characters may hide one. Patterns of tokens are
-    not searched for.
+    `needles` are the spellings of known secrets. With invisible characters in it, a secret would not be found
+    as a needle. Patterns of tokens are not searched for.
     """
     return (
         has_invisible_characters(text)
@@ -93,10 +93,10 @@ REPLACEMENT = "***"
 """The text that replaces a secret, as in GitHub's own logs."""
 
 SHORTEST_MASK = 4
-"""Fewest characters of a mask: a shorter one would blank half of every report."""
+"""Minimum length of a mask. A shorter mask would blank half of every report."""
 
 _MOST_ANNOUNCED = 200
-"""Most masks that are learnt at once: an agent that announces thousands must not make reports slow."""
+"""Maximum number of masks to learn at once. An agent that announces thousands must not make reports slow."""
 
 _T = TypeVar("_T")
 
@@ -316,7 +316,7 @@ class TextCollector:
     """Collector of all texts in a tree, the same texts that `rewrite_tree` would rewrite."""
 
     found: list[str] = field(default_factory=list)
-    """All texts, also those that are keys of a mapping."""
+    """All texts, including the keys of mappings."""
     under_keys: list[tuple[str, str]] = field(default_factory=list)
     """(key, text) for each text that has a key."""
     is_complete: bool = True

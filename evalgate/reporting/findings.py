@@ -24,7 +24,7 @@ from evalgate.core.types import (
 )
 
 _MOST_REASONS = 10
-"""Number of reasons of a verdict that reports show, from the first on, if there is space."""
+"""Number of first reasons of a verdict that every report shows, if there is space."""
 
 _MINIMA = "Minima that are judged with their noise"
 _ROUNDING = 0.00051
@@ -283,7 +283,8 @@ def describe_missing_baseline(record: Record) -> str:
 def explain_left_out_cases(record: Record) -> Iterator[str]:
     """Yield sentences about cases that a score leaves out, but the minimum, the baseline or Δ counts.
 
-    That the baseline and Δ count crashes is not mentioned: `baseline_lines.explain_delta` does so.
+    The sentence that the baseline and Δ count crashes is not among them. `baseline_lines.explain_delta`
+    yields it.
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]

@@ -28,15 +28,13 @@ _KEYS = {
 }
 """Environment variables that a package reads, by a word that occurs in tracebacks of the package."""
 _READ_BY_EVALGATE = frozenset({"DOCKER_HOST"})
-"""Variables of evalgate itself: a message may name one, but to pass it to the agent changes nothing."""
+"""Variables that evalgate itself reads. A message may name such a variable, but no agent needs it."""
 
 
 def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each variable that would probably have prevented a failure of the agent.
-
-    The variable is set for evalgate, but is not passed to the agent.
+    """Yield a sentence for each withheld variable without which the agent probably failed.
 
     Args:
         cases: All cases of the run.

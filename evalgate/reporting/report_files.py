@@ -90,7 +90,7 @@ def check_writable(
 
 PREVIOUS_SUFFIX = ".previous"
 PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
-"""The name of the last run's record while another run is under way."""
+"""The name of the file with the previous run's record while a new run is under way."""
 
 
 def keep_previous_record(out: GuardedFolder) -> None:

@@ -297,9 +297,10 @@ class ExemptCase:
 
     name: str
     status: str
-    """`failed (2 of 3 runs passed)`."""
+    """Status in words, such as `failed (2 of 3 runs passed)`."""
     reason: str
-    """`until 2026-12-31, anna: the search index moves`, or `observed, not reviewed yet`."""
+    """Reason why the case does not gate: `until 2026-12-31, anna: the search index moves`, or
+    `observed, not reviewed yet`."""
 
 
 def list_exempt_cases(record: Record) -> Iterator[ExemptCase]:

@@ -147,7 +147,10 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_usage(usage: Usage) -> str:
-    """Return a usage as text: `120 + 30 tokens, 0.0021 USD`."""
+    """Return a usage as text, such as `120 + 30 tokens, 0.0021 USD`.
+
+    If the cost of some calls is unknown, return `at least 0.0021 USD` or `cost unknown` as the cost.
+    """
     cost = format_usd(usage.min_cost_usd) if usage.min_cost_usd else ""
     if usage.cost_usd is None:
         cost = f"at least {cost}" if cost else "cost unknown"
@@ -155,7 +158,7 @@ def format_usage(usage: Usage) -> str:
 
 
 def find_parents(spans: Sequence[TraceSpan]) -> list[int | None]:
-    """Return the index of each span's parent, with cycles cut open; None for a span without a parent."""
+    """Return the index of each span's parent, with cycles broken; None for a span without a parent."""
     first: dict[str, int] = {}
     for at, span in enumerate(spans):
         first.setdefault(span.id, at)

@@ -1,4 +1,4 @@
-"""Values with which the page's templates show a case, in full or on one line."""
+"""Values with which the templates of `report.html` show a case, in full or on one line."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -114,7 +114,7 @@ def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], .
 
 @frozen
 class LineView:
-    """Texts of the line about a case."""
+    """Texts of the line that shows a case in the list of `report.html`."""
 
     name: str
     kinds: tuple[str, ...]

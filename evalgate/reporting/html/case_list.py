@@ -1,4 +1,4 @@
-"""The cases of the HTML page in the order in which it shows them, and the size budget of each case."""
+"""The cases of `report.html` in the order in which it shows them, and the size budget of each case."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ class SizeBudget:
 
     left: int
     longest: int
-    """The most characters of one text."""
+    """Maximum number of characters of one text."""
 
     @property
     def is_full(self) -> bool:
@@ -134,7 +134,7 @@ def measure_mean_duration(case: CaseResult) -> float:
 
 
 def sum_usage(case: CaseResult) -> Usage:
-    """Return the consumption of agent and simulated user in all runs of a case, with earlier attempts."""
+    """Return the usage of agent and simulated user in all runs of a case, including earlier attempts."""
     return sum((usage for run in case.runs for usage in run.usages), Usage())
 
 

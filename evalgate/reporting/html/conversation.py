@@ -1,4 +1,4 @@
-"""The turns and scores of a case on the page."""
+"""Values with which `report.html` shows the turns and the scores of a case."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Groups of cases on the page: by first divergence, cause, tag, eval set and change."""
+"""Groups of cases in `report.html`: by first divergence, cause, tag, eval set and change."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -74,7 +74,7 @@ class HtmlReport:
     """Maximum size of the page in bytes. It has to be at least twice the size of the part above the cases."""
 
     earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = field(default_factory=dict)
-    """Replies of an earlier record, turn by turn, to compare each case's replies with."""
+    """Replies of an earlier record by case, turn by turn, to compare the replies of this record with."""
 
     file_name = "report.html"
 

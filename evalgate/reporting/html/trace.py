@@ -127,7 +127,7 @@ class _Box:
     height: int
     note: str
     letters: int
-    """The most letters of the name that fit."""
+    """Maximum number of letters of the name that fit."""
     callers: tuple[tuple[str, int], ...]
     """(name, number of calls) of each caller."""
 
@@ -166,7 +166,7 @@ def render_graph(graph: TraceGraph, identity: str) -> str:
 
 
 def draw_graph(graph: TraceGraph) -> Drawing:
-    """Return the positions of boxes and lines: an indented list, each node below its first caller."""
+    """Lay out a graph as an indented list of boxes, with each node below its first caller."""
     boxes = tuple(_place_box(graph, at) for at in range(len(graph.nodes)))
     taken = sorted((node for node in graph.nodes if node.order), key=lambda node: node.order)
     path = ", ".join(f"{node.order} {node.name[:80]}" for node in taken[:20])

@@ -26,7 +26,7 @@ class MatrixTable:
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    """The first cell is the name of the variant."""
+    """Cells of each row. The first cell is the name of the variant."""
 
 
 def build_table(matrix: VariantMatrix) -> MatrixTable:
@@ -143,7 +143,7 @@ def _format_times(value: float) -> str:
 
 
 def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
-    """Yield sentences that name the preferable variant, if any, and tell if fresh runs confirm it."""
+    """Yield sentences that name the preferable variant, if any, and state whether fresh runs confirm it."""
     if matrix.shortfall:
         yield matrix.shortfall
     reference = matrix.reference.name
