@@ -174,7 +174,7 @@ def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
 def _count_runs(pair: _Pair) -> int:
     """Count the stored runs of a case that have a score, or in which the agent crashed or timed out.
 
-    The number is at most that of the runs in the `CaseResult`, from which follow-up runs are left out.
+    The result is at most the number of runs in the `CaseResult`, which has no follow-up runs.
     """
     case, before = pair
     scored = sum(

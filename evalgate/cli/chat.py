@@ -1,4 +1,4 @@
-"""The command `chat`: a person talks with the agent at a terminal."""
+"""The command `chat`: talk with the agent at a terminal, and save the conversation as a case."""
 
 import os
 import signal

@@ -2,7 +2,7 @@
 
 A job of a fork may have written the record, so evalgate does not trust it. It checks the record against the
 schema and for contradictions, and sanitizes its text like an agent's. The author of the pull request controls
-the job that wrote the record, so the results may still be made up. The comment says so.
+the job that wrote the record, so the results may still be made up. The comment warns its readers of this.
 """
 
 import errno

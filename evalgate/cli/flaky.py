@@ -126,8 +126,8 @@ def format_flaky_report(
     Args:
         cases: The cases, the flakiest first.
         today: First day of the quarantines.
-        of: Number of all cases in the baseline, including those that have too few runs for the table. None
-            means the number of `cases`.
+        of: Number of all cases in the baseline, including cases with too few runs for the table. None means
+            the number of `cases`.
         changes: Sentences to print first: about lasting changes of averages and about unknown thresholds.
     """
     lines = _format_lines(cases, today, (of or len(cases)) - len(cases))

@@ -23,7 +23,7 @@ class _MomentParamType(click.ParamType[datetime]):
     name = "moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Return the time in `value`; fail with a usage error if the text has another form."""
+        """Parse the value of an option; fail with a usage error if it is neither a time nor a time span."""
         if isinstance(value, datetime):
             return value
         from evalgate.cli.import_traces import parse_moment

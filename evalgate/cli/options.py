@@ -25,7 +25,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 class FormatParamType(TextType):
-    """Name of a format. Any text is accepted, because other packages may add formats."""
+    """Parameter type of a format's name. Any text is accepted, because other packages may add formats."""
 
     name = "format"
 
@@ -57,7 +57,7 @@ def add_options(command: _Command, options: Sequence[Callable[[_Command], _Comma
 
 
 nonempty_option = functools.partial(click.option, callback=require_nonempty)
-"""Like `click.option`, but rejects a blank value, such as that of a variable that a CI job does not set."""
+"""Like `click.option`, but rejects a blank value, for example of a variable that a CI job does not set."""
 
 working_directory = click.option(
     "--working-directory",
@@ -130,7 +130,7 @@ reports_folder = nonempty_option(
 
 
 class TagParamType(TextType):
-    """A tag of cases, or `!` followed by a tag."""
+    """Parameter type of a tag of cases, or of `!` followed by a tag."""
 
     name = "tag"
 

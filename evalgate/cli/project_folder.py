@@ -33,7 +33,7 @@ _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 
 class PathParamType(TextType):
-    """A file or folder, relative to the user's current folder."""
+    """Parameter type of a file or folder, relative to the user's current folder."""
 
     name = "path"
 
@@ -60,7 +60,7 @@ class PathParamType(TextType):
 
 
 class BaselineParamType(PathParamType):
-    """A baseline: a file, or another store such as `branch:NAME` or a URL."""
+    """Parameter type of a baseline: a file, or another store such as `branch:NAME` or a URL."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Make a path relative to `root`. Return the name of another store unchanged."""
@@ -68,7 +68,7 @@ class BaselineParamType(PathParamType):
 
 
 class InterpreterParamType(PathParamType):
-    """A Python interpreter: a path, or a name to find in PATH."""
+    """Parameter type of a Python interpreter: a path, or a name to find in PATH."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Make a path relative to `root`. Return a name without `/` unchanged."""
@@ -76,14 +76,14 @@ class InterpreterParamType(PathParamType):
 
 
 class AgentParamType(TextType):
-    """An agent as KIND:WHAT; for some kinds, WHAT is a path."""
+    """Parameter type of an agent as KIND:WHAT; for some kinds, WHAT is a path."""
 
     name = "agent"
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Return completions of kinds, paths and names."""
+        """Return completions of the kind of agent, and then of its path and the name in the file."""
         from evalgate.cli.shell_completion import complete_agent
 
         del ctx, param
@@ -179,9 +179,9 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
     """Return the project folder of `typed_in`.
 
-    If the rules of the base branch apply, this is the nearest folder in which the base branch has a
-    thresholds file, or in which a thresholds file exists that git does not track. So a change can neither
-    remove its thresholds file to be gated by another in a folder above, nor add another in a folder below.
+    If the rules of the base branch apply, only two kinds of thresholds files count: files that the base
+    branch has, and files that git does not track. So a change can neither remove its thresholds file to be
+    gated by another in a folder above, nor add another in a folder below.
     """
     from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
     from evalgate.system.pull_requests import describe_unmerged_change

@@ -123,7 +123,10 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 
 
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
-    """Return the snapshot `after` with the states of the files `paths` replaced by those in `before`."""
+    """Return the snapshot `after`, but with the states that the files `paths` have in `before`.
+
+    Files of `paths` that are not in `before` are left out.
+    """
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
 
@@ -269,7 +272,7 @@ class _WatchLoop:
         return self._cases.update_cases(fingerprints, patterns)
 
     def _watch_sets_outside(self) -> bool:
-        """Watch eval sets outside of the folder, too. Return True if one was not watched before.
+        """Watch eval sets outside of the folder, too. Return True if any of them was not watched before.
 
         An eval set that was not watched before does not count as a changed file.
         """
@@ -334,9 +337,10 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
 def list_typed_options(
     context: click.Context, values: Mapping[str, Any], skipped: Collection[str]
 ) -> list[str]:
-    """Return the options that the user typed, as words of a command line. Leave out those in `skipped`.
+    """Return the options that the user typed, as words of a command line.
 
-    `values` has the values of the options by parameter name. `skipped` has parameter names.
+    `values` has the values of the options by parameter name. `skipped` has the parameter names of options to
+    leave out.
     """
     words: list[str] = []
     for parameter in context.command.params:

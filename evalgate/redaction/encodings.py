@@ -71,9 +71,10 @@ def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
 
 
 def _may_encode_token(run: str) -> bool:
-    """Return False for letters of only one case, perhaps with digits, and for digits alone.
+    """Return True if a run of characters may be a token in base64.
 
-    Words, numbers and hexadecimal digests are of this form, and frequent, but no token in base64 is.
+    Return False for letters of only one case, perhaps with digits, and for digits alone. Words, numbers and
+    hexadecimal digests have this form and are frequent. No token in base64 has it.
     """
     return not (run.islower() or run.isupper() or run.isdigit())
 

@@ -190,9 +190,12 @@ def is_secret_name(name: str) -> bool:
 def is_worth_hiding(value: str) -> bool:
     """Return True if a value is so long and rare that redacting it everywhere does not harm other text.
 
-    Return False for values of fewer than 6 characters, and of fewer than 8 if all are letters. Also return
-    False for values with fewer than 4 different characters or with `***`, for numbers of at most 12
-    characters, for paths, and for values for which `is_ordinary` returns True.
+    Return False for these values:
+
+    - values of fewer than 6 characters, or of fewer than 8 if all are letters,
+    - values with fewer than 4 different characters, or with `***`,
+    - numbers of at most 12 characters, and paths,
+    - values for which `is_ordinary` returns True.
     """
     if len(value) < _SHORTEST or len(set(value)) < 4 or "***" in value:
         return False

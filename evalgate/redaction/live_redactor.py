@@ -84,8 +84,8 @@ class LiveRedactor:
         """Keep notices of the gate visible: announced masks that occur in `texts` are not learnt.
 
         Otherwise an agent could hide the notice that its change edits the eval sets. The gate wrote the
-        notices before the agent ran, so they hold no secret of the agent. `texts` replace those of earlier
-        calls.
+        notices before the agent ran, so they hold no secret of the agent. `texts` replace the texts of an
+        earlier call.
         """
         self._kept = "\n".join(each for text in texts for each in (text, strip_invisible(text)))
 

@@ -1,4 +1,4 @@
-"""Find tokens, keys and assigned passwords in texts by their patterns, also truncated ones.
+"""Find tokens, keys and assigned passwords in texts by patterns, even if they are truncated.
 
 A text is never redacted for its randomness alone, because eval sets are full of digests, UUIDs and ids.
 """

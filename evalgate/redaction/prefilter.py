@@ -107,9 +107,9 @@ def _iter_expressions(needles: tuple[str, ...]) -> Iterator[str]:
 
 
 def _iter_encoded() -> Iterator[str]:
-    """Yield expressions that together match every base64 text of at least 20 characters with both cases.
+    """Yield expressions that together match every base64 text that may be a token, and some other words.
 
-    They match some other words, too.
+    Such a text has at least 20 characters, with upper-case and lower-case letters.
     """
     # One expression for each position of the first capital letter: the engine then needs few states for an
     # id of random letters.

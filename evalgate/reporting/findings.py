@@ -203,8 +203,8 @@ def resolve_from_root(folder: str, path: str) -> str:
 def describe_faults(case: CaseResult) -> Iterator[str]:
     """Yield the reasons why a case did not pass, one sentence each. A passed case has no reasons.
 
-    If a run has no answer, the only reason is the first of the runs without an answer. Otherwise each gating
-    metric that failed or errored is a reason.
+    If a run has no answer, the only reason is the outcome of the first such run, with its message. Otherwise
+    each gating metric that failed or errored is a reason.
     """
     if fault := _describe_unanswered_run(case):
         yield fault

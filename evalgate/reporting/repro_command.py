@@ -66,8 +66,8 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
 def build_replay_command(record: Record, case: CaseResult) -> str:
     """Return the command that scores the recorded runs of a case again, without running the agent.
 
-    Return "" if a name or an option cannot be typed in a shell, if no run has an answer, or if the agent was
-    a recording or an object of a Python program.
+    Return "" if a name or an option cannot be typed in a shell, or if no run has an answer. Also return "" if
+    the agent was a recording or an object of a Python program.
     """
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind in {"replay", _WITHOUT_COMMAND}:

@@ -198,10 +198,10 @@ def read_result(kept: KeptResult) -> Record:
 
 
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
-    """Return two results to compare, by default the newest two with the older one first.
+    """Return two results to compare: (older result, newer result), by default the newest two.
 
-    If both are named, return (`before`, `after`), even if `before` is newer. If only one is named, return it
-    with the newest other result, the older one first.
+    If both `before` and `after` name a result, return them in this order, even if `before` is newer. If only
+    one of them does, the second result is the newest of all other results.
 
     Raises:
         InvalidInputError: a name means no result or several, both names mean the same result, there are fewer

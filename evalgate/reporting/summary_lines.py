@@ -180,7 +180,7 @@ def format_minimum(metric: MetricSummary) -> str:
 
 
 def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
-    """Format a number of a metric's row with enough digits to tell it from the other numbers of the row."""
+    """Format a number of a metric's row with enough digits to distinguish it from the others in the row."""
     limits = (metric.minimum, metric.threshold)
     printed = (metric.score, metric.baseline if metric.delta else None, *limits)
     if number is not None and number in limits:

@@ -34,8 +34,8 @@ class TraceRow:
     width: float
     """Duration as a fraction of the run's time; at most 1 − `offset`."""
     event: int | None = None
-    """Index in `Reply.events` of the event that the step brought about, or `len(events)` for the response.
-    None: no event is known."""
+    """Index in `Reply.events` of the event that the step caused, or `len(events)` for the final response.
+    None if no event is known."""
 
     @property
     def time(self) -> str:

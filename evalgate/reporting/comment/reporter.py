@@ -1,7 +1,7 @@
 """Render `comment.md`, for the pull request and the step summary.
 
-The text never exceeds GitHub's limit. It is cut by importance: first the details of the less important
-failing cases, then these cases, then the lists. It always says what was left out.
+The text never exceeds GitHub's limit. Less important parts are left out first: the details of failing cases,
+then whole failing cases, then entries of lists. The text always names the parts that were left out.
 
 The templates escape every text by default: a plain string becomes prose, or code with the filters `code`,
 `html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are. The filter `markdown`
@@ -196,7 +196,7 @@ def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
 def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
-    """Return the block about a group with all details, or else with the main ones; "" if neither fits."""
+    """Return the block about a group, with all details or only the main details; "" if neither fits."""
     # Imported here, because a green run shows no case.
     from evalgate.reporting.comment.case import build_case_view
 
