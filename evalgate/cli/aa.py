@@ -111,7 +111,7 @@ class AaResult:
 def run_aa_test(
     cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS
 ) -> AaResult:
-    """Run the gate on random samples of stored runs. The samples of equal stored runs are always the same.
+    """Run the gate on random samples of stored runs. Seeds are fixed: equal stored runs give equal results.
 
     `cases` have the runs and thresholds. `stored` has the raw scores of the same runs. Cases with fewer than
     `FEWEST_RUNS` scored runs are left out and counted.

@@ -272,7 +272,7 @@ class _Target:
     """The eval set to which cases are added, and its notes."""
 
     file: EvalSetFile | None
-    """None if the file does not exist yet."""
+    """File of the eval set; None if it does not exist yet."""
     notes_path: Path
     notes_shown_as: str
     noted: frozenset[str]
