@@ -104,12 +104,12 @@ class ChatTerminal:
     def _read_until_end(self) -> None:
         while (text := self._read_message()) is not None and text != "/quit":
             try:
-                self._obey(text)
+                self._process_input(text)
             except (EOFError, KeyboardInterrupt):  # the person did not answer a question of the command
                 self._check_end()
                 self.printer.print_line("")
 
-    def _obey(self, text: str) -> None:
+    def _process_input(self, text: str) -> None:
         if text.startswith("//") or not text.startswith("/"):
             self._send(text.removeprefix("/") if text.startswith("//") else text)
             return

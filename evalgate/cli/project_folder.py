@@ -179,9 +179,9 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
     """Return the project folder of `typed_in`.
 
-    If the rules of the base branch apply, only two kinds of thresholds files count: files that the base
-    branch has, and files that git does not track. So a change can neither remove its thresholds file to be
-    gated by another in a folder above, nor add another in a folder below.
+    If the rules of the base branch apply, thresholds files that the base branch has, and files that git does
+    not track, precede all others. So a change can neither remove its thresholds file to be gated by another
+    in a folder above, nor add another in a folder below.
     """
     from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
     from evalgate.system.pull_requests import describe_unmerged_change

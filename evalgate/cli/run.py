@@ -49,7 +49,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 # --- the options that select cases --------------------------------------------------------------------------
 
 
-_CHOICES = (
+_SELECTION_OPTIONS = (
     click.option(
         "--failed", is_flag=True, help="Run the cases that did not pass in the last results of --out."
     ),
@@ -83,7 +83,7 @@ _CHOICES = (
 
 def add_selection_options(command: _Command) -> _Command:
     """Add all options that select cases to a command."""
-    for option in reversed(_CHOICES):
+    for option in reversed(_SELECTION_OPTIONS):
         command = option(command)
     return add_case_filters(command)
 

@@ -135,7 +135,7 @@ def _create_locator(positions: Sequence[int]) -> Callable[[TextSpan], TextSpan]:
     return locate
 
 
-_LEAST_BASE64 = 7
+_MIN_BASE64_LENGTH = 7
 """Minimum length of a secret's base64 spelling. Shorter spellings would also occur in other text."""
 
 
@@ -187,7 +187,7 @@ def _iter_base64_forms(secret: str) -> Iterator[str]:
     for before in range(3):
         first, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6
         core = base64.b64encode(b"\0" * before + data).decode()[first:end]
-        if len(core) >= _LEAST_BASE64:
+        if len(core) >= _MIN_BASE64_LENGTH:
             yield core
             yield core.translate({ord("+"): "-", ord("/"): "_"})
 

@@ -39,7 +39,7 @@ def find_announced_masks(text: str) -> Iterator[str]:
         yield value.strip()
 
 
-_STAND_INS = (
+_PLACEHOLDERS = (
     "absent anonymous anthropic any api auth bar changeme credential credentials default demo disabled "
     "dummy empty enabled example fake false foo here ignored key keyless local localhost me missing mock "
     "needed nil no none not null off on open openai optional passwd password placeholder private public "
@@ -76,8 +76,8 @@ _FIELDS = (
     "updated url uuid vendor version view visit warehouse week weight workflow workspace year zip zone"
 )
 """Words in the names of columns and fields."""
-_REPLACING = frozenset(_STAND_INS.split())
-_LISTED = frozenset(f"{_STAND_INS} {_SERVICES} {_FIELDS}".split())
+_PLACEHOLDER_WORDS = frozenset(_PLACEHOLDERS.split())
+_LISTED = frozenset(f"{_PLACEHOLDERS} {_SERVICES} {_FIELDS}".split())
 _COLUMN = compile_lazily(
     r"[a-z]{2,15}(?:_[a-z]{2,15}){0,3}"
     r"_(?:id|ids|at|by|on|no|name|code|type|date|time|uuid|slug|key)"
@@ -95,7 +95,7 @@ def is_ordinary(value: str) -> bool:
     Such a value, for example `postgres`, is no secret, even in a variable with the name of a secret.
     """
     parts = [part for part in _PARTS.split(value) if part]
-    listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
+    listed = _LISTED if len(parts) <= _MOST_PARTS else _PLACEHOLDER_WORDS
     return bool(parts) and all(part.lower() in listed for part in parts)
 
 
@@ -120,7 +120,7 @@ NAMING_PARTS = (
 )
 """Regex alternatives that mark the name of a secret if they match anywhere in the name."""
 _SECRET_WORD = compile_lazily(rf"(?:^|[_.\- ])(?:{NAMING_WORDS})s?\d*(?=$|[_.\- ])|{NAMING_PARTS}")
-_NO_SECRET = compile_lazily(
+_NOT_SECRET_NAME = compile_lazily(
     r"(?:^|[_-])(?:public|cache|max|num|min)(?:$|[_-])"
     r"|[_-](?:file|path|dir|sock|home|name|type|mode|method|provider|enabled|count|limit|length|size|ttl|expiry"
     r"|region|algorithm|version|host|port|user|username|id|email|scheme|scope|scopes|issuer|audience"
@@ -128,13 +128,15 @@ _NO_SECRET = compile_lazily(
     r"|(?:expires|expired|expiration|issued|created|updated|changed|rotated)(?:_(?:at|in|on))?)$"
     r"|(?:^|[_-])(?:(?:next|prev|previous)_page|continuation|pagination)_token$"
 )
-_KEYS_NAME = compile_lazily(r"private[_-]?key[_-]?id$")
+_PRIVATE_KEY_ID = compile_lazily(r"private[_-]?key[_-]?id$")
 """Pattern of `private_key_id`, part of a Google service account's credentials: a secret in spite of `id`."""
 _SENTRY_KEY = compile_lazily(r"[0-9a-f]{32}")
 _CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _SPECIFIC_KEY = compile_lazily(r"(?:api|access|private|account|signing|encryption|master)[_-]?keys?\d*$")
-_LISTS_NAME = compile_lazily(r"(?:token|secret|passw(?:or)?d|passphrase|pwd|credential|key)s?[_\- ]?\d*$")
+_SECRET_LIST_NAME = compile_lazily(
+    r"(?:token|secret|passw(?:or)?d|passphrase|pwd|credential|key)s?[_\- ]?\d*$"
+)
 """Pattern of the end of a list's name, such as `API_TOKENS`, if each text in the list is a secret."""
 _LAST_WORD = compile_lazily(r"[^_.\- ]*$")
 _NUMBER = compile_lazily(r"[\d.,:+\-_/ ]{1,12}")
@@ -150,8 +152,8 @@ USER_TOKEN = compile_lazily(
 
 A user name counts as a token if it has at least 20 characters and three digits.
 """
-_PLACE = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[a-z]:\\|[./~$%]|arn:")
-_USUAL = {ord(character): None for character in "-_./:"}
+_LOCATION = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[a-z]:\\|[./~$%]|arn:")
+_WORD_MARKS = {ord(character): None for character in "-_./:"}
 
 _ASSIGNMENT = compile_lazily(
     r"(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.\-]{0,99})[ \t]*[=:][ \t]*(?P<value>[^\s=].*)$"
@@ -182,9 +184,9 @@ def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
 def is_secret_name(name: str) -> bool:
     """Return True if the name of a variable or key marks its value as a secret, as `GITHUB_TOKEN` does."""
     words = _CAMEL.sub("_", name).lower()
-    if _KEYS_NAME.search(words):
+    if _PRIVATE_KEY_ID.search(words):
         return True
-    return bool(_SECRET_WORD.search(words)) and not _NO_SECRET.search(words)
+    return bool(_SECRET_WORD.search(words)) and not _NOT_SECRET_NAME.search(words)
 
 
 def is_worth_hiding(value: str) -> bool:
@@ -210,9 +212,9 @@ def is_mixed(value: str) -> bool:
     The characters `-_./:` may occur in words and do not count. Return False for values of fewer than 6
     characters, paths, URLs, and values with `***`.
     """
-    if len(value) < _SHORTEST or "***" in value or _PLACE.match(value):
+    if len(value) < _SHORTEST or "***" in value or _LOCATION.match(value):
         return False
-    return any(map(str.isalpha, value)) and not value.translate(_USUAL).isalpha()
+    return any(map(str.isalpha, value)) and not value.translate(_WORD_MARKS).isalpha()
 
 
 def _find_value_secrets(name: str, value: str) -> Iterator[str]:
@@ -323,7 +325,7 @@ def _is_named_by_list(name: str, item: object) -> bool:
     In a list with a name such as `tokens`, these are all items. In other lists, these are the URLs, the texts
     that look like tokens, and the items that are no texts.
     """
-    if not isinstance(item, str) or _LISTS_NAME.search(_CAMEL.sub("_", name).lower()):
+    if not isinstance(item, str) or _SECRET_LIST_NAME.search(_CAMEL.sub("_", name).lower()):
         return True
     item = item.strip()
     return bool(_URL.match(item)) or (is_mixed(item) and not any(map(str.isspace, item)))

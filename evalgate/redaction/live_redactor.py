@@ -53,7 +53,7 @@ class CleanCache(Container[int]):
 
 _T = TypeVar("_T")
 
-_MANY = 32
+_PREFILTER_FROM = 32
 """Number of values from which on the prefilter is used: to create it takes as long as to search 32 values."""
 
 
@@ -131,7 +131,7 @@ class LiveRedactor:
         `coming` is the number of values that are searched next.
         """
         self._seen += coming
-        if self._prefilter is None and self._seen >= _MANY:
+        if self._prefilter is None and self._seen >= _PREFILTER_FROM:
             from evalgate.redaction.prefilter import JsonPrefilter
 
             self._prefilter = JsonPrefilter(self.redactor.needles)

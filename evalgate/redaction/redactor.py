@@ -55,7 +55,7 @@ class RedactedJson:
         raise NotImplementedError
 
 
-_HIDES = re.compile(r'\\[^nt"\\]')
+_INVISIBLE_ESCAPE = re.compile(r'\\[^nt"\\]')
 """Pattern of a JSON escape that may stand for an invisible character within a secret.
 
 It also matches the second half of some escaped backslashes; such data are then searched in full for nothing.
@@ -70,7 +70,7 @@ def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
     """
     return (
         has_invisible_characters(text)
-        or ("\\" in text and _HIDES.search(text) is not None)
+        or ("\\" in text and _INVISIBLE_ESCAPE.search(text) is not None)
         or may_announce(text)
         or any(needle in text for needle in _escape_needles(needles))
     )

@@ -14,7 +14,7 @@ MOST_ROWS = 400
 
 _DEEPEST = 12
 _LONGEST_S = 1e9
-_MOST_ALIKE = 50  # calls of one tool in one turn whose arguments are compared
+_MOST_COMPARED = 50  # calls of one tool in one turn whose arguments are compared
 
 
 @frozen
@@ -262,7 +262,7 @@ def _take_call(calls: deque[tuple[int, ToolCall]], args: object) -> int:
 
     It is the first call with the arguments `args`, or else the first call.
     """
-    for at in range(min(len(calls), _MOST_ALIKE)):
+    for at in range(min(len(calls), _MOST_COMPARED)):
         number, call = calls[at]
         if args is not None and args in (call.args, call.other_args):
             del calls[at]

@@ -1,7 +1,7 @@
 """Render `comment.md`, for the pull request and the step summary.
 
-The text never exceeds GitHub's limit. Less important parts are left out first: the details of failing cases,
-then whole failing cases, then entries of lists. The text always names the parts that were left out.
+The text never exceeds GitHub's limit. Lists are shortened if they would fill more than half of it. Then less
+important failing cases are shown without details, or left out. The text always names the parts left out.
 
 The templates escape every text by default: a plain string becomes prose, or code with the filters `code`,
 `html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are. The filter `markdown`

@@ -181,11 +181,11 @@ def _describe_run(record: Record) -> Iterator[str]:
     yield f"evalgate {record.evalgate_version}"
 
 
-_Named = tuple[str, str | None]
+_LinkedName = tuple[str, str | None]
 """A case name and its anchor; the anchor is None if the case is not shown in full."""
 
 
-def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_Named]]:
+def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_LinkedName]]:
     return found, [(shorten_text(name, _LONGEST), anchors.get(name)) for name in found.names]
 
 

@@ -91,7 +91,7 @@ def build_steps(
         error = budget.take_text(row.span.error) if row.span.error else None
         budget.left -= 300
         texts = tuple(
-            (word, _cut(value, budget)) for word, value in _list_values(row.span) if not budget.is_full
+            (word, _clip_value(value, budget)) for word, value in _list_values(row.span) if not budget.is_full
         )
         href = f"{anchor}-{row.span.turn + 1}-{row.event}"
         steps.append(StepView(row, href if href in shown else "", error, texts))
@@ -108,7 +108,7 @@ def _list_values(span: TraceSpan) -> list[tuple[str, object]]:
     return [(word, value) for word, value in values if value is not None]
 
 
-def _cut(value: object, budget: SizeBudget) -> ClippedText:
+def _clip_value(value: object, budget: SizeBudget) -> ClippedText:
     part = SizeBudget(min(budget.left, _MOST_TEXT), _MOST_TEXT)
     text = part.take_json(value)
     budget.left -= len(text.text) + 120
