@@ -57,8 +57,8 @@ from evalgate.system.workspace import resolve_workspace
 REPEATS = 200
 
 FEWEST_RUNS = 3
-"""Fewest scored runs of a case: with fewer, both sides would be nearly the same runs, and no alarm could
-occur."""
+"""Minimum number of scored runs of a case. With fewer, both samples of a trial would hold nearly the same
+runs, and no false alarm could occur."""
 
 
 @frozen
@@ -73,15 +73,19 @@ class AaResult:
     """Number of trials with a closed gate or no verdict, by the reason in a few words."""
     inconclusive: int
     runs_per_case: float
+    """Mean number of runs of a case that the gate makes in a trial."""
     smallest_drop: float | None
-    """Smallest drop of all metrics at once that the gate catches in 80 % of trials, as a share of the
-    ranges, in steps of 0.01; None if not even a drop by 1 is caught."""
+    """Smallest drop that the gate catches in 80 % of trials if the scores of all metrics fall by it.
+
+    It is a share of the metrics' ranges, in steps of 0.01. None if not even a drop by 1 is caught, or if the
+    drop cannot be measured (see `unmeasured`).
+    """
     left_out: int = 0
-    """Cases with too few stored runs to draw from."""
+    """Number of cases with too few stored runs to draw from."""
     setting: str = ""
     """Name of the setting that limits the runs of a case; "" if more runs would change nothing."""
     planned: str = ""
-    """Number of runs of a case that the gate makes, in words."""
+    """Number of runs of a case that the gate makes, in words, such as `up to 5 runs`."""
     unmeasured: str = ""
     """Reason, as a sentence, why the smallest drop cannot be measured; "" if it can."""
 
@@ -107,7 +111,7 @@ class AaResult:
 def run_aa_test(
     cases: Sequence[CaseResult], stored: Baseline, rules: GateRules, *, repeats: int = REPEATS
 ) -> AaResult:
-    """Run the gate on random samples of stored runs. The same stored runs give the same figures.
+    """Run the gate on random samples of stored runs. Seeds are fixed: equal stored runs give equal results.
 
     `cases` have the runs and thresholds. `stored` has the raw scores of the same runs. Cases with fewer than
     `FEWEST_RUNS` scored runs are left out and counted.
@@ -168,7 +172,10 @@ def _pair_cases(cases: Sequence[CaseResult], stored: Baseline) -> list[_Pair]:
 
 
 def _count_runs(pair: _Pair) -> int:
-    """Count the stored runs of a case that have a score, or in which the agent crashed or timed out."""
+    """Count the stored runs of a case that have a score, or in which the agent crashed or timed out.
+
+    The result is at most the number of runs in the `CaseResult`, which has no follow-up runs.
+    """
     case, before = pair
     scored = sum(
         run.outcome in AGENT_FAULT_OUTCOMES or any(score is not None for score in run.scores.values())
@@ -271,7 +278,7 @@ def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -
 
 
 def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[str, list[StoredRun]]:
-    """Return the runs of each case by its name. Scores are converted to shares of their metrics' ranges."""
+    """Return the runs of each case by `eval_set_id/eval_id`, with scores as shares (0..1) of their ranges."""
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
     # Metrics with a score outside of the range are left out.
     outside = {

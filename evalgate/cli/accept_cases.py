@@ -104,7 +104,7 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
     """Return the cases that the patterns name; a glob selects only failed cases.
 
     Raises:
-        InvalidInputError: a pattern selects no case; the error has a sentence for each.
+        InvalidInputError: a pattern selects no case; the error has a sentence for each such pattern.
     """
     names = {case.key: list_case_names(case.eval_set_id, case.path, case.eval_id) for case in record.cases}
     found = dict[CaseKey, CaseResult]()
@@ -132,10 +132,10 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
 def _build_changes(
     chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
 ) -> list[FileChange]:
-    """Build the changes of eval sets and notes that accept the chosen cases.
+    """Build the edits of eval sets and notes files with which the chosen cases are accepted.
 
     Raises:
-        InvalidInputError: a case cannot be accepted; the error has a sentence for each.
+        InvalidInputError: a case cannot be accepted; the error has a sentence for each such case.
     """
     if missing := [case.eval_id for case in chosen if not case.path]:
         raise InvalidInputError(f"{missing[0]!r} is in no file: its eval set was made by a program")
@@ -168,8 +168,7 @@ def _build_changes(
 
 
 def _build_overrides(paths: tuple[str, ...], record: Record) -> Overrides:
-    """Return overrides with `paths` as eval sets."""
-    # These options of the run change the content of cases.
+    """Return overrides with `paths` as eval sets, and with the run's options that change cases."""
     options = dict(iter_option_pairs(record.options))
     return Overrides(
         eval_sets=paths,

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from evalgate.ci.posting import PostOptions
 
 POSITIONAL = "eval-sets"
-"""Input with one positional argument per line."""
+"""Input in which each line is a positional argument."""
 
 REPEATED = ("env", "report")
-"""Inputs with one option per word."""
+"""Inputs in which each word becomes an option."""
 
 OPTIONS = (
     "agent",
@@ -58,7 +58,7 @@ OPTIONS = (
     "webhook-format",
     "working-directory",
 )
-"""Inputs that are one option of the same name."""
+"""Inputs that become one option of the same name."""
 
 FLAGS = ("affected", "comment", "check", "report-only", "resume", "html", "print-detailed-results", "trace")
 """Inputs that are `true` or `false`. The options of the same names have no value."""
@@ -67,7 +67,7 @@ TOKEN = "token"  # noqa: S105  an input's name
 """Secret input that is never put on the command line: `--token-env=INPUT_TOKEN` is passed instead."""
 
 LINES = ("mask", "env-file")
-"""Inputs with one option per line."""
+"""Inputs in which each line becomes an option."""
 
 INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
 
@@ -102,24 +102,28 @@ def build_arguments(environ: Mapping[str, str]) -> list[str]:
 
 
 def parse_inputs(run: click.Command, parent: click.Context, environ: Mapping[str, str]) -> click.Context:
-    """Return the context in which the command `run` gets the inputs of the action as its options.
+    """Parse the inputs of the action as options of the command `run`, and return the context to invoke it in.
 
     Raises:
         InvalidInputError, click.UsageError: an input is misspelt, or its value is not valid.
-        PrintedError: instead, if the inputs ask for posts. The error was printed, and posted if possible.
+        PrintedError: raised instead of these errors if the inputs ask for a comment or a check. The error was
+            printed, and posted if possible.
     """
     from evalgate.cli.publish_options import post_on_failure
     from evalgate.cli.redacted_output import build_redactor
     from evalgate.redaction.redactor import SHORTEST_MASK
 
-    # `run` refuses masks that are too short.
+    # Masks that are too short are left out here. The command `run` reports them as an error.
     masks = [mask for mask in read_masks(environ) if len(mask) >= SHORTEST_MASK]
     with post_on_failure(_read_post_options(environ), build_redactor(masks)):
         return run.make_context("run", build_arguments(environ), parent=parent)
 
 
 def _read_post_options(environ: Mapping[str, str]) -> "PostOptions | None":
-    """Return the posts that the inputs ask for, although other inputs may be wrong; None: there are none."""
+    """Return the settings of the posts that the inputs ask for, or None if they ask for no post.
+
+    Other inputs are not checked, because an error in them is to be posted with these settings.
+    """
     from evalgate.ci.posting import ACTIONS_BOT, ONLY_GATE, PostOptions
 
     inputs = dict(_read_inputs(environ))

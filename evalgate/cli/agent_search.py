@@ -1,4 +1,4 @@
-"""Search a repository for agents, eval sets and what belongs to them."""
+"""Search a repository for agents, eval sets, files of criteria and names of environment variables."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from evalgate.core.frozen import frozen
 from evalgate.system.files import is_virtual_environment, read_text
 
 _SKIPPED = frozenset({"node_modules", "site-packages", "__pycache__", "venv", "build", "dist"})
-# Enough for a repository; `init` in a home folder must end soon, too.
+# Enough for a repository. The limit is for `init` in a home folder, which must end soon, too.
 _MOST_FOLDERS = 2000
 _MOST_AGENTS = 9
 _INITIAL_SESSION = re.compile(r"\binitial_session_file\s*=\s*(?!None\b)([^,)\s]+)")
@@ -83,7 +83,7 @@ def find_initial_sessions(folder: Path) -> Iterator[tuple[Path, int, str]]:
 
 
 def find_variables(folder: Path) -> tuple[str, ...]:
-    """Return the names of the variables in `.env.example`. If there are none, return those in `.env`."""
+    """Return the names of the variables in `.env.example`, or in `.env` if the first is missing or empty."""
     text = next(filter(None, (read_or_empty(folder / name) for name in (".env.example", ".env"))), "")
     return tuple(dict.fromkeys(_VARIABLE.findall(text)))
 

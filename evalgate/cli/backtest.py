@@ -42,11 +42,11 @@ class BacktestResult:
 def run_backtest(
     results: Sequence[str], *, thresholds_file: str | None, baseline: str | None, folder: Path
 ) -> list[BacktestResult]:
-    """Decide every stored result again with the current thresholds file. Return the oldest result first.
+    """Decide the verdict of every stored result again with the current thresholds file, the oldest first.
 
     Each result is compared with those runs of the baseline that are older than the result. Control runs and
-    `gate.anchor` are ignored. An interrupted run keeps its verdict. A result without a verdict also stays
-    without one if its cases do not show the reason. An example is an agent that could not be reached.
+    `gate.anchor` are ignored. An interrupted run keeps its verdict. A result without a verdict stays so if
+    its cases do not show the reason, for example if the agent could not be reached.
 
     Raises:
         InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.
@@ -89,7 +89,10 @@ def _replay_result(
 
 
 def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str, str], CasePolicy]:
-    """Return the policy of each case of the result, from `cases` in the thresholds file."""
+    """Return the policy of each case of a result, from the section `cases` of the thresholds file.
+
+    A quarantine that the result records is kept. The keys are (eval_set_id, eval_id).
+    """
     sets: dict[tuple[str, str], list[EvalCase]] = {}
     for case in record.cases:
         eval_case = EvalCase(case.eval_id, line=case.line, tags=case.tags)

@@ -25,6 +25,7 @@ class BaselineSaveOptions:
     commit: str | None = None
     """Commit that was evaluated; None for the commit that is checked out."""
     allow_pull_request: bool = False
+    """True to allow runs of a change that is not merged yet."""
     allow_failing: bool = False
     """True to allow runs that closed the gate."""
 

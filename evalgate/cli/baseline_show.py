@@ -36,7 +36,7 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Smallest increase of a budget that the gate can detect. It is computed from the stored figures."""
+    """Smallest increase of the figures of a budget that the gate can detect, computed from stored runs."""
 
     cases: int
     average: float
@@ -54,7 +54,7 @@ class BaselineSummary:
     path: str
     sources: tuple[BaselineSource, ...]
     cases: Mapping[str, int]
-    """Number of stored runs by case."""
+    """Number of stored runs by case (`eval_set_id/eval_id`)."""
     days_old: int | None
     metrics: Mapping[str, DetectableDrop]
     """Average and detectable drop by metric, on the scale of the metric."""
@@ -66,7 +66,7 @@ class BaselineSummary:
     """Number of runs of each case that the detectable drops assume, in words."""
     remarks: tuple[str, ...]
     budgets: Mapping[str, DetectableIncrease]
-    """Average figure and detectable increase by budget, over the runs that passed all other metrics."""
+    """Average and detectable increase by budget, computed from the runs that passed all other metrics."""
     reported: tuple[str, ...] = ()
     """Metrics and budgets that are only reported (`gates: false`): no change of them closes the gate."""
     unlimited: tuple[str, ...] = ()
@@ -123,9 +123,9 @@ def summarize_baseline(
 def _estimate_drops(
     baseline: Baseline, destination: BaselineTarget, statistics: StatisticalPolicy, reported: Container[str]
 ) -> dict[str, DetectableDrop]:
-    """Return the smallest drop of each metric that the gate can detect, in the metric's own range.
+    """Return the smallest drop of each metric that the gate can detect, on the scale of the metric.
 
-    `reported` are metrics to leave out, as they do not gate.
+    The metrics `reported`, which do not gate, are left out.
     """
     config = destination.config
     criteria = {each.metric: each for each in destination.criteria}
@@ -200,7 +200,10 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
 
 
 def get_drop_limit(criterion: Criterion | None, own: Range, gate: GateConfig) -> float:
-    """Return the smallest drop of a mean that is too large, as a share of the range; 1 if none is."""
+    """Return the limit for drops of a mean, as a share of the range. A drop of this size is too large.
+
+    Return 1 if every drop is allowed.
+    """
     allowed = find_allowed_drop(criterion, own, gate.max_regression)
     return 1.0 if allowed is None else allowed
 

@@ -1,4 +1,4 @@
-"""The command `chat`: a person talks with the agent at a terminal."""
+"""The command `chat`: talk with the agent at a terminal, and save the conversation as a case."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ _eval_id = click.option(
 
 
 def add_save_options(command: _Command) -> _Command:
-    """Add options to a command: those that start a conversation, and those that save it."""
+    """Add `--state`, `--id` and `--to` to a command that saves conversations as cases."""
     return new_file_format(_eval_id(_state(command)))
 
 
@@ -135,10 +135,10 @@ def resolve_setup(
     state: str | None,
     redactor: "LiveRedactor",
 ) -> "AgentSetup":
-    """Return the agent that the options of a command select.
+    """Resolve the agent that the options of a command select, and the state that its sessions begin with.
 
-    The `redactor` is told the secrets in the agent's env files and hides them. `state` names a JSON file with
-    the initial state of each session.
+    `state` names a JSON file with this state. `redactor` learns the secrets in the agent's environment, env
+    files included, and hides them from now on.
 
     Raises:
         InvalidInputError: an option or a file is invalid, or no agent is named.
@@ -175,8 +175,8 @@ def _enable_line_editing() -> None:
 
 @contextmanager
 def _raise_keyboard_interrupts() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt within the block."""
-    # With this handler, an event loop cancels its work at Ctrl-C.
+    """Let Ctrl-C raise KeyboardInterrupt within the `with` block."""
+    # With Python's own handler, an event loop cancels its work at Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

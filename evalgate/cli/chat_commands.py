@@ -104,12 +104,12 @@ class ChatTerminal:
     def _read_until_end(self) -> None:
         while (text := self._read_message()) is not None and text != "/quit":
             try:
-                self._obey(text)
+                self._process_input(text)
             except (EOFError, KeyboardInterrupt):  # the person did not answer a question of the command
                 self._check_end()
                 self.printer.print_line("")
 
-    def _obey(self, text: str) -> None:
+    def _process_input(self, text: str) -> None:
         if text.startswith("//") or not text.startswith("/"):
             self._send(text.removeprefix("/") if text.startswith("//") else text)
             return
@@ -293,7 +293,11 @@ class ChatTerminal:
         return len(self.chat.turns) > self._saved_turns
 
     def _end(self) -> bool:
-        """Save the conversation if the command line names a file. Return False if saving failed once."""
+        """Save the conversation if the command line names a file. Return False if this fails the first time.
+
+        Raises:
+            InvalidInputError: the conversation could not be saved for the second time.
+        """
         if not self._has_unsaved:
             return True
         if self.options.out is None:

@@ -22,7 +22,7 @@ _TIME_WIDTH = 7  # of `1.20 s` and `350 ms`
 
 
 class ChatPrinter:
-    """Prints a conversation. Secrets are hidden, and no text can control the terminal or the CI runner."""
+    """Printer of a conversation. It hides secrets, and no text can control the terminal or the CI runner."""
 
     def __init__(self, redactor: LiveRedactor, *, color: bool) -> None:
         self._redactor = redactor
@@ -67,7 +67,7 @@ class ChatPrinter:
             self.print_line(keep_last_lines(failure.detail), err=True, dim=True)
 
     def print_saved(self, saved: SavedCases, cases: int) -> None:
-        """Print the file in which cases were saved, and the points that a person must check."""
+        """Print the file in which cases were saved, the data that were lost, and the request to review."""
         for sentence in saved.lost:
             self.print_line(f"{saved.path}: {sentence}", err=True)
         if saved.is_redacted:

@@ -2,7 +2,7 @@
 
 A job of a fork may have written the record, so evalgate does not trust it. It checks the record against the
 schema and for contradictions, and sanitizes its text like an agent's. The author of the pull request controls
-the job that wrote the record and can still have made up the results. The comment says so.
+the job that wrote the record, so the results may still be made up. The comment warns its readers of this.
 """
 
 import errno
@@ -23,10 +23,10 @@ from evalgate.runner.posts import build_error_record, post_record
 from evalgate.system.workspace import resolve_workspace
 
 LARGEST_RECORD = 64 * 1024 * 1024
-"""Bytes; a larger record is not read."""
+"""Maximum size of a record in bytes. A larger record is not read."""
 
 _NO_RECORD = "the run kept no record that can be posted. Its log says more."
-"""Reason of the post in place of a record that cannot be used, whose own text is not trusted."""
+"""Reason in the post that replaces an unusable record. No text of the record is quoted: it is not trusted."""
 
 
 def post_stored_record(
@@ -66,7 +66,7 @@ def post_stored_record(
 
 
 def _open_without_following(path: str, flags: int) -> int:
-    # an artifact may hold a link to anything, or a pipe that would be waited for
+    # An artifact may hold a link to any file, or a named pipe, at which `open` would wait.
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 

@@ -19,7 +19,7 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 
 
 def compare_results(before: str, after: str, *, thresholds_file: str | None, folder: Path) -> Record:
-    """Compare `after` with `before` without running anything. Each is a `results.json` or a baseline.
+    """Compare `after` with `before` without running anything. Both name a `results.json` or a baseline.
 
     The section `gate` of the thresholds file applies. The thresholds of metrics come from `after` if it is a
     `results.json`, and from the thresholds file if `after` is a baseline.
@@ -64,7 +64,7 @@ def _load_replies(workspace: Workspace, name: str) -> Iterator[tuple[CaseKey, tu
         yield from ((case.key, case.replies) for case in load_stored_baseline(workspace, name).cases)
         return
     for case in record.cases:
-        # Of a result, the replies of the run that a page shows first.
+        # A result has several runs: take the replies of the run that the page shows first.
         run = Finding(case).run
         if run is not None:
             yield case.key, tuple(turn.actual for turn in run.turns)

@@ -21,7 +21,7 @@ class ConvertResult:
     """Converted text of an eval set, and sentences about lost data."""
 
     text: str
-    """The new file."""
+    """Text of the new file."""
     lost: tuple[str, ...]
     """One sentence for each key or kind of data that could not be carried over."""
 
@@ -35,7 +35,7 @@ class ConvertOptions:
     out: str | None = None
     """File to write; None to write no file."""
     format_name: str | None = None
-    """Format of the source; None: detected by its content."""
+    """Format of the source; None to detect it by the content."""
     initial_session: str | None = None
     """File with the session that a list of turns starts with."""
     force: bool = False
@@ -87,7 +87,7 @@ def _load_eval_set(options: ConvertOptions, workspace: Workspace) -> EvalSet:
 
 
 def _add_initial_session(eval_set: EvalSet, session: SessionInput) -> EvalSet:
-    """Give every case of the eval set `session` as its initial session.
+    """Return the eval set with `session` as the initial session of every case.
 
     Raises:
         InvalidInputError: the eval set is not a list of turns. Newer formats name their own initial sessions.
@@ -106,7 +106,10 @@ def _write_file(text: str, out: str, workspace: Workspace) -> None:
 
 
 def _describe_notes(eval_set: EvalSet, out: str | None) -> list[str]:
-    """Warn that notes are not converted, if the eval set has observed cases. Return [] if it has none."""
+    """Return a warning to copy the case notes if the eval set has observed cases; otherwise [].
+
+    The status `observed` is in the notes, which are not converted.
+    """
     observed = sum(case.status == "observed" for case in eval_set.cases)
     if not observed:
         return []

@@ -20,11 +20,11 @@ _REFUSED_PATHS = {
     errno.EACCES: "correct the permissions of this path and the folders above it, or name another",
     errno.ENAMETOOLONG: "name a shorter path",
 }
-"""Error of the system that depends on the path alone, to what the user can do."""
+"""Advice for the user by error number, for errors of the operating system that depend on the path alone."""
 
 
 class PrintedError(Exception):
-    """The command ended with an error that `print_error` has printed already."""
+    """Error that `print_error` has printed already, with the exit code of the command."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__(exit_code)
@@ -32,7 +32,7 @@ class PrintedError(Exception):
 
 
 def print_error(error: BaseException) -> int:
-    """Print an error on stderr, except a `PrintedError`, and return its exit code."""
+    """Print an error on stderr and return the exit code for it. A `PrintedError` is not printed again."""
     if isinstance(error, PrintedError):
         return error.exit_code
     if is_out_of_memory(error):
@@ -47,9 +47,9 @@ def print_error(error: BaseException) -> int:
 
 
 def print_and_post_error(error: Exception, posting: "PostOptions", redactor: "LiveRedactor") -> PrintedError:
-    """Print an error, then post it to the pull request, which may take minutes. An error of posting is lost.
+    """Print an error, post it to the pull request, and return the exception to raise in its place.
 
-    `redactor` removes secrets from the post.
+    Posting may take minutes, and its own errors are ignored. `redactor` removes secrets from the post.
     """
     from evalgate.runner.posts import post_error
 

@@ -29,14 +29,14 @@ PROPOSED = 0.1
 _DAYS = 30
 
 _FEW_RUNS = 10
-"""Fewer runs say little: one failure in five is a flip rate of 40 %."""
+"""Number of runs below which the report asks for more: with 5 runs, one failure is a flip rate of 40 %."""
 
 _MORE_RUNS = "Store more with `evalgate run --runs 10` and then `evalgate baseline save`."
 
 
 @frozen
 class FlakyCase:
-    """Flakiness of one case, and the kind of its failures."""
+    """Flakiness of one case, and the facts that distinguish a flaky case from a broken one."""
 
     name: str
     """`eval set:case`, as in a quarantine file."""
@@ -77,11 +77,11 @@ def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None
 def rank_flaky_cases(
     baseline: Baseline, thresholds: BaselineThresholds, *, pass_score: float
 ) -> list[FlakyCase]:
-    """Return every case with at least two runs that passed or failed. The flakiest case comes first.
+    """Return the flakiness of every case with at least two conclusive runs, the flakiest case first.
 
     A run passes if the agent answered and every score meets its threshold. `pass_score` is the threshold of
-    metrics that have none of their own. An answered run without scores neither passes nor fails. Metrics that
-    do not gate are ignored.
+    metrics without another threshold. An answered run without scores is not conclusive: it neither passes
+    nor fails. Metrics that do not gate are ignored.
     """
     cases = baseline.index_cases()
     found = [
@@ -98,9 +98,10 @@ def rank_flaky_cases(
 
 
 def _has_alternating_outcomes(case: BaselineCase, thresholds: MetricThresholds, pass_score: float) -> bool:
-    """Return True if a case failed at least twice and passed between two failures.
+    """Return True if a case failed at least twice, and its failures alternate with passes.
 
-    A pass and a failure in the same gate run also count, because the agent was the same.
+    They alternate if the case passed between two failures, or both passed and failed in the same gate run, in
+    which the agent was the same.
     """
     outcomes = [
         (run.source, bool(passed))
@@ -125,8 +126,8 @@ def format_flaky_report(
     Args:
         cases: The cases, the flakiest first.
         today: First day of the quarantines.
-        of: Number of all cases in the baseline, including those that have too few runs for the table. None
-            means the number of `cases`.
+        of: Number of all cases in the baseline, including cases with too few runs for the table. None means
+            the number of `cases`.
         changes: Sentences to print first: about lasting changes of averages and about unknown thresholds.
     """
     lines = _format_lines(cases, today, (of or len(cases)) - len(cases))

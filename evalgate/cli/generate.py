@@ -142,7 +142,7 @@ def _describe_review(case: EvalCase) -> str:
     return f"{case.eval_id}: {what}{more}"
 
 
-# --- data sets that are no eval sets ------------------------------------------------------------------------
+# --- datasets of other tools --------------------------------------------------------------------------------
 
 
 def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | None:
@@ -166,7 +166,7 @@ def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | N
     return found
 
 
-# --- what was recorded --------------------------------------------------------------------------------------
+# --- recordings ---------------------------------------------------------------------------------------------
 
 
 def _read_recorded(path: Path, shown_as: str) -> tuple[EvalSet, list[str]]:
@@ -232,7 +232,7 @@ def _play_stories(
         pairs = zip(run.said, run.replies, strict=False)
         turns = tuple(CaseTurn(message, reply) for message, reply in pairs if reply is not None)
         if run.outcome == "answered" and turns:
-            # Only this format can hold stories; the writers of other formats would report the story as lost.
+            # Only Orchestrate's format can hold stories. Writers of other formats would report them as lost.
             journey = case.journey if options.to == "orchestrate" else None
             cases.append(replace(case, turns=turns, scenario=None, journey=journey))
         else:

@@ -14,16 +14,16 @@ from evalgate.cli.redacted_output import build_redactor, print_sentence
 from evalgate.core.exit_codes import ExitCode
 
 _MOST_NAMED = 50
-"""Greatest number of ids of new cases that are printed."""
+"""Maximum number of new case ids to print."""
 
 
 class _MomentParamType(click.ParamType[datetime]):
-    """A time: ISO 8601, or a span before now such as `7d`."""
+    """Parameter type of a time: ISO 8601, or a time span before now such as `7d`."""
 
     name = "moment"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Return the time in `value`; fail with a usage error if the text has another form."""
+        """Parse the value of an option; fail with a usage error if it is neither a time nor a time span."""
         if isinstance(value, datetime):
             return value
         from evalgate.cli.import_traces import parse_moment

@@ -41,9 +41,9 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 
 _MOST_NAMED = 10
 _OF_FILE = " trace "
-"""Text between the name of a file and the id of a trace in it."""
+"""Separator between the name of a file and a trace id in the source of a case."""
 _SHORTEST_UNIQUE = 16
-"""Length in characters from which on a trace id counts as unique over all exports."""
+"""Minimum length, in characters, of a trace id that counts as unique among all exports."""
 
 
 @frozen
@@ -76,7 +76,7 @@ class ImportResult:
     added: tuple[str, ...]
     """Ids of the new cases."""
     is_whole: bool = True
-    """False if the source broke off before all traces were read."""
+    """False if an error ended the reading of the source before all traces were read."""
 
 
 def import_traces(
@@ -220,7 +220,7 @@ def _build_source(found: ObservedConversation, options: ImportOptions, redactor:
     clean = redactor.redact_text(source)
     if not options.keeps_personal_data:
         clean = PersonalDataRedactor().redact_text(clean)
-    # The placeholders for two persons may be equal: a digest of the whole source tells their traces apart.
+    # Two sources may differ only in the removed text, so a digest of the whole source is appended.
     return (
         source if clean == source else f"{clean}#{sha256(source.encode(errors='replace')).hexdigest()[:10]}"
     )
@@ -272,13 +272,13 @@ class _Target:
     """The eval set to which cases are added, and its notes."""
 
     file: EvalSetFile | None
-    """None if the file does not exist yet."""
+    """File of the eval set; None if it does not exist yet."""
     notes_path: Path
     notes_shown_as: str
     noted: frozenset[str]
     """Ids of the cases in the notes; an interrupted import may have left notes without cases."""
     seen: frozenset[str]
-    """Ids and sources of the cases in the eval set, and the keys of the sources of dropped cases."""
+    """Ids and sources of the cases in the eval set, and the sources and trace ids of dropped cases."""
 
 
 def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:

@@ -19,7 +19,7 @@ from evalgate.system.files import read_text, write_atomically
 from evalgate.system.workspace import Workspace
 
 _CONFIG = "evalgate.yaml"
-# Path in the user's repository to its file in the package's `scaffold` folder.
+# Files of the scaffold: path in the user's repository, and name in the package's folder `scaffold`.
 _SAMPLE = {
     "evals/sample.evalset.json": "sample.evalset.json",
     "evals/sample_agent.py": "sample_agent.py-tpl",
@@ -73,8 +73,8 @@ def write_scaffold(
     function calls `find_candidates` itself.
 
     Raises:
-        InvalidInputError: the kind of agent is unknown, or the project has no agent. A thresholds file
-            exists, which would have to name the agent. Or a file cannot be written.
+        InvalidInputError: the kind of agent is unknown, or the project has no agent. An agent is given, but
+            a thresholds file exists, in which the user must name it. Or a file cannot be written.
     """
     existing = find_thresholds_file(workspace.folder)
     if project is not None and agent is None:
@@ -155,7 +155,7 @@ def _build_criteria(project: ProjectImport) -> str:
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
-    """Return the patterns for `eval_sets` in the thresholds file. () keeps the pattern of the sample file."""
+    """Return the patterns for `eval_sets` in the thresholds file; () to keep the pattern of the scaffold."""
     if agent is not None:
         return build_patterns(found.eval_sets)
     # The sample agent cannot answer the conversations of the eval sets that are there.

@@ -175,7 +175,7 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 
 
 def build_judge_check(folder: Path, thresholds_file: str | None) -> JudgeCheck:
-    """Compare the judge of each metric with people's labels. The judge is that of the metric's newest sample.
+    """Compare judges with people's labels: for each metric, the judges of its newest sample of answers.
 
     Raises:
         InvalidInputError: no sample was drawn, or a file cannot be used.

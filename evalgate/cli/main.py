@@ -1,7 +1,7 @@
 """The command line `evalgate`: its commands with their options.
 
-The commands in `_MODULES` have modules of their own. Heavy modules are imported only when a command runs, so
-that `evalgate --help` is fast. Only `evalgate.cli` imports click.
+The commands in `_MODULES` have modules of their own; all other commands are defined here. Heavy modules are
+imported only when a command runs, so that `evalgate --help` is fast. Only `evalgate.cli` imports click.
 """
 
 import os
@@ -52,8 +52,8 @@ _MODULES = {
         "view",
     )
 } | {"import": "evalgate.cli.import_"}
-"""Name of a command to its module, for commands in modules of their own. The module has the name of the
-command, with `_` at its end if the name is a word of Python."""
+"""Module of each command that has a module of its own, by the name of the command. The module has the same
+name, with `_` at its end if the name is a Python keyword."""
 
 
 class _RootGroup(FullLineGroup):
@@ -439,8 +439,8 @@ def action(context: click.Context) -> int:
     from evalgate.cli.action_inputs import parse_inputs, read_masks
     from evalgate.cli.run import run
 
-    # Only here: the runner of an action reads the stream. Other commands may write to a file, which would
-    # then hold the secret.
+    # Masks are registered only here, because GitHub's runner reads the stream of an action. The stream of
+    # another command may be a file, which would then hold the secrets.
     register_masks(read_masks(os.environ), environ=os.environ, stream=sys.stdout)
     with parse_inputs(run, context, os.environ) as run_context:
         return int(run.invoke(run_context))

@@ -25,7 +25,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 class FormatParamType(TextType):
-    """Name of a format. Any text is accepted, because other packages may add formats."""
+    """Parameter type of a format's name. Any text is accepted, because other packages may add formats."""
 
     name = "format"
 
@@ -50,14 +50,14 @@ def require_nonempty(_context: click.Context, parameter: click.Parameter, value:
 
 
 def add_options(command: _Command, options: Sequence[Callable[[_Command], _Command]]) -> _Command:
-    """Add options to a command; its help lists them in this order."""
+    """Add options to a command. Its help lists the options in the order of `options`."""
     for option in reversed(options):
         command = option(command)
     return command
 
 
 nonempty_option = functools.partial(click.option, callback=require_nonempty)
-"""Like `click.option`, but rejects a blank value, such as that of a variable that a CI job does not set."""
+"""Like `click.option`, but rejects a blank value, for example of a variable that a CI job does not set."""
 
 working_directory = click.option(
     "--working-directory",
@@ -130,7 +130,7 @@ reports_folder = nonempty_option(
 
 
 class TagParamType(TextType):
-    """A tag of cases, or `!` followed by a tag."""
+    """Parameter type of a tag of cases, or of `!` followed by a tag."""
 
     name = "tag"
 
@@ -331,24 +331,27 @@ _OPTIONS = (
 
 
 def add_plan_options(command: _Command) -> _Command:
-    """Add options to a command: those that choose cases, agent and thresholds."""
+    """Add the options of `add_measure_options` to a command, and further options such as `--runs`."""
     return add_options(command, _OPTIONS)
 
 
 def add_measure_options(command: _Command) -> _Command:
-    """Add options to a command: those for runs that end without a verdict."""
+    """Add the options of agent, judge and thresholds that `run`, `merge` and `matrix` share to a command."""
     return add_options(command, _MEASURE_OPTIONS)
 
 
 def add_agent_options(command: _Command) -> _Command:
-    """Add options to a command: those for the agent, its environment and the thresholds file."""
+    """Add `--thresholds` and the options of the agent and its environment to a command."""
     return thresholds_file(add_options(command, _AGENT_OPTIONS))
 
 
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Build overrides from the command line's options. If `selection` is None, every case is selected."""
+    """Build overrides from the options of the command line, and remove `format_name` from `options`.
+
+    If `selection` is None, every case is selected.
+    """
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 
     name = options.pop("format_name", None)

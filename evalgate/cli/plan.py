@@ -11,7 +11,7 @@ from evalgate.cli.redacted_output import build_redactor, print_json, print_repor
 
 
 def _require_number(_context: click.Context, parameter: click.Parameter, value: float) -> float:
-    # A range does not refuse it: every comparison with NaN is false.
+    # `FloatRange` does not refuse NaN, because every comparison with NaN is false.
     if math.isnan(value):
         raise click.BadParameter("nan is no number.", param=parameter)
     return value

@@ -51,17 +51,20 @@ class PlanRequest:
 
 @frozen
 class DesignPower:
-    """The smallest drop of one metric that the gate catches with one setting of `runs`.
+    """The drops of one metric that the gate catches with one setting of `runs`.
 
-    `cases` is the number of cases with which the gate would catch the wanted drop.
+    The wanted drop is the value of `--drop`.
     """
 
     runs: str
-    """`3`, or `auto`."""
+    """The setting, such as `3` or `auto`."""
     smallest_drop: float | None
     """Smallest drop that is caught, in the metric's own range; None if no drop is caught."""
     cases: int | None
-    """Fewest cases like the present cases that catch the wanted drop; None for more than 100,000."""
+    """Minimum number of cases, similar to the present cases, with which the gate catches the wanted drop.
+
+    None if more than 100,000 cases are needed.
+    """
 
 
 @frozen
@@ -74,11 +77,11 @@ class MetricPower:
     drop: float
     """The wanted drop, in the metric's own range."""
     max_regression: float
-    """Drops of the mean below this one are allowed, in the metric's own range."""
+    """Limit for drops of the mean, in the metric's own range. Smaller drops are allowed."""
     cases_max_regression: float
-    """The allowed drop with which `cases` of `designs` is computed.
+    """The limit for drops with which `DesignPower.cases` is computed.
 
-    `max_regression`, or half of the wanted drop if `max_regression` allows the wanted drop.
+    It is `max_regression`, or half of the wanted drop if `max_regression` allows the wanted drop.
     """
     largest_drop: float
     """Distance of the average from the lowest score: the largest drop that is possible."""
@@ -94,7 +97,7 @@ class DesignCost:
     """
 
     runs: str
-    """`3`, or `auto`."""
+    """The setting, such as `3` or `auto`."""
     agent_runs: tuple[int, int]
     tokens: tuple[float, float] | None
     usd: tuple[float, float] | None
@@ -123,7 +126,12 @@ class PowerPlan:
 
 
 def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
-    """Build the plan from the baseline or, if there is none, from assumptions."""
+    """Build the plan from the baseline or, if there is none, from assumptions.
+
+    Raises:
+        InvalidInputError: the baseline that the request names does not exist, it has no scores, or without a
+            baseline the number of cases is unknown.
+    """
     target = resolve_target(folder, request.baseline, request.thresholds)
     baseline = target.read() if request.baseline is not None else target.store.read()
     fixed = sorted({*_FIXED_RUNS, *([request.runs] if request.runs else [])})

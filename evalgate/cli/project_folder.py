@@ -33,7 +33,7 @@ _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 
 class PathParamType(TextType):
-    """A file or folder, relative to the user's current folder."""
+    """Parameter type of a file or folder, relative to the user's current folder."""
 
     name = "path"
 
@@ -60,7 +60,7 @@ class PathParamType(TextType):
 
 
 class BaselineParamType(PathParamType):
-    """A baseline: a file, or another store such as `branch:NAME` or a URL."""
+    """Parameter type of a baseline: a file, or another store such as `branch:NAME` or a URL."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Make a path relative to `root`. Return the name of another store unchanged."""
@@ -68,7 +68,7 @@ class BaselineParamType(PathParamType):
 
 
 class InterpreterParamType(PathParamType):
-    """A Python interpreter: a path, or a name to find in PATH."""
+    """Parameter type of a Python interpreter: a path, or a name to find in PATH."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
         """Make a path relative to `root`. Return a name without `/` unchanged."""
@@ -76,14 +76,14 @@ class InterpreterParamType(PathParamType):
 
 
 class AgentParamType(TextType):
-    """An agent as KIND:WHAT; for some kinds, WHAT is a path."""
+    """Parameter type of an agent as KIND:WHAT; for some kinds, WHAT is a path."""
 
     name = "agent"
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> "list[CompletionItem]":
-        """Return completions of kinds, paths and names."""
+        """Return completions of the kind of agent, and then of its path and the name in the file."""
         from evalgate.cli.shell_completion import complete_agent
 
         del ctx, param
@@ -114,7 +114,7 @@ def _join_path(folder: Path, value: str) -> str:
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
         step, _, value = value.partition("/")
-        value = value.lstrip("/")  # `.//evals`, as of `$FOLDER/./evals` with a slash too many
+        value = value.lstrip("/")  # a slash too many, as in `.//evals`
         if step == ".." and parts and parts[-1] != "..":
             parts.pop()
         elif step == "..":
@@ -123,7 +123,7 @@ def _join_path(folder: Path, value: str) -> str:
 
 
 def _does_exist(path: Path) -> bool:
-    return os.path.exists(path)  # noqa: PTH110  Path.exists raises where one may not look
+    return os.path.exists(path)  # noqa: PTH110  Path.exists raises PermissionError
 
 
 def _is_there(root: Path, value: str) -> bool:
@@ -155,7 +155,7 @@ def run_in_project(command: _Command) -> _Command:
 
 
 def _fill_folder(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    # The option's default is None instead of ".", to tell a folder that was typed from none.
+    # The option's default is None instead of ".", which the user may have typed.
     if parameters.get("working_directory", "") is None:
         return {**parameters, "working_directory": "."}
     return dict(parameters)
@@ -179,9 +179,9 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
     """Return the project folder of `typed_in`.
 
-    If the rules of the base branch apply, the nearest folder counts in which the base branch has a thresholds
-    file, or in which there is one that git does not track. Otherwise a change could remove the file, and the
-    one of a folder above would apply, or it could add one in a folder below.
+    If the rules of the base branch apply, thresholds files that the base branch has, and files that git does
+    not track, precede all others. So a change can neither remove its thresholds file to be gated by another
+    in a folder above, nor add another in a folder below.
     """
     from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
     from evalgate.system.pull_requests import describe_unmerged_change

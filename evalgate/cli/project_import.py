@@ -231,7 +231,7 @@ def _keep_eval_sets(
 def _find_unread_criteria(workspace: Workspace, folder: Path, homes: set[Path]) -> Iterator[str]:
     """Yield a sentence for each file of criteria that is not a `test_config.json` in one of `homes`.
 
-    `homes` are the folders of the eval sets. `adk eval` gets other files by `--config_file_path`.
+    `homes` are the folders of the eval sets. Users pass such a file to `adk eval` with `--config_file_path`.
     """
     for path in find_adk_criteria(folder):
         if path.name != TEST_CONFIG or path.parent not in homes:
@@ -325,9 +325,10 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
 def _adapt_provider(
     provider: JsonObject, folder: Path, workspace: Workspace
 ) -> tuple[str, JsonObject, str] | None:
-    """Convert a promptfoo provider to an agent, its options, and the text of an adapter if it needs one.
+    """Convert a promptfoo provider to an agent of evalgate; return None if there is no counterpart.
 
-    Return None if evalgate has no counterpart of the provider.
+    Return (agent as KIND:WHAT, keys of the section `agent`, text of the adapter). The text is "" if the agent
+    needs no adapter.
     """
     name, config = str(provider["id"]), provider.get("config")
     script = _SCRIPT.fullmatch(name)

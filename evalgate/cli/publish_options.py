@@ -1,4 +1,4 @@
-"""Options for what becomes of the results: reports, posts to pull requests, servers that receive them."""
+"""Options for the output of the results: reports, posts to pull requests, and servers that receive them."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -77,7 +77,7 @@ _DESTINATIONS = (
 
 
 def add_destination_options(command: _Command) -> _Command:
-    """Add options to a command: those for servers that receive the results."""
+    """Add `--otlp`, `--webhook` and `--webhook-format` to a command."""
     return add_options(command, _DESTINATIONS)
 
 
@@ -133,12 +133,12 @@ _COMMENT = click.option(
 
 
 def add_posting_options(command: _Command) -> _Command:
-    """Add options to a command: those that post a report, such as `--comment`."""
+    """Add `--comment`, `--check` and the settings of posts, such as `--name`, to a command."""
     return _COMMENT(add_post_settings(command))
 
 
 def add_post_settings(command: _Command) -> _Command:
-    """Add options to a command: those for posting, except `--comment`."""
+    """Add `--check` and the settings of posts, such as `--name`, to a command."""
     return add_options(command, _POST_SETTINGS)
 
 
@@ -159,7 +159,7 @@ def pop_post_options(options: dict[str, Any]) -> "PostOptions | None":
 def pop_publish_options(options: dict[str, Any], post_options: "PostOptions | None") -> "PublishOptions":
     """Remove the options for reports and servers from `options`, and return them with `post_options`.
 
-    `pop_post_options` returns those before, because the errors of this function are posted, too.
+    Call `pop_post_options` before: `post_options` are needed to post the errors of this function.
 
     Raises:
         InvalidInputError: an address or an environment variable is invalid.
@@ -169,8 +169,8 @@ def pop_publish_options(options: dict[str, Any], post_options: "PostOptions | No
     html, reports = options.pop("html"), tuple(options.pop("reports"))
     return PublishOptions(
         requested=(*reports, "html") if html else reports,
-        keep_results=options.pop("keep_results", None),  # no option of `merge`
-        details=options.pop("details", False),  # nor this
+        keep_results=options.pop("keep_results", None),  # `merge` has no such option
+        details=options.pop("details", False),  # `merge` has no such option
         destinations=_pop_destinations(options),
         post_options=post_options,
     )
@@ -184,10 +184,10 @@ def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> t
 
 @contextmanager
 def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
-    """Print an error that the block raises, and post to the pull request that there is no verdict.
+    """Print an error that the `with` block raises, and post to the pull request that there is no verdict.
 
-    Nothing is printed or posted here if `posting` is None, or after an interruption: a newer run usually
-    follows. The error is then raised as it is.
+    If `posting` is None, the error is raised unchanged, and nothing is printed or posted here. The same holds
+    for an interruption, because a newer run usually follows.
 
     Raises:
         PrintedError: the error was printed, and posted if possible.

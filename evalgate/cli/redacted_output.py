@@ -1,4 +1,4 @@
-"""Output that quotes files: safe for terminals and logs of CI, and with secrets hidden."""
+"""Print text that may quote files: secrets are hidden, and no text can control the terminal or CI runner."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _LONGEST = 4000
 
 
 def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
-    """Print a sentence on one line of at most 4000 characters. Text that it quotes is made harmless.
+    """Print a sentence on one line of at most 4000 characters. Commands to a CI runner in it are disabled.
 
     `hide` removes secrets. If it is None, the secrets of the environment are removed.
     """

@@ -40,8 +40,8 @@ def suggest_resume(publisher: "Publisher", reports: Path) -> None:
 def build_resume_command(arguments: Sequence[str]) -> str:
     """Build the command line that resumes an interrupted run.
 
-    Return "" if the arguments do not begin with `run` or `matrix`, as in the GitHub action: it has an input
-    `resume` instead.
+    Return "" if the arguments do not begin with `run` or `matrix`. This is so in the GitHub action, which has
+    an input `resume` instead.
     """
     if arguments[:1] not in (["run"], ["matrix"]):
         return ""
@@ -57,12 +57,13 @@ def build_repro_options(
     """Build the options of a command line that repeats the run of one case.
 
     `-C` is relative to the current folder, or in CI to the root of the checkout. `-c` and `--out` are
-    relative to `-C`. In CI, absolute paths that only the CI machine has are left out: those outside of these
-    folders, and that of `--python`.
+    relative to `-C`. In CI, absolute paths outside of these folders and an absolute `--python` are left out,
+    because only the CI machine has them.
     """
     reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()
-    # Never resolved: the interpreter of a virtual environment is a link to one without its packages.
+    # `--python` is not resolved: in a virtual environment, the interpreter is a link to another one, which
+    # does not have the environment's packages.
     python = None if overrides.python and is_ci and Path(overrides.python).is_absolute() else overrides.python
     paths = (
         (
@@ -98,7 +99,10 @@ def build_repro_options(
 
 
 def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
-    """Return the folder in which a reader of reports types commands, and True if it is a CI checkout."""
+    """Return the folder in which a reader of reports types commands, and True if it is a CI checkout.
+
+    The folder is the root of the checkout if a CI job runs in the checkout, and otherwise the current folder.
+    """
     here, root = Path.cwd().resolve(), environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR")
     if root and here.is_relative_to(Path(root).resolve()):
         return Path(root).resolve(), True
@@ -106,7 +110,10 @@ def _find_reader_folder(environ: Mapping[str, str]) -> tuple[Path, bool]:
 
 
 def _format_typed_path(path: Path, folder: Path, as_typed: str, *, is_ci: bool) -> str:
-    """Return a path as typed in `folder`, or "" for a path that exists only on the CI machine."""
+    """Return `path` relative to `folder`, or `as_typed` if `path` lies outside of `folder`.
+
+    Return "" for an absolute path outside of `folder` in CI, because only the CI machine has it.
+    """
     found = path.resolve()
     if found.is_relative_to(folder):
         return found.relative_to(folder).as_posix()

@@ -10,7 +10,7 @@ from evalgate.cli.project_folder import FILE
 
 
 def _print_line(line: str) -> None:
-    """Print a line and keep its indentation. Hide secrets and make commands to a CI runner harmless."""
+    """Print a line and keep its indentation. Hide secrets, and disable commands to a CI runner."""
     from evalgate.core.sanitize import to_log_line
     from evalgate.redaction.redactor import Redactor
 

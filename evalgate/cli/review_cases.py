@@ -30,9 +30,9 @@ def review_cases(
 ) -> int:
     """Review the open cases of an eval set. Open cases are observed cases that are not reviewed yet.
 
-    Apply the decisions that `accept`, `drop` and `accept_all` give. If they give none, ask for decisions on a
-    terminal. Without a terminal, list the open cases and return exit code 1 if there are any. Otherwise
-    return 0.
+    `accept` and `drop` hold case ids; `accept_all` accepts all other open cases. Without these decisions, ask
+    for decisions on a terminal. Without a terminal, list the open cases and return exit code 1 if there are
+    any. In all other cases return 0.
 
     Raises:
         InvalidInputError: the eval set or its notes cannot be read or written, or a name is unknown.

@@ -49,7 +49,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 # --- the options that select cases --------------------------------------------------------------------------
 
 
-_CHOICES = (
+_SELECTION_OPTIONS = (
     click.option(
         "--failed", is_flag=True, help="Run the cases that did not pass in the last results of --out."
     ),
@@ -82,8 +82,8 @@ _CHOICES = (
 
 
 def add_selection_options(command: _Command) -> _Command:
-    """Give `command` every option that selects cases."""
-    for option in reversed(_CHOICES):
+    """Add all options that select cases to a command."""
+    for option in reversed(_SELECTION_OPTIONS):
         command = option(command)
     return add_case_filters(command)
 
@@ -205,7 +205,7 @@ def _run_once(
         streams = (sys.stdout, sys.stderr)
         publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, publish_options)
         run_options = RunOptions(shard, plan.workspace.folder / out, resume, redactor, checkpoints)
-        # Before the run, because the agent may remove the folder that this looks at.
+        # Built before the run, because the agent may remove the folders in these options.
         repro_options = build_repro_options(working_directory, thresholds, out, overrides, os.environ)
         record = _run_with_progress(plan, publisher, interrupts, run_options, repro_options)
         code = _publish_record(publisher, record, checkpoints)
@@ -215,7 +215,7 @@ def _run_once(
 
 
 def _refuse_overwriting_recordings(plan: "Plan", reports: Path) -> None:
-    """Raise InvalidInputError if the results would overwrite a recording that answers calls of tools."""
+    """Raise InvalidInputError if the results would overwrite a recording with results of mocked tools."""
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting
 

@@ -1,4 +1,4 @@
-"""Shell completion of evalgate's values, in addition to click's.
+"""Complete agents and tags in the shell, and extend click's completion to values with colons.
 
 This module loads only click and the standard library, because the shell starts a process at each tab key.
 """

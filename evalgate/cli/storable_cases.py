@@ -1,4 +1,4 @@
-"""Remove values that an eval set cannot hold from recorded conversations."""
+"""Replace values in recorded conversations, such as NaN, that cannot be stored in an eval set."""
 
 import json
 import math

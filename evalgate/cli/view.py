@@ -69,10 +69,10 @@ def view(
 
 @contextlib.contextmanager
 def write_redirect(address: str, project: Path) -> Iterator[str]:
-    """Write a file that redirects a browser to `address`, and yield the file's own address.
+    """Write a file that redirects a browser to `address`, and yield the `file://` URL of the file.
 
-    Only this user can read the file. It is removed at the end of the block. Opening the file keeps the token
-    in `address` out of the browser's command line, which other users can see.
+    Only this user can read the file. It is removed at the end of the `with` block. If the browser opens the
+    file, the token in `address` is not in the browser's command line, which other users can see.
 
     Raises:
         OSError: the file cannot be written.

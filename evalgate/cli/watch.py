@@ -35,7 +35,7 @@ _NAMED = 3
 _SELECTING = ("tags", "keyword", "failed", "sample", "seed", "affected", "base")
 
 Snapshot: TypeAlias = Mapping[str, tuple[int, int, int]]
-"""Path of each file to its time of change in nanoseconds, its size and its inode."""
+"""State of each file by its path: time of the last change in nanoseconds, size in bytes, and inode."""
 
 
 @dataclass
@@ -78,7 +78,7 @@ class WatchedCases:
 
 @dataclass
 class FileWatcher:
-    """Watches the files below a folder. Hidden files, reports and leftovers of tools are ignored."""
+    """Poller of the files below a folder. Hidden files, reports and temporary files of tools are ignored."""
 
     root: Path
     reports: Path
@@ -88,7 +88,7 @@ class FileWatcher:
 
     def take_snapshot(self) -> Snapshot:
         """Return the time of the last change, the size and the inode of each watched file."""
-        # A file that this command's output goes to is left out: each run would start the next one.
+        # Leave out files to which this command's output is redirected: each run would start another.
         own = set(_iter_output_files())
         states = _iter_states(self.root, self.reports, self.further)
         return {path: state for path, state in states if state[2] not in own}
@@ -104,7 +104,7 @@ class FileWatcher:
             took = time.monotonic() - started
             if compare_snapshots(before, now):
                 now = self._wait_until_settled(now)
-                if changed := compare_snapshots(before, now):  # else a file was made and removed at once
+                if changed := compare_snapshots(before, now):  # false if a file was made and removed at once
                     return changed, now
             time.sleep(max(_POLL_S, 5 * took))  # a large project may not keep a core busy
 
@@ -123,7 +123,10 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 
 
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
-    """Return the snapshot `after` with the states of the files `paths` replaced by those in `before`."""
+    """Return the snapshot `after`, but with the states that the files `paths` have in `before`.
+
+    Files of `paths` that are not in `before` are left out.
+    """
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
 
@@ -208,7 +211,7 @@ class _WatchLoop:
         self._sets: set[str] = set()
         self._watcher = FileWatcher(self._folder, self._folder / values["out"])
         self._seen: Snapshot = {}
-        """The files that the cases were last read from. A difference from it is a change."""
+        """Snapshot of the files when the cases were last read. Files that differ from it have changed."""
         self.child: subprocess.Popen[bytes] | None = None
 
     def run_forever(self) -> None:
@@ -265,11 +268,14 @@ class _WatchLoop:
                 fingerprints[key] = value if checks is None else f"{value} {checks!r}"
                 patterns[key] = f"{suite.eval_set.path}:{case.eval_id}"
         if self._watch_sets_outside():
-            return self._load_cases()  # so that what is read is not older than what is known of the files
+            return self._load_cases()  # once more: an eval set may have changed before it was watched
         return self._cases.update_cases(fingerprints, patterns)
 
     def _watch_sets_outside(self) -> bool:
-        """Watch eval sets outside of the folder, too; a new one is no change. Return True if there is one."""
+        """Watch eval sets outside of the folder, too. Return True if any of them was not watched before.
+
+        An eval set that was not watched before does not count as a changed file.
+        """
         outside = {path for path in self._sets if not Path(path).is_relative_to(self._folder)}
         new = outside - set(map(str, self._watcher.further))
         self._watcher.further = tuple(sorted(map(Path, outside)))
@@ -305,7 +311,7 @@ class _WatchLoop:
             self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
 
     def _note_changes(self) -> None:
-        """Name the files that changed during a run, and let only changes of eval sets cause another one."""
+        """Let eval sets that changed during a run cause another run. Print the other files that changed."""
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(self._seen, now)
         # The agent may have written these files. If they started a run, runs would never end.
@@ -331,9 +337,10 @@ def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
 def list_typed_options(
     context: click.Context, values: Mapping[str, Any], skipped: Collection[str]
 ) -> list[str]:
-    """Return the options that the user typed, as words of a command line. Leave out those in `skipped`.
+    """Return the options that the user typed, as words of a command line.
 
-    `values` has the values of the options by parameter name. `skipped` has parameter names.
+    `values` has the values of the options by parameter name. `skipped` has the parameter names of options to
+    leave out.
     """
     words: list[str] = []
     for parameter in context.command.params:

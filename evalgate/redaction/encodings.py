@@ -17,7 +17,7 @@ TextSpan: TypeAlias = tuple[int, int]
 
 
 SHORTEST_ENCODED = 20
-"""Fewest characters of base64 that are decoded: as many as encode 15 bytes, the shortest token."""
+"""Minimum length of a base64 text to decode. 20 characters encode 15 bytes, the length of a short token."""
 
 _ESCAPE = compile_lazily(r"%[0-9A-Fa-f]{2}")
 _ESCAPED_WORD = compile_lazily(r"[^\s%]*+(?:%[0-9A-Fa-f]{2}[^\s%]*+)++")
@@ -27,7 +27,7 @@ _SHORTEST_LINE = 56
 _WRAPPED = compile_lazily(
     rf"(?<![A-Za-z0-9+/])(?:[A-Za-z0-9+/]{{{_SHORTEST_LINE},80}}+{_LINE_END})++[A-Za-z0-9+/]*+"
 )
-"""Several lines of base64, as the program `base64` and mail programs wrap it."""
+"""Pattern of base64 text on several lines, as mail programs and the command `base64` wrap it."""
 _BREAK = compile_lazily(_LINE_END)
 _URL_SAFE = str.maketrans("-_", "+/")
 _BLANKED = bytes(byte if 0x21 <= byte <= 0x7E else 0x20 for byte in range(256))
@@ -41,7 +41,7 @@ class DecodedPart:
 
     text: str
     locate: Callable[[TextSpan], TextSpan]
-    """Function that maps a span of `text` to the span of the whole text that encodes it."""
+    """Function that maps a span of the decoded `text` to its span in the original text."""
 
 
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
@@ -71,8 +71,11 @@ def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
 
 
 def _may_encode_token(run: str) -> bool:
-    """Return False if a run of characters is a number or has letters of one case only, as digests do."""
-    # Digests and words are frequent, and no token in base64 looks like them.
+    """Return True if a run of characters may be a token in base64.
+
+    Return False for letters of only one case, perhaps with digits, and for digits alone. Words, numbers and
+    hexadecimal digests have this form and are frequent. No token in base64 has it.
+    """
     return not (run.islower() or run.isupper() or run.isdigit())
 
 
@@ -132,8 +135,8 @@ def _create_locator(positions: Sequence[int]) -> Callable[[TextSpan], TextSpan]:
     return locate
 
 
-_LEAST_BASE64 = 7
-"""Fewest characters of base64 that identify a secret, independent of what is encoded before and after it."""
+_MIN_BASE64_LENGTH = 7
+"""Minimum length of a secret's base64 spelling. Shorter spellings would also occur in other text."""
 
 
 def iter_spellings(secret: str) -> Iterator[str]:
@@ -175,15 +178,16 @@ def _iter_url_forms(secret: str) -> Iterator[str]:
 
 
 def _iter_base64_forms(secret: str) -> Iterator[str]:
-    """Yield the base64 characters of a secret, for 0, 1 or 2 bytes before it in a group of three.
+    """Yield the base64 of a secret within a longer text, in the standard and the URL-safe alphabet.
 
-    Characters that depend on other bytes as well are left out at both ends.
+    Base64 encodes groups of three bytes, so its characters depend on the position of the secret's first byte
+    in a group (0, 1 or 2). Characters at both ends that also encode neighbouring bytes are left out.
     """
     data = _encode_utf8(secret)
     for before in range(3):
         first, end = -(-before * 8 // 6), (before + len(data)) * 8 // 6
         core = base64.b64encode(b"\0" * before + data).decode()[first:end]
-        if len(core) >= _LEAST_BASE64:
+        if len(core) >= _MIN_BASE64_LENGTH:
             yield core
             yield core.translate({ord("+"): "-", ord("/"): "_"})
 

@@ -1,15 +1,15 @@
-"""Find secrets in environment variables and `::add-mask::` lines, and tell ordinary words from secrets.
+"""Find secrets in environment variables and `::add-mask::` lines, and distinguish them from ordinary words.
 
-Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The rule
-uses no statistics. Short values, numbers and paths stay visible. Of a URL, only the password, Sentry's key
-or a token as user name is redacted, but the whole URL if the name of its variable contains `webhook` or
-`dsn`.
+Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The module
+recognizes ordinary words by lists and patterns, without statistics. Short values, numbers and paths stay
+visible. In a URL, only the password, Sentry's key or a token as user name is redacted. If the name of the
+variable contains `webhook` or `dsn`, the whole URL is redacted.
 
-Any other value of a secret variable is redacted, except in three cases:
+Any other value of a secret variable is redacted, with three exceptions:
 
-- It consists of one or two words of the lists below. If a list lacks a word, too much is redacted.
-- It consists only of placeholder words, in any number.
-- It is the name of a column, and the name of the variable ends in `key` without saying what the key opens.
+- A value of one or two words of the lists below. If a list lacks a word, too much is redacted.
+- A value of placeholder words only, in any number.
+- A value that looks like a column name, if the name of the variable ends in a bare `key`, as `SORT_KEY`.
 """
 
 import json
@@ -39,7 +39,7 @@ def find_announced_masks(text: str) -> Iterator[str]:
         yield value.strip()
 
 
-_STAND_INS = (
+_PLACEHOLDERS = (
     "absent anonymous anthropic any api auth bar changeme credential credentials default demo disabled "
     "dummy empty enabled example fake false foo here ignored key keyless local localhost me missing mock "
     "needed nil no none not null off on open openai optional passwd password placeholder private public "
@@ -76,8 +76,8 @@ _FIELDS = (
     "updated url uuid vendor version view visit warehouse week weight workflow workspace year zip zone"
 )
 """Words in the names of columns and fields."""
-_REPLACING = frozenset(_STAND_INS.split())
-_LISTED = frozenset(f"{_STAND_INS} {_SERVICES} {_FIELDS}".split())
+_PLACEHOLDER_WORDS = frozenset(_PLACEHOLDERS.split())
+_LISTED = frozenset(f"{_PLACEHOLDERS} {_SERVICES} {_FIELDS}".split())
 _COLUMN = compile_lazily(
     r"[a-z]{2,15}(?:_[a-z]{2,15}){0,3}"
     r"_(?:id|ids|at|by|on|no|name|code|type|date|time|uuid|slug|key)"
@@ -86,16 +86,16 @@ _PARTS = compile_lazily(r"[-_./: ]+|(?<=[a-z])(?=[A-Z])")
 _MOST_PARTS = 2
 
 _BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
-"""The end of the name of a key, which may be a secret, or the key of a sort, a partition or a cache."""
+"""Pattern of the end of a name such as `SORT_KEY`. The key may be a secret, or one for sorting or caching."""
 
 
 def is_ordinary(value: str) -> bool:
-    """Return True if a value consists of one or two listed words, or only of placeholder words.
+    """Return True if a value consists of one or two words of the lists above, or only of placeholder words.
 
-    The value is then no secret, even in a variable with the name of a secret.
+    Such a value, for example `postgres`, is no secret, even in a variable with the name of a secret.
     """
     parts = [part for part in _PARTS.split(value) if part]
-    listed = _LISTED if len(parts) <= _MOST_PARTS else _REPLACING
+    listed = _LISTED if len(parts) <= _MOST_PARTS else _PLACEHOLDER_WORDS
     return bool(parts) and all(part.lower() in listed for part in parts)
 
 
@@ -110,14 +110,17 @@ def is_bare_key_name(words: str) -> bool:
 
 
 NAMING_WORDS = "key|auth|pass|pwd|pat|dsn|jwt|cookie|bearer|salt|otp"
-"""Words that name a secret if they are a whole word of a name, perhaps with an `s` or a number."""
+"""Regex alternatives that mark the name of a secret if they match a whole word of the name.
+
+An `s` and a number may follow, as in `KEYS2`.
+"""
 NAMING_PARTS = (
     r"token(?!iz)|secret(?!ar[iy])|passw(?:or)?d(?!less)|passphrase|credential|authorization"
     r"|(?:api|access|private|account|signing|encryption|master)[_-]?key|webhook"
 )
-"""Texts that name a secret anywhere in a name."""
+"""Regex alternatives that mark the name of a secret if they match anywhere in the name."""
 _SECRET_WORD = compile_lazily(rf"(?:^|[_.\- ])(?:{NAMING_WORDS})s?\d*(?=$|[_.\- ])|{NAMING_PARTS}")
-_NO_SECRET = compile_lazily(
+_NOT_SECRET_NAME = compile_lazily(
     r"(?:^|[_-])(?:public|cache|max|num|min)(?:$|[_-])"
     r"|[_-](?:file|path|dir|sock|home|name|type|mode|method|provider|enabled|count|limit|length|size|ttl|expiry"
     r"|region|algorithm|version|host|port|user|username|id|email|scheme|scope|scopes|issuer|audience"
@@ -125,14 +128,16 @@ _NO_SECRET = compile_lazily(
     r"|(?:expires|expired|expiration|issued|created|updated|changed|rotated)(?:_(?:at|in|on))?)$"
     r"|(?:^|[_-])(?:(?:next|prev|previous)_page|continuation|pagination)_token$"
 )
-_KEYS_NAME = compile_lazily(r"private[_-]?key[_-]?id$")
-"""The name of a secret although it ends in `id`: half of the credentials of a Google service account."""
+_PRIVATE_KEY_ID = compile_lazily(r"private[_-]?key[_-]?id$")
+"""Pattern of `private_key_id`, part of a Google service account's credentials: a secret in spite of `id`."""
 _SENTRY_KEY = compile_lazily(r"[0-9a-f]{32}")
 _CAMEL = compile_lazily(r"(?<=[a-z0-9])(?=[A-Z])")
 
 _SPECIFIC_KEY = compile_lazily(r"(?:api|access|private|account|signing|encryption|master)[_-]?keys?\d*$")
-_LISTS_NAME = compile_lazily(r"(?:token|secret|passw(?:or)?d|passphrase|pwd|credential|key)s?[_\- ]?\d*$")
-"""The end of a name that says of each text in a list that it is a secret, as that of `API_TOKENS` does."""
+_SECRET_LIST_NAME = compile_lazily(
+    r"(?:token|secret|passw(?:or)?d|passphrase|pwd|credential|key)s?[_\- ]?\d*$"
+)
+"""Pattern of the end of a list's name, such as `API_TOKENS`, if each text in the list is a secret."""
 _LAST_WORD = compile_lazily(r"[^_.\- ]*$")
 _NUMBER = compile_lazily(r"[\d.,:+\-_/ ]{1,12}")
 _FOLDERS = (
@@ -143,17 +148,20 @@ _URL = compile_lazily(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://")
 USER_TOKEN = compile_lazily(
     r"(?i:https?)://(?=(?:[^\s\d/?#:@]{0,255}\d){3})(?P<value>[\w.~+%\-]{20,255})(?::[^\s/?#@\"'<>]{0,255})?@"
 )
-"""A token as user name in a URL, perhaps with a password such as `x-oauth-basic`: a name has fewer digits."""
-_PLACE = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[a-z]:\\|[./~$%]|arn:")
-_USUAL = {ord(character): None for character in "-_./:"}
+"""Pattern of a URL with a token as user name, perhaps with a password such as `x-oauth-basic`.
+
+A user name counts as a token if it has at least 20 characters and three digits.
+"""
+_LOCATION = compile_lazily(r"(?i)[a-z][a-z0-9+.\-]{1,12}://|[a-z]:\\|[./~$%]|arn:")
+_WORD_MARKS = {ord(character): None for character in "-_./:"}
 
 _ASSIGNMENT = compile_lazily(
     r"(?m)^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.\-]{0,99})[ \t]*[=:][ \t]*(?P<value>[^\s=].*)$"
 )
 _HEADING = compile_lazily(r"-----|\[[^\]]*\]$")
-"""A line that encloses a key, or begins a section of an INI text."""
+"""Pattern of a line that holds no secret: `-----BEGIN …` or `-----END …` of a key, or `[section]` in INI."""
 _STRUCTURE = compile_lazily(r"(?:[^\S\n]*+(?:[;#][^\n]*+)?\n)*+[^\S\n]*+[{\[]")
-"""The start of JSON or of an INI text, perhaps after blank lines and comments."""
+"""Pattern of the start of a JSON or INI text, perhaps after blank lines and comments."""
 
 _WORKING_FOLDERS = ("PWD", "OLDPWD")  # the shell's folders; the names look like those of passwords
 _MOST_QUOTES = 3
@@ -174,17 +182,22 @@ def find_secrets(environ: Mapping[str, str]) -> Iterator[str]:
 
 @lru_cache(maxsize=4096)
 def is_secret_name(name: str) -> bool:
-    """Return True if the name tells of a secret, as `GITHUB_TOKEN` and `dbPassword` do."""
+    """Return True if the name of a variable or key marks its value as a secret, as `GITHUB_TOKEN` does."""
     words = _CAMEL.sub("_", name).lower()
-    if _KEYS_NAME.search(words):
+    if _PRIVATE_KEY_ID.search(words):
         return True
-    return bool(_SECRET_WORD.search(words)) and not _NO_SECRET.search(words)
+    return bool(_SECRET_WORD.search(words)) and not _NOT_SECRET_NAME.search(words)
 
 
 def is_worth_hiding(value: str) -> bool:
     """Return True if a value is so long and rare that redacting it everywhere does not harm other text.
 
-    Short values, numbers, paths, and values for which `is_ordinary` returns True are not worth hiding.
+    Return False for these values:
+
+    - values of fewer than 6 characters, or of fewer than 8 if all are letters,
+    - values with fewer than 4 different characters, or with `***`,
+    - numbers of at most 12 characters, and paths,
+    - values for which `is_ordinary` returns True.
     """
     if len(value) < _SHORTEST or len(set(value)) < 4 or "***" in value:
         return False
@@ -194,19 +207,20 @@ def is_worth_hiding(value: str) -> bool:
 
 
 def is_mixed(value: str) -> bool:
-    """Return True for a value of six or more characters that has a letter but does not look like words.
+    """Return True if a value has both letters and other characters, such as digits, so that it is no word.
 
-    Words consist of letters and `-_./:`. Return False for a number, a path, and a value with `***`, too.
+    The characters `-_./:` may occur in words and do not count. Return False for values of fewer than 6
+    characters, paths, URLs, and values with `***`.
     """
-    if len(value) < _SHORTEST or "***" in value or _PLACE.match(value):
+    if len(value) < _SHORTEST or "***" in value or _LOCATION.match(value):
         return False
-    return any(map(str.isalpha, value)) and not value.translate(_USUAL).isalpha()
+    return any(map(str.isalpha, value)) and not value.translate(_WORD_MARKS).isalpha()
 
 
 def _find_value_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in a value with its quotes, then those in the value without them.
+    """Yield the secrets in the value of the variable `name`, first with quotes around it, then without them.
 
-    Some programs remove the quotes. At most three layers of quotes are removed.
+    Both are searched because some programs remove the quotes. At most three layers of quotes are removed.
     """
     yield from _find_unstripped_secrets(name, value)
     for _ in range(_MOST_QUOTES):
@@ -217,7 +231,7 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _find_unstripped_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in a value without removing its quotes."""
+    """Yield the secrets in the value of the variable `name`, without removing quotes around the value."""
     if _URL.match(value):
         yield from _find_url_secrets(name, value)
     elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):
@@ -231,7 +245,7 @@ def _find_unstripped_secrets(name: str, value: str) -> Iterator[str]:
 def _is_column_name(name: str, value: str) -> bool:
     """Return True if the value of a variable is the name of a column, as in `SORT_KEY=shipment_ref_id`.
 
-    The value of a variable such as `API_KEY` or `DB_PASSWORD` is never the name of a column.
+    Return False for every value of a variable such as `API_KEY` or `DB_PASSWORD`.
     """
     words = _CAMEL.sub("_", name).lower()
     if not is_bare_key_name(words) or _SECRET_WORD.search(_LAST_WORD.sub("", words) + "_"):
@@ -256,10 +270,10 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _iter_parts(name: str, value: str) -> Iterator[str]:
-    """Yield the parts of a secret that a text may show without the rest.
+    """Yield parts of a secret that a text may show without the rest, such as single lines of a private key.
 
-    For JSON, these are the secrets in it. For text of several lines, these are its lines and the values of
-    secret names in an INI text.
+    For JSON, these are the secrets in the JSON. For text of several lines, these are its lines and, if it is
+    an INI text, the values of variables with the name of a secret.
     """
     found = _parse_container(value)
     if found is not None:
@@ -287,9 +301,10 @@ def _parse_container(value: str) -> object:
 
 
 def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
-    """Yield the secrets in a JSON document. The key of a value tells if the value is a secret.
+    """Yield the secrets among the texts of the JSON document `found`. Each text is judged by its key.
 
-    A text in a list has the name of the list as its key.
+    At the top level the key is `name`, the name of the variable with the document. A text in a list is judged
+    by the key of the list, or by no key if `_is_named_by_list` returns False.
     """
     todo: list[tuple[str, object]] = [(name, found)]
     while todo:
@@ -305,11 +320,12 @@ def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
 
 
 def _is_named_by_list(name: str, item: object) -> bool:
-    """Return True if the name of a JSON list also tells if the item `item` is a secret.
+    """Return True if an item of a JSON list is to be judged by the name of the list.
 
-    This holds for an item that is a URL or looks like a token, and for a list with a name such as `tokens`.
+    In a list with a name such as `tokens`, these are all items. In other lists, these are the URLs, the texts
+    that look like tokens, and the items that are no texts.
     """
-    if not isinstance(item, str) or _LISTS_NAME.search(_CAMEL.sub("_", name).lower()):
+    if not isinstance(item, str) or _SECRET_LIST_NAME.search(_CAMEL.sub("_", name).lower()):
         return True
     item = item.strip()
     return bool(_URL.match(item)) or (is_mixed(item) and not any(map(str.isspace, item)))

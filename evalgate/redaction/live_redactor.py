@@ -1,6 +1,6 @@
-"""Redact data while agents run, which announce further secrets with `::add-mask::`.
+"""Redact data while agents run. Agents may announce further secrets with `::add-mask::` lines.
 
-Most data is found clean by `prefilter`, a quick check of JSON. All other data is searched in full.
+`prefilter`, a quick check of JSON, finds that most data is clean. Only the rest is searched in full.
 """
 
 from array import array
@@ -53,8 +53,8 @@ class CleanCache(Container[int]):
 
 _T = TypeVar("_T")
 
-_MANY = 32
-"""Number of values that can be searched in full in the time that it takes to create the prefilter."""
+_PREFILTER_FROM = 32
+"""Number of values from which on the prefilter is used: to create it takes as long as to search 32 values."""
 
 
 class LiveRedactor:
@@ -63,7 +63,7 @@ class LiveRedactor:
     def __init__(self, redactor: Redactor) -> None:
         self.redactor = redactor
         self._kept = ""
-        """Texts of the gate, of which no announced mask hides a part."""
+        """Notices of the gate, joined by line ends. An announced mask that occurs in them is not learnt."""
         self._prefilter: JsonPrefilter | None = None
         self._seen = 0
         self._clean = CleanCache()
@@ -73,21 +73,26 @@ class LiveRedactor:
         self._replace_redactor(self.redactor.add_environment(environ))
 
     def learn_masks(self, masks: Iterable[str]) -> None:
-        """Hide these texts of the user's option `--mask`; raise InvalidInputError if one is too short."""
+        """Learn the texts that the user gave as `--mask`, so that they are redacted from now on.
+
+        Raises:
+            InvalidInputError: a text has fewer than 4 characters.
+        """
         self._replace_redactor(self.redactor.add_masks(masks))
 
     def keep_texts(self, texts: Iterable[str]) -> None:
-        """Learn no announced mask that is part of one of `texts`, which are notices of the gate.
+        """Keep notices of the gate visible: announced masks that occur in `texts` are not learnt.
 
-        What the gate wrote before the agent ran holds no secret of the agent's. Otherwise an agent could hide
-        the notice that its change edits the eval sets.
+        Otherwise an agent could hide the notice that its change edits the eval sets. The gate wrote the
+        notices before the agent ran, so they hold no secret of the agent. `texts` replace the texts of an
+        earlier call.
         """
         self._kept = "\n".join(each for text in texts for each in (text, strip_invisible(text)))
 
     def redact_text(self, text: str, *sources: object) -> str:
         """Return `text` without secrets; first learn the masks that `sources` announce.
 
-        `sources` are the objects with the data in the text, such as a record.
+        `sources` are the objects that the text was made from, such as a record.
         """
         for source in sources:
             self._replace_redactor(self.redactor.add_masks_from_tree(source, self._kept))
@@ -126,7 +131,7 @@ class LiveRedactor:
         `coming` is the number of values that are searched next.
         """
         self._seen += coming
-        if self._prefilter is None and self._seen >= _MANY:
+        if self._prefilter is None and self._seen >= _PREFILTER_FROM:
             from evalgate.redaction.prefilter import JsonPrefilter
 
             self._prefilter = JsonPrefilter(self.redactor.needles)
@@ -148,7 +153,7 @@ class LiveRedactor:
         return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """Use another redactor from now on. Forget all clean data: they may hold one of its secrets."""
+        """Use `redactor` from now on. Forget which data are clean, because it may know a secret in them."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._prefilter, self._seen = None, 0

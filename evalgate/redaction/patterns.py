@@ -1,4 +1,4 @@
-"""Find tokens, keys and assigned passwords in texts by their patterns, also truncated ones.
+"""Find tokens, keys and assigned passwords in texts by patterns, even if they are truncated.
 
 A text is never redacted for its randomness alone, because eval sets are full of digests, UUIDs and ids.
 """
@@ -14,7 +14,7 @@ from evalgate.redaction.encodings import SHORTEST_ENCODED, TextSpan, decode_part
 from evalgate.redaction.environment import USER_TOKEN, is_mixed, is_secret_name
 
 _MARK = compile_lazily(r"…|\.\.\.")
-"""Mark at the place where a text was cut."""
+"""Pattern of the ellipsis at the place where a text was cut."""
 _FEWEST = 6
 
 CREDENTIAL_START = (
@@ -50,7 +50,7 @@ def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Text
 
 
 def has_needle(text: str, needles: tuple[str, ...]) -> bool:
-    """Return True if the text holds one of `needles`, or its start before a cut (`…` or `...`)."""
+    """Return True if the text holds one of `needles`, or the start of one before a cut (`…` or `...`)."""
     if any(needle in text for needle in needles):
         return True
     if not is_truncated(text):
@@ -67,7 +67,7 @@ PRIVATE_KEY = "PRIVATE KEY"
 SHAPES = {
     "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
     "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
-    # GitLab: personal, of jobs, runners, triggers, deployments, …; the newer ones with a part of its own
+    # GitLab: tokens of people, jobs, runners, triggers, deployments, …; newer tokens end in `.xx.xxxxxxx`
     "gl": rf"{_AFTER}gl(?:pat|cbt|rt|ptt|dt|ft|soat|agent|imt|oas|ffct|wt)-[A-Za-z0-9_\-]{{20,255}}"
     r"(?:\.[0-9a-z]{2}\.[0-9a-z]{7,9})?",
     "sk-": rf"{_AFTER}sk-(?=[A-Za-z_\-]{{0,60}}\d)[A-Za-z0-9_\-]{{20,255}}",  # OpenAI, Anthropic, OpenRouter
@@ -79,7 +79,7 @@ SHAPES = {
     "xox": r"xox[abcdeoprs](?:\.[a-z]+)?-[A-Za-z0-9\-]{10,255}",  # Slack
     "xapp-": r"xapp-\d-[A-Za-z0-9\-]{10,255}",
     "hooks.slack.com/": r"(?<=hooks\.slack\.com/)(?:services|workflows|triggers)/[A-Za-z0-9_/\-]{20,255}",
-    # the path of such a hook without its host, and as JSON may escape it
+    # the path of a Slack webhook without its host; JSON may escape the slashes
     "/T": rf"(?:services|workflows|triggers){_SLASH}T[A-Z0-9]{{6,14}}{_SLASH}[A-Z0-9]{{6,24}}"
     rf"(?:{_SLASH}\d{{10,24}})?{_SLASH}[A-Za-z0-9]{{16,64}}",
     "webhooks": rf"webhooks{_SLASH}\d{{16,21}}{_SLASH}[A-Za-z0-9_\-]{{50,100}}",  # Discord
@@ -131,15 +131,15 @@ SHAPES = {
         r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+-----END [A-Z0-9 ]{1,40}-----)?"
     ),
 }
-"""Patterns of tokens by sign: a fixed text in each token of the pattern, or directly before the token.
+"""Patterns of tokens by sign. A sign is a fixed text in every token of the pattern, or directly before it.
 
-The sign is searched for first, and the pattern only if the sign was found. If a pattern has a group, only the
-text of the group is the token.
+A text is searched for the sign first, and for the pattern only if the sign was found. If a pattern has a
+group, only the text of the group is the token.
 """
 _MOST_LAYERS = 2
 _MIN_TOKEN_LENGTH = 14
-"""Fewest characters of words that are searched for signs. Each token, and each label such as
-`private_key_id`, is at least as long, and each private key has such a word."""
+"""Minimum length of the words that are searched for signs. Every token, and every label such as
+`private_key_id`, is at least as long, and every private key contains a word of this length."""
 
 
 def find_pattern_spans(text: str) -> Iterator[TextSpan]:
@@ -190,13 +190,16 @@ _STRONG = compile_lazily(
     r"|(?:api|access|private|account|signing|shared)[_\-.]?key"
     r"|(?:access|auth|refresh|session|bearer|api|bot|id)[_\-.]?token"
 )
-"""Labels after which each value except a plain word is a secret; after other labels it must look random."""
+"""Pattern of labels after which any value except a plain word is a secret.
+
+After other labels, a value is a secret only if it looks random.
+"""
 
 SCHEMES = ("bearer", "basic", "token", "digest")
 _QUOTES = r"[\\\"'`]"
 VALUE_CHARACTER = r"[^\s\"'`\\,;&<>{}\[\]()|]"
 _NAMED_VALUE = rf",?[ \t]{{0,3}}{_QUOTES}{{0,6}}value{_QUOTES}{{0,6}}[ \t]{{0,3}}[:=]"
-"""The middle of `"name": "password", "value": "…"` and `<add key="password" value="…"/>`."""
+"""Pattern of the middle of `"name": "password", "value": "…"` and `<add key="password" value="…"/>`."""
 _AFTER_SIGN = compile_lazily(
     rf"(?i)(?P<suffix>orization|s|\d{{1,2}}|[_-][a-z0-9]{{1,12}})?{_QUOTES}{{0,6}}"
     rf"(?:[ \t]{{0,3}}(?P<separator>=>|[:=]=?|>|%3[ad]|u003d|{_NAMED_VALUE})[ \t]{{0,3}}|[ \t])"
@@ -217,7 +220,7 @@ _TIME = compile_lazily(
     r"|P(?:\d{1,6}[YMWD]){0,4}(?:T(?:\d{1,6}[HMS]){1,3})?"
     r"|\d{1,6}(?:ms|sec(?:ond)?s?|min(?:ute)?s?|hours?|days?|weeks?|months?|years?)"
 )
-"""Time or duration, as after `password_changed_at` and `token_valid_for`."""
+"""Pattern of a time or duration, such as the values of `password_changed_at` and `token_valid_for`."""
 _MECHANISMS = (
     "2fa 3ds 3ds2 3dsecure 3dsecure2 aes aes128 aes256 argon2 argon2id aws4 bcrypt cbc ecdsa ed25519 es256 "
     "es384 es512 fido2 gcm hmac hs256 hs384 hs512 jwe jws jwt kerberos5 md5 mfa mtls mtls1 ntlmv2 oauth "
@@ -225,21 +228,21 @@ _MECHANISMS = (
     "sha1 sha256 sha384 sha512 sigv4 sms tls tls1 totp webauthn webauthn2 x509 "
     "0 1 2 3 128 256 384 512 1024 2048 3072 4096"
 )
-"""Parts of the names of ways to authenticate or to sign, as after `auth` and `private_key`."""
+"""Words in the names of authentication and signing methods, which are values of `auth` and the like."""
 _MECHANISM_PARTS = frozenset(_MECHANISMS.split())
 _REFERENCE = compile_lazily(r"[A-Z]{1,6}(?:[-_/]\d{1,8}){1,3}")
 _REFERRING_NAME = compile_lazily(r"(?:authorizations?|account[_\-.]?keys?)$")
-"""Names that may also be those of a case number, such as `prior_authorization`."""
+"""Pattern of names for which a value may also be a case number, such as `prior_authorization`."""
 _FILE_NAME = compile_lazily(
     r"(?i).*\.(?:csv|docx?|gif|gz|html?|jpe?g|jsonl?|log|md|mp[34]|parquet|pdf|png|pptx?|py|svg|tar|tsx?|txt|wav|webp"
     r"|xlsx?|xml|ya?ml|zip)"
 )
 _HEX = compile_lazily(r"[0-9a-fA-F\-]+")
 _MIN_LABELED_LENGTH = 9
-"""Fewest characters of a text with a label, a separator and a value, or with a user and password in a URL."""
+"""Minimum length of a text that can hold a label with its value, or a URL with a user and password."""
 
 _SHORT = 64
-"""Most characters of a value that may be a label itself, as in `key="password" value="…"`."""
+"""Maximum length of a value that may itself be a label, as `password` in `key="password" value="…"`."""
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
@@ -281,7 +284,7 @@ def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
 
 
 def is_secret_value(key: str, value: str) -> bool:
-    """Return True if a value in a mapping is a secret, because of its key and its form.
+    """Return True if a value in a mapping is a secret, judged by its key and its form.
 
     The key must be the name of a secret. A word, a number or a path is not a secret. If the key may have
     another meaning, such as `sort_key`, the value must look random. A value with white space is not a secret,
@@ -323,7 +326,7 @@ def _is_named_secret(name: str, value: str) -> bool:
 
 
 def _is_mechanism(value: str) -> bool:
-    """Return True for a way to authenticate or to sign, such as `OAuth2.0` and `AWS4-HMAC-SHA256`."""
+    """Return True if a value names an authentication or signing method, such as `AWS4-HMAC-SHA256`."""
     return len(value) < _SHORT and _MECHANISM_PARTS.issuperset(re.split(r"[-_./+ ]", value.lower()))
 
 

@@ -1,7 +1,9 @@
 """Replace e-mail addresses, phone numbers and card numbers by placeholders.
 
 Equal values get equal placeholders, so that a case still shows that a tool was called with the user's words.
-Values are equal if they differ only in blanks and marks between digits, or in the case of an e-mail address.
+Numbers are equal if they differ only in separators, such as blanks. E-mail addresses are equal if they differ
+only in upper and lower case.
+
 Only numbers with a valid check digit count as card numbers. Because eval sets are full of order numbers, only
 numbers in the form of phone numbers (`+49 …`, `(030) …`, `555-123-4567`) count as phone numbers.
 """
@@ -19,8 +21,8 @@ PersonalKind: TypeAlias = Literal["e-mail address", "phone number", "card number
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.)+[A-Za-z]{2,24}(?![\w@])")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
 _CARD_NUMBER = re.compile(r"4\d{15}|(?:5[1-5]|2[2-7]|6[045])\d{14}|3[47]\d{13}|3[068]\d{12}")
-"""Integers that card schemes issue. The check digit alone is not enough: one in ten other numbers, such as
-times in milliseconds, has a valid one by chance."""
+"""Pattern of integers that card schemes issue. A valid check digit alone is not enough: one in ten other
+numbers, such as times in milliseconds, has a valid check digit by chance."""
 _PHONE = re.compile(
     r"(?<![\w.+-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .-]?\d){5,12}"
     r"|\(\d{2,5}\)[ .-]?\d(?:[ .-]?\d){4,9}"
@@ -40,7 +42,10 @@ class PersonalDataRedactor:
         self.counts: Counter[PersonalKind] = Counter()
         """Number of different values that were replaced, by kind."""
         self._ordinals: dict[tuple[PersonalKind, str], int] = {}
-        """(kind, normalized text) of each replaced value, to its number among those of its kind, from 1."""
+        """Ordinal number of each replaced value among the values of its kind, from 1.
+
+        The keys are (kind, normalized text).
+        """
         self._placeholders: set[str] = set()
 
     def redact_tree(self, value: _T) -> _T:
@@ -69,14 +74,17 @@ class PersonalDataRedactor:
         return value if made == value else made
 
     def _redact_number(self, number: int) -> int:
-        """Return a 16-digit number that no card has for a card number. Leave other numbers unchanged."""
+        """Replace a card number by a 16-digit number that no card has. Return other numbers unchanged."""
         text = str(number)
         if not _CARD_NUMBER.fullmatch(text) or not _has_check_digit(text):
             return number
         return 9 * 10**15 + self._count_value("card number", text)
 
     def _count_value(self, kind: PersonalKind, found: str) -> int:
-        """Return the number of a value among those of its kind, from 1. A new value gets the next number."""
+        """Return the ordinal number of a value among the values of its kind, from 1.
+
+        A value that was not seen before gets the next number, and is counted in `counts`.
+        """
         key = kind, found.lower() if kind == "e-mail address" else _SEPARATOR.sub("", found)
         if key not in self._ordinals:
             self.counts[kind] += 1

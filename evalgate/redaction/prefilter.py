@@ -1,7 +1,7 @@
 """Check JSON for secrets quickly, by two searches with the regex engine of pydantic-core, in linear time.
 
-The check misses no secret that the full search finds, but may also find other text. Most of its expressions
-are derived from the patterns of the full search.
+The check misses no secret that the full search finds, but may also reject text without secrets. Most of its
+expressions are derived from the patterns of the full search.
 """
 
 import json
@@ -78,9 +78,9 @@ def _compile(expression: str) -> Callable[[bytes], bool]:
 
 
 _MOST_REPEATED = 16
-"""Most repetitions that an expression counts, because the engine takes time and memory for each."""
+"""Maximum repetition count in an expression. The engine takes time and memory for each repetition."""
 _SIGNS_ALONE = (PRIVATE_KEY, "private_key_id")
-"""Keys of `SHAPES` that are searched for alone: their patterns match escaped line ends or tabs."""
+"""Keys of `SHAPES` that are searched for without their patterns, which match escaped line ends or tabs."""
 _MARK = r"(?:…|\.\.\.)"
 _BLANK = r"(?:[ \t]|\\t)"
 _QUOTES = r"[\\\"'`]*"
@@ -107,8 +107,12 @@ def _iter_expressions(needles: tuple[str, ...]) -> Iterator[str]:
 
 
 def _iter_encoded() -> Iterator[str]:
-    """Yield expressions that match each base64 text that is as long as a token, and also some other words."""
-    # An expression for each place of the first capital, so that an id of random letters needs few states.
+    """Yield expressions that together match every base64 text that may be a token, and some other words.
+
+    Such a text has at least 20 characters, with upper-case and lower-case letters.
+    """
+    # One expression for each position of the first capital letter: the engine then needs few states for an
+    # id of random letters.
     start, small, last = rf"(?:^|[^{_BASE64}])", r"a-z0-9+/_\-", SHORTEST_ENCODED - 1
     yield from (rf"{start}[{small}]{{{before}}}[A-Z][{_BASE64}]{{{last - before}}}" for before in range(last))
     yield rf"{start}[{small}]{{{last},}}[A-Z]"

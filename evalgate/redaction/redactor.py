@@ -34,8 +34,8 @@ TextRewriter: TypeAlias = Callable[[str, str], str]
 """Function that gets the key of a text ("" without a key) and the text, and returns the new text."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
-"""Function that gets a dataclass, or a list of dataclasses, and returns True if no text in it is to be
-rewritten; False if that is uncertain."""
+"""Function that gets a dataclass or a list of dataclasses. It returns True if no text in them needs to be
+rewritten, and False if this is uncertain."""
 
 
 TOO_DEEP = "… nested too deep"
@@ -55,7 +55,7 @@ class RedactedJson:
         raise NotImplementedError
 
 
-_HIDES = re.compile(r'\\[^nt"\\]')
+_INVISIBLE_ESCAPE = re.compile(r'\\[^nt"\\]')
 """Pattern of a JSON escape that may stand for an invisible character within a secret.
 
 It also matches the second half of some escaped backslashes; such data are then searched in full for nothing.
@@ -65,12 +65,12 @@ It also matches the second half of some escaped backslashes; such data are then 
 def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
     """Return True if a line of JSON may hold one of `needles`, announce a mask, or have invisible characters.
 
-    `needles` are the spellings of known secrets; invisible characters may hide one. Patterns of tokens are
-    not searched for.
+    `needles` are the spellings of known secrets. With invisible characters in it, a secret would not be found
+    as a needle. Patterns of tokens are not searched for.
     """
     return (
         has_invisible_characters(text)
-        or ("\\" in text and _HIDES.search(text) is not None)
+        or ("\\" in text and _INVISIBLE_ESCAPE.search(text) is not None)
         or may_announce(text)
         or any(needle in text for needle in _escape_needles(needles))
     )
@@ -78,7 +78,7 @@ def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
 
 def has_invisible_characters(line: str) -> bool:
     """Return True if a line of JSON holds an unescaped invisible character; escapes are not decoded."""
-    # In ASCII only DEL is one: JSON escapes all other control characters.
+    # Among ASCII characters, only DEL is possible: JSON escapes all other control characters.
     return "\x7f" in line if line.isascii() else strip_invisible(line) != line
 
 
@@ -93,10 +93,10 @@ REPLACEMENT = "***"
 """The text that replaces a secret, as in GitHub's own logs."""
 
 SHORTEST_MASK = 4
-"""Fewest characters of a mask: a shorter one would blank half of every report."""
+"""Minimum length of a mask. A shorter mask would blank half of every report."""
 
 _MOST_ANNOUNCED = 200
-"""Most masks that are learnt at once: an agent that announces thousands must not make reports slow."""
+"""Maximum number of masks to learn at once. An agent that announces thousands must not make reports slow."""
 
 _T = TypeVar("_T")
 
@@ -185,14 +185,14 @@ class Redactor:
         Args:
             value: The tree.
             on_announcement: Function that gets the joined texts of dataclasses within `value`, if they hold
-                `add-mask`. With this word an agent announces a secret. The function does not get the texts of
-                `value` itself, nor texts below a mapping.
+                `add-mask`, the word with which agents announce secrets. The function does not get the texts
+                of `value` itself, nor texts below a mapping.
             clean: Identities of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
             value, self._redact_member, is_clean=partial(self._is_clean_tree, on_announcement, clean)
         )
-        # In a walk of its own: the one above skips all data without text, and few secrets are numbers.
+        # A separate walk, because `rewrite_tree` skips all data without text, and few secrets are numbers.
         if any(map(str.isdecimal, self.needles)):
             from evalgate.redaction.secret_numbers import hide_numbers
 
@@ -316,7 +316,7 @@ class TextCollector:
     """Collector of all texts in a tree, the same texts that `rewrite_tree` would rewrite."""
 
     found: list[str] = field(default_factory=list)
-    """All texts, also those that are keys of a mapping."""
+    """All texts, including the keys of mappings."""
     under_keys: list[tuple[str, str]] = field(default_factory=list)
     """(key, text) for each text that has a key."""
     is_complete: bool = True

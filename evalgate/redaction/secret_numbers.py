@@ -11,17 +11,21 @@ _INTEGER = compile_lazily(r"[1-9][0-9]{7,999}")  # Python refuses to convert tho
 
 
 def hide_numbers(value: Any, needles: Collection[str]) -> Any:
-    """Return a tree with `***` in place of each integer that is a known secret, or the same object.
+    """Return a tree with `***` in place of each integer that is a known secret; the same object if none is.
 
-    Only values of mappings, at any depth, are replaced: a field of a dataclass that is a number is one of
-    evalgate's own. Secrets of fewer than 8 digits stay, because such numbers are common, as counts of tokens.
+    Only integers below a mapping are replaced, at any depth, because a number in a field of a dataclass comes
+    from evalgate itself. Secrets of fewer than 8 digits stay visible: such numbers are common, for example as
+    token counts.
     """
     secrets = {int(each) for each in needles if _INTEGER.fullmatch(each)}
     return _replace_numbers(value, secrets) if secrets else value
 
 
 def _replace_numbers(value: Any, secrets: Collection[int], *, is_json: bool = False, depth: int = 0) -> Any:
-    """Replace the integers in `secrets`. `is_json` is True below a mapping."""
+    """Return a tree with `***` for each integer in `secrets` that lies below a mapping.
+
+    `is_json` is True if `value` lies below a mapping. `depth` is the number of levels above `value`.
+    """
     if type(value) is int:
         return REPLACEMENT if is_json and value in secrets else value
     if depth > DEEPEST or isinstance(value, str):

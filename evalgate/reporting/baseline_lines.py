@@ -160,10 +160,10 @@ def explain_delta(record: Record) -> Iterator[str]:
 
 
 def find_crash_scope(record: Record) -> str | None:
-    """Return words for the metrics with a delta that counts a crash or timeout as the worst score.
+    """Return the words after "Δ" that name the metrics in which Δ counts a crash as the worst score.
 
-    Return "" for all metrics with a Δ, ` of scores` if all other metrics are budgets, or ` of gating scores`.
-    Return None if there is no such metric, or if no agent crashed.
+    Return "" if these are all metrics with a Δ, ` of scores` if they are all except budgets, and else
+    ` of gating scores`. Return None if there are no such metrics, or if no gating case crashed or timed out.
     """
     compared = [each for each in record.metrics if each.delta is not None]
     # Budgets, metrics that are only reported, and means without statistics leave out crashed runs.

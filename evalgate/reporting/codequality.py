@@ -32,7 +32,7 @@ class CodeQualityReport:
     """GitLab's Code Quality report: a JSON list of issues, empty if no case failed."""
 
     folder: str = ""
-    """Path from the repository's root to the folder that the paths of the record start from."""
+    """Path of the folder that paths in the record are relative to, from the repository's root."""
 
     file_name = "gl-code-quality-report.json"
 

@@ -22,7 +22,7 @@ HEADER = (
     "expected calls",
     "actual calls",
 )
-"""First row of a table of invocations; the last five texts of a row are from `build_invocation_cells`."""
+"""First row of a table of invocations. `build_invocation_cells` returns the last five texts of other rows."""
 
 
 def list_detailed_results(record: Record) -> Iterator[str]:

@@ -56,13 +56,13 @@ class DiffLimits:
     """Size limits of a shown difference."""
 
     calls: int
-    """About the most lines of tool calls."""
+    """Maximum number of lines of tool calls, which may be exceeded a little."""
     lines: int
-    """Most lines of a response."""
+    """Maximum number of lines of a response."""
     width: int
-    """Most characters of a line of a response."""
+    """Maximum number of characters in a line of a response."""
     call_width: int = 120
-    """Most characters of a line with a tool call."""
+    """Maximum number of characters in a line with a tool call."""
 
 
 def get_baseline_reply(finding: Finding, number: int) -> Reply | None:

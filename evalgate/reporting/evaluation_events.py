@@ -13,7 +13,7 @@ from evalgate.core.types import CaseResult, JsonObject, Record, RunMetric, RunRe
 EVENT = "gen_ai.evaluation.result"
 VERDICT_EVENT = "evalgate.verdict"
 _BATCH = 512
-"""Most events of one request, as many as OpenTelemetry's own exporters send."""
+"""Maximum number of events in one request, as in OpenTelemetry's own exporters."""
 _INFO, _WARN = 9, 13  # severity numbers of OpenTelemetry
 _LABELS = {"passed": "pass", "failed": "fail"}
 _OTHER_ERROR = "_OTHER"

@@ -48,8 +48,9 @@ class FailureOverview:
 def summarize_failure_groups(record: Record, *, lines: int = MOST_LINES, names: int = 30) -> FailureOverview:
     """Return lines about at most `lines` groups of failing cases, with at most `names` names each.
 
-    A group holds the cases with the same first divergence. There are no lines if every group is a single
-    case. Otherwise each group of two or more cases has a line, and so has the only newly failing case.
+    A group holds the cases with the same first divergence. There are no lines if every group has a single
+    case. Otherwise each group of two or more cases has a line. A group of one case has a line only if this is
+    the only newly failing case.
     """
     groups = list_failure_groups(record)
     if all(len(group.cases) == 1 for group in groups):

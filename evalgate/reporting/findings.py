@@ -24,11 +24,11 @@ from evalgate.core.types import (
 )
 
 _MOST_REASONS = 10
-"""Number of reasons of a verdict that reports show, from the first on, if there is space."""
+"""Number of first reasons of a verdict that every report shows, if there is space."""
 
 _MINIMA = "Minima that are judged with their noise"
 _ROUNDING = 0.00051
-"""Largest difference of two means, as a share of the range, of which one is over rounded scores."""
+"""Largest difference, as a share of the range, that rounding of scores can cause between two equal means."""
 
 
 @frozen
@@ -203,8 +203,8 @@ def resolve_from_root(folder: str, path: str) -> str:
 def describe_faults(case: CaseResult) -> Iterator[str]:
     """Yield the reasons why a case did not pass, one sentence each. A passed case has no reasons.
 
-    If a run has no answer, the only reason is the first of the runs without an answer. Otherwise each gating
-    metric that failed or errored is a reason.
+    If a run has no answer, the only reason is the outcome of the first such run, with its message. Otherwise
+    each gating metric that failed or errored is a reason.
     """
     if fault := _describe_unanswered_run(case):
         yield fault
@@ -283,7 +283,8 @@ def describe_missing_baseline(record: Record) -> str:
 def explain_left_out_cases(record: Record) -> Iterator[str]:
     """Yield sentences about cases that a score leaves out, but the minimum, the baseline or Δ counts.
 
-    Other sentences tell that the baseline and Δ count crashes.
+    The sentence that the baseline and Δ count crashes is not among them. `baseline_lines.explain_delta`
+    yields it.
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]

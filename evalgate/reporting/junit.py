@@ -1,8 +1,8 @@
 """Render `junit.xml`, for the test tab of every CI system.
 
 There is one `testsuite` for each eval set and one `testcase` for each case. A last suite `evalgate` has a
-single test `gate` with the verdict: a failure or an error exactly if the gate is not open. A failing case is
-a failure even if the gate is open, but it is skipped if it is quarantined or observed.
+single test `gate` with the verdict. This test is a failure or an error exactly if the exit code is not 0. A
+failing case is a failure even if the gate is open, but it is skipped if it is quarantined or observed.
 
 The package junit-xml builds the XML elements. This module corrects the faults of that package: characters
 that XML forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals instead
@@ -63,7 +63,7 @@ class _TestSuite:
 
     name: str
     tests: "Iterator[TestCase | str]"
-    """The tests, at least one. A passed test is its line of XML, because most tests pass."""
+    """The tests, at least one. To save time and memory, a passed test is a line of XML, not a `TestCase`."""
     counts: Mapping[str, int]
     """The number of tests by attribute of the suite: `errors`, `failures`, `skipped`, `tests`."""
     seconds: float
@@ -110,7 +110,7 @@ def _format_passed_test(name: str, suite: str, duration: float) -> str:
 
 
 def _escape_attribute(text: str) -> str:
-    # `xml.sax.saxutils` does the same, and loads a client of HTTP.
+    # `xml.sax.saxutils` does the same, but imports an HTTP client.
     return escape(text, quote=False).replace('"', "&quot;")
 
 

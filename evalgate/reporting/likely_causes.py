@@ -26,17 +26,15 @@ _KEYS = {
     "openai": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }
-"""Word in a package's traceback to the environment variables that the package reads."""
+"""Environment variables that a package reads, by a word that occurs in tracebacks of the package."""
 _READ_BY_EVALGATE = frozenset({"DOCKER_HOST"})
-"""Variables of evalgate itself: a message may name one, but to pass it to the agent changes nothing."""
+"""Variables that evalgate itself reads. A message may name such a variable, but no agent needs it."""
 
 
 def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each variable that would probably have prevented a failure of the agent.
-
-    The variable is set for evalgate, but is not passed to the agent.
+    """Yield a sentence for each withheld variable without which the agent probably failed.
 
     Args:
         cases: All cases of the run.
@@ -71,7 +69,8 @@ def _find_variables(failure: Failure) -> Iterator[str]:
 def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
     """Return advice for a run without any tool call although cases expect tool calls; "" for other runs.
 
-    Return "" if all cases that expect tool calls lack an answer.
+    Also return "" if no case that expects tool calls was answered. `kind` is the kind of the agent, and
+    `options` holds the (name, value) pairs of its section in the thresholds file.
     """
     made = (turn.actual for case in cases for run in case.runs for turn in run.turns)
     if any(reply is not None and reply.tool_calls for reply in made):

@@ -74,7 +74,7 @@ def check_writable(
     Raises:
         InvalidInputError: The folder cannot be written.
     """
-    # Permissions do not tell: root may write to every folder, but not to a read-only file system.
+    # Permissions are not enough: root may write to every folder, but not to a read-only file system.
     probe = out / _PROBE
     try:
         make_folder(out, owner)
@@ -90,7 +90,7 @@ def check_writable(
 
 PREVIOUS_SUFFIX = ".previous"
 PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
-"""The name of the last run's record while another run is under way."""
+"""The name of the file with the previous run's record while a new run is under way."""
 
 
 def keep_previous_record(out: GuardedFolder) -> None:
@@ -139,8 +139,9 @@ def write_reports(
     """Render and write every report, and return the paths in the order of `reporters`.
 
     Each file is replaced atomically, so a reader sees either the old or the new file. If a report or a plugin
-    fails, the other reports are still written. `path_from_root` leads from the repository's root to the
-    folder that the paths of the record start from. `option` chooses the folder `out`; the error names it.
+    fails, the other reports are still written. Paths in the record are relative to a folder, and
+    `path_from_root` is the path of this folder from the repository's root. `option` is the option with which
+    the user chooses `out`, for the error.
 
     Raises:
         ReportWriteError: Some files could not be written. The message names each of them.

@@ -18,7 +18,7 @@ _AGENT_OPTIONS = frozenset({"--env", "--python", "--setup", "--simulated-user", 
 
 
 ACCEPT = "If the new behaviour is right, make it the expectation"
-"""Words for the command of `build_accept_command`."""
+"""Description of the command that `build_accept_command` returns."""
 _PROJECT_OPTIONS = frozenset({"-C", "--working-directory", "-c", "--thresholds"})
 """Options of a run that `evalgate accept` has as well."""
 _DEFAULT_RECORD = "evalgate-report/results.json"
@@ -66,8 +66,8 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
 def build_replay_command(record: Record, case: CaseResult) -> str:
     """Return the command that scores the recorded runs of a case again, without running the agent.
 
-    Return "" if a name or an option cannot be typed in a shell, if no run has an answer, or if the agent was
-    a recording or an object of a Python program.
+    Return "" if a name or an option cannot be typed in a shell, or if no run has an answer. Also return "" if
+    the agent was a recording or an object of a Python program.
     """
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind in {"replay", _WITHOUT_COMMAND}:
@@ -78,12 +78,10 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
 
 
 def build_accept_command(record: Record, case: CaseResult) -> str:
-    """Return the command that accepts the agent's behaviour as the expectation.
+    """Return the `evalgate accept` command that makes the agent's behaviour in a case the new expectation.
 
-    The user replaces `…` in the command by a reason.
-
-    Return "" if no command line can hold the names, if the case is protected, or if its failure cannot be
-    accepted.
+    The user replaces `…` in the command by a reason. Return "" if no command line can hold the names, if the
+    case is protected, or if its failure cannot be accepted.
     """
     from evalgate.datasets.acceptance import is_acceptable
 

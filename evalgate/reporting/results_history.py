@@ -22,7 +22,7 @@ from evalgate.system.files import GuardedFolder, Owner, copy_file, replace_file
 FOLDER = ".evalgate/history"
 DEFAULT_KEPT = 20
 MOST_BYTES = 256 * 2**20
-"""Most bytes of the whole history. Beyond them the oldest results are removed, but never the newest."""
+"""Maximum size of the history in bytes. Beyond it, the oldest results are removed, but never the newest."""
 
 
 @frozen
@@ -102,7 +102,7 @@ def _open_regular(folder: int, name: str) -> BinaryIO:
 def _add_file(result_id: str, reports: int, results: int, owner: Owner | None) -> None:
     later = (f"{result_id}-{number}.json" for number in count(2))
     with _open_regular(reports, "results.json") as source:
-        # No link: a change of one file would change the other.
+        # A copy instead of a hard link: with a link, a change of one file would change the other.
         copy_file(source, results, chain((f"{result_id}.json",), later), owner)
 
 
@@ -198,10 +198,10 @@ def read_result(kept: KeptResult) -> Record:
 
 
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
-    """Return two results to compare, by default the newest two with the older one first.
+    """Return two results to compare: (older result, newer result), by default the newest two.
 
-    If both are named, return (`before`, `after`), even if `before` is newer. If only one is named, return it
-    with the newest other result, the older one first.
+    If both `before` and `after` name a result, return them in this order, even if `before` is newer. If only
+    one of them does, the second result is the newest of all other results.
 
     Raises:
         InvalidInputError: a name means no result or several, both names mean the same result, there are fewer

@@ -103,7 +103,7 @@ STATUSES: dict[Status, str] = {
 
 _LONGEST_HEADLINE = 160
 _SENTENCE_END = re.compile(r"(?<=\.)\s")
-_FEWEST_POINTS = 2  # past gate runs in a sparkline; a single one has the mean of the column "baseline"
+_FEWEST_POINTS = 2  # past gate runs in a sparkline; the column "baseline" shows a single one already
 # In a narrow cell, a line break would separate the sign from its number.
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -180,7 +180,7 @@ def format_minimum(metric: MetricSummary) -> str:
 
 
 def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
-    """Format a number of a metric's row with enough digits to tell it from the other numbers of the row."""
+    """Format a number of a metric's row with enough digits to distinguish it from the others in the row."""
     limits = (metric.minimum, metric.threshold)
     printed = (metric.score, metric.baseline if metric.delta else None, *limits)
     if number is not None and number in limits:
@@ -297,9 +297,10 @@ class ExemptCase:
 
     name: str
     status: str
-    """`failed (2 of 3 runs passed)`."""
+    """Status in words, such as `failed (2 of 3 runs passed)`."""
     reason: str
-    """`until 2026-12-31, anna: the search index moves`, or `observed, not reviewed yet`."""
+    """Reason why the case does not gate: `until 2026-12-31, anna: the search index moves`, or
+    `observed, not reviewed yet`."""
 
 
 def list_exempt_cases(record: Record) -> Iterator[ExemptCase]:
@@ -351,7 +352,7 @@ class RecordSummary:
     """Statistical findings about metrics, each as (label, sentence)."""
     baseline: "BaselineLine | None"
     no_baseline: str
-    """The sentence that replaces `baseline` if there is none."""
+    """Sentences to show if `baseline` is None."""
     changes: list[NamedCases]
     flaky: list[tuple[str, str]]
     """Cases with both passed and failed runs, as (name, sentence)."""

@@ -11,7 +11,7 @@ from jinja2.bccache import Bucket, BytecodeCache
 
 
 class TemplateCache(BytecodeCache):
-    """Files of compiled templates, next to Python's compiled modules and under the same conditions.
+    """Cache of compiled templates in files next to Python's compiled modules (`__pycache__`).
 
     If Python writes no modules (`-B`, `PYTHONDONTWRITEBYTECODE`) or the folder cannot be written, each
     process compiles the templates. Jinja ignores a file that was compiled from another text or by another

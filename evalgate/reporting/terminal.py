@@ -63,10 +63,10 @@ class LiveProgress:
     stream: TextIO
     tty: bool
     clock: Callable[[], float]
-    """Returns monotonic seconds."""
+    """Function that returns monotonic seconds."""
     width: int = 80
     redact: Callable[[str, object], str] = lambda text, _source: text
-    """Removes the secrets from a line; the second argument is the object that the line was made from."""
+    """Function that removes secrets from a line. The second argument is the object that the line is about."""
     total: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
@@ -192,7 +192,7 @@ class TerminalReport:
 
     color: bool = False
     width: int = 160
-    """The most columns of the lines about failing cases. Commands and all other lines may be longer."""
+    """Maximum width in columns of lines about failing cases. Commands and all other lines may be longer."""
     has_cases: bool = True
     """False if another output shows the failing cases."""
     details: bool = False

@@ -1,4 +1,4 @@
-"""A graph of the agents and tools of a run: their calls of one another, with number and order."""
+"""A graph of the agents and tools of a run, with the number and the order of their calls of one another."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -40,12 +40,12 @@ class GraphEdge:
     callee: int
     """Index in `TraceGraph.nodes`."""
     calls: int
-    """Number of calls; 0 if the callee was offered to the caller and not called."""
+    """Number of calls; 0 for a tool that was only offered to a model of the caller."""
 
 
 @frozen
 class TraceGraph:
-    """The path that a run took through its agents and tools."""
+    """The agents and tools of a run (nodes) and their calls of one another (edges)."""
 
     nodes: tuple[GraphNode, ...] = ()
     """Each node comes after its first caller, as in an indented list."""

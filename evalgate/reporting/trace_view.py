@@ -14,7 +14,7 @@ MOST_ROWS = 400
 
 _DEEPEST = 12
 _LONGEST_S = 1e9
-_MOST_ALIKE = 50  # calls of one tool in one turn whose arguments are compared
+_MOST_COMPARED = 50  # calls of one tool in one turn whose arguments are compared
 
 
 @frozen
@@ -34,8 +34,8 @@ class TraceRow:
     width: float
     """Duration as a fraction of the run's time; at most 1 − `offset`."""
     event: int | None = None
-    """Index in `Reply.events` of the event that the step brought about, or `len(events)` for the response.
-    None: no event is known."""
+    """Index in `Reply.events` of the event that the step caused, or `len(events)` for the final response.
+    None if no event is known."""
 
     @property
     def time(self) -> str:
@@ -52,7 +52,7 @@ class TraceRow:
 class TraceTotals:
     """The time of a run by kind of step.
 
-    A moment of a model call and a tool call counts only for the model.
+    Time in which a model call and a tool call overlap counts only for the model.
     """
 
     model_s: float
@@ -60,6 +60,7 @@ class TraceTotals:
     tool_s: float
     tool_calls: int
     elsewhere_s: float
+    """Seconds of the run in which neither a model nor a tool was called."""
 
     def __str__(self) -> str:
         """Return `models 3.10 s in 4 calls, tools 400 ms in 2 calls, 1.20 s elsewhere`."""
@@ -146,7 +147,10 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_usage(usage: Usage) -> str:
-    """Return a usage as text: `120 + 30 tokens, 0.0021 USD`."""
+    """Return a usage as text, such as `120 + 30 tokens, 0.0021 USD`.
+
+    If the cost of some calls is unknown, return `at least 0.0021 USD` or `cost unknown` as the cost.
+    """
     cost = format_usd(usage.min_cost_usd) if usage.min_cost_usd else ""
     if usage.cost_usd is None:
         cost = f"at least {cost}" if cost else "cost unknown"
@@ -154,7 +158,7 @@ def format_usage(usage: Usage) -> str:
 
 
 def find_parents(spans: Sequence[TraceSpan]) -> list[int | None]:
-    """Return the index of each span's parent, with cycles cut open; None for a span without a parent."""
+    """Return the index of each span's parent, with cycles broken; None for a span without a parent."""
     first: dict[str, int] = {}
     for at, span in enumerate(spans):
         first.setdefault(span.id, at)
@@ -217,10 +221,11 @@ def _match_events(
 
     Other steps are left out.
 
-    - A tool's step belongs to the first unused call of the tool with equal arguments. Without one, it belongs
-      to the first unused call of the tool.
-    - A model's step belongs to the call of the tool's step after it, unless another model's step comes first.
-    - Without such a call, the last model's step of a turn belongs to the response.
+    - A tool's step belongs to the first call of the tool with equal arguments that no earlier step took. If
+      there is no such call, it belongs to the first call of the tool that no earlier step took.
+    - A model's step belongs to the same event as the next tool's step, unless another model's step comes
+      between them.
+    - The last model's step of a turn belongs to the response if no tool's step comes after it.
     """
     found: dict[int, int] = {}
     steps: dict[int, list[int]] = defaultdict(list)
@@ -257,7 +262,7 @@ def _take_call(calls: deque[tuple[int, ToolCall]], args: object) -> int:
 
     It is the first call with the arguments `args`, or else the first call.
     """
-    for at in range(min(len(calls), _MOST_ALIKE)):
+    for at in range(min(len(calls), _MOST_COMPARED)):
         number, call = calls[at]
         if args is not None and args in (call.args, call.other_args):
             del calls[at]

@@ -15,9 +15,9 @@ VERSION = 1
 _MOST_NAMED = 20
 _LONGEST_LINE = 300
 _LONGEST_TEXT = 2_800
-"""Most characters of a section for Slack, which refuses more than 3,000."""
+"""Maximum number of characters in a section for Slack, which refuses more than 3,000."""
 _CUT_ESCAPE = re.compile(r"&[a-z]*…\Z")
-"""The start of an escape such as `&lt;` at the end of a shortened text."""
+"""Pattern of an incomplete escape, such as `&l` of `&lt;`, at the end of a shortened text."""
 
 
 def build_payload(record: Record, form: WebhookFormat, *, commit: str, branch: str, url: str) -> JsonObject:

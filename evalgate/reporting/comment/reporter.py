@@ -1,7 +1,7 @@
 """Render `comment.md`, for the pull request and the step summary.
 
-The text never exceeds GitHub's limit. It is cut by importance: first the details of the less important
-failing cases, then these cases, then the lists. It always says what was left out.
+The text never exceeds GitHub's limit. Lists are shortened if they would fill more than half of it. Then less
+important failing cases are shown without details, or left out. The text always names the parts left out.
 
 The templates escape every text by default: a plain string becomes prose, or code with the filters `code`,
 `html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are. The filter `markdown`
@@ -52,8 +52,8 @@ _LONGEST_PROSE = 500
 _QUOTED = re.compile(r"(?<![`\\])`([^`]+)`(?!`)")
 
 MOST_BYTES = 60_000
-"""The most bytes of UTF-8 of the report. GitHub accepts comments of 65,536 characters
-(`ci.comment_sections.LONGEST_COMMENT`); the rest is for what posting adds."""
+"""Maximum size of the report in bytes of UTF-8. GitHub accepts comments of 65,536 characters
+(`ci.comment_sections.LONGEST_COMMENT`); the rest is for text that is added when the comment is posted."""
 
 _SHORTEST = 2_000
 _PAGE = "report.html"
@@ -74,7 +74,7 @@ class CommentReport:
     key: str = "default"
     """A name that distinguishes the comments of several gates on one pull request."""
     limit: int = MOST_BYTES
-    """The most bytes of the comment; a limit below 2,000 counts as 2,000."""
+    """Maximum size of the comment in bytes; a limit below 2,000 counts as 2,000."""
     is_trusted: bool = True
     """True if the record comes from a run that only trusted people can change. If False, the comment warns
     the reader, and has no commands."""
@@ -196,7 +196,7 @@ def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
 def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
-    """Return the block about a group with all details, or else with the main ones; "" if neither fits."""
+    """Return the block about a group, with all details or only the main details; "" if neither fits."""
     # Imported here, because a green run shows no case.
     from evalgate.reporting.comment.case import build_case_view
 

@@ -8,7 +8,7 @@ from evalgate.core.sanitize import strip_invisible
 from evalgate.reporting.history.series import GateRunHistory
 
 _GREEN, _AMBER, _RED, _GREY = "#18723d", "#8a5a00", "#b3261e", "#5b6472"
-_ENOUGH = 0.9
+_AMBER_SHARE = 0.9
 """Share of passing cases below which the badge is red."""
 _CHARACTER = 6.6
 """Average width of a character in pixels, at 11 pixels of Verdana; `textLength` makes it exact."""
@@ -23,7 +23,7 @@ def render_badge(history: GateRunHistory, label: str, now: datetime) -> str:
     """
     message = f"{history.passing}/{history.cases} passed"
     share = history.passing / history.cases if history.cases else 0.0
-    color = _GREEN if share == 1 else _AMBER if share >= _ENOUGH else _RED
+    color = _GREEN if share == 1 else _AMBER if share >= _AMBER_SHARE else _RED
     if (compute_age_days(history.sources[-1:], now) or 0) > STALE_DAYS:
         message, color = f"{message}, {(history.sources[-1].created_at or '')[:10]}", _GREY
     label = strip_invisible(label)

@@ -39,7 +39,7 @@ class _Chart:
     low: str
     high: str
     line: str
-    """Value of `points` of a polyline."""
+    """Value of the attribute `points` of an SVG polyline."""
     points: tuple[_Point, ...]
     changes: tuple[tuple[float, str], ...]
     """The x coordinate of each change in the SVG, and `worse` or `better`."""

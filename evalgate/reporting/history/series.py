@@ -33,7 +33,7 @@ class MetricSeries:
     changes: tuple[ChangePoint, ...]
 
     def format(self, value: float) -> str:
-        """Return `value` as text, with enough digits to tell the highest value from the lowest."""
+        """Return `value` as text, with enough digits to distinguish the highest and the lowest value."""
         low, high = min(self.values), max(self.values)
         if self.range.lower_is_better:
             return self.range.format(value, beside=(low, high))
@@ -43,7 +43,7 @@ class MetricSeries:
 
 @frozen
 class GateRunHistory:
-    """The gate runs of a baseline, with the metrics and passed runs of each, and cases that began to fail."""
+    """The metrics and passed runs of each gate run of a baseline, and the cases that began to fail."""
 
     path: str
     sources: tuple[BaselineSource, ...]

@@ -1,4 +1,4 @@
-"""Values with which the page's templates show a case, in full or on one line."""
+"""Values with which the templates of `report.html` show a case, in full or on one line."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -114,14 +114,14 @@ def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], .
 
 @frozen
 class LineView:
-    """Texts of the line about a case."""
+    """Texts of the line that shows a case in the list of `report.html`."""
 
     name: str
     kinds: tuple[str, ...]
     status: str
     """The case's status with hyphens, which determines the colour."""
     word: str
-    """The status in words; for a run without an answer in an errored case, its outcome."""
+    """The status in words. For an errored case with an unanswered run, the outcome of this run."""
     is_new: bool
     remarks: tuple[str, ...]
     why: str

@@ -1,4 +1,4 @@
-"""The cases of the page in their order, and the limit on the shown text of each."""
+"""The cases of `report.html` in the order in which it shows them, and the size budget of each case."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ class SizeBudget:
 
     left: int
     longest: int
-    """The most characters of one text."""
+    """Maximum number of characters of one text."""
 
     @property
     def is_full(self) -> bool:
@@ -96,7 +96,7 @@ KINDS: dict[CaseKind, str] = {
 _BAD: frozenset[CaseKind] = frozenset({"failed", "crashed", "errored"})
 _AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "observed", "flaky", "not_evaluated", "passed", "new")
 _RANKS = {**dict.fromkeys(_BAD, 0), **{kind: at for at, kind in enumerate(_AFTER_BAD, 1)}}
-"""Places of the kinds in the list; a case of several kinds has the lowest of their places."""
+"""Position of each kind in the list. A case of several kinds is sorted by the lowest of their positions."""
 _NOT_IN_ANCHOR = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ANCHOR = 60
 
@@ -134,7 +134,7 @@ def measure_mean_duration(case: CaseResult) -> float:
 
 
 def sum_usage(case: CaseResult) -> Usage:
-    """Return the consumption of agent and simulated user in all runs of a case, with earlier attempts."""
+    """Return the usage of agent and simulated user in all runs of a case, including earlier attempts."""
     return sum((usage for run in case.runs for usage in run.usages), Usage())
 
 

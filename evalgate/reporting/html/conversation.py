@@ -1,4 +1,4 @@
-"""The turns and scores of a case on the page."""
+"""Values with which `report.html` shows the turns and the scores of a case."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -92,7 +92,8 @@ def _format_baseline(metric: CaseMetric) -> str:
     mean = metric.range.format(before.baseline_mean, beside=before.mean)
     if before.baseline_runs < 2:
         return mean
-    # Only full scores count as passed there, so the number means nothing if runs have scores in between.
+    # `baseline_passed` counts only runs with the best score. It means nothing if other runs have scores
+    # between the worst and the best.
     share = before.baseline_passed / before.baseline_runs
     if metric.range.lower_is_better or metric.range.to_share(before.baseline_mean) != share:
         return f"{mean} ({pluralize(before.baseline_runs, 'run')})"
@@ -212,8 +213,8 @@ def build_turn_view(
 ) -> TurnView:
     """Return turn `number` (1-based) of a run of the case in `finding`.
 
-    Ids of the agent's messages and calls are `anchor`, a hyphen and the 0-based number of the event. If
-    `anchor` is "", they have no ids.
+    The HTML ids of the agent's messages and calls are `anchor`, a hyphen and the 0-based number of the event.
+    If `anchor` is "", they have no ids.
     """
     turn = run.turns[number - 1]
     user = TranscriptEntry(
@@ -290,7 +291,10 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 
 
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
-    """Return True if the case expects anything of the part of the reply (calls or response) that differs."""
+    """Return True if the case expects anything of the part of the reply (calls or response) that differs.
+
+    If the case lists no calls for the turn, calls are unexpected only if a metric of the turn failed.
+    """
     expected = turn.expected
     if expected is None:
         return False

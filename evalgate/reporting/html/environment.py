@@ -95,5 +95,5 @@ def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
 
 
 def _format_drawn(text: str, limit: int) -> str:
-    """Return a text for an SVG: escaped, on one line, at most `limit` characters, without elements."""
+    """Return a text for an SVG: escaped, on one line, with at most `limit` characters, no HTML elements."""
     return html.escape(shorten_text(escape_invisible(text[: 4 * limit]), limit))

@@ -1,4 +1,4 @@
-"""Groups of cases on the page: by first divergence, cause, tag, eval set and change."""
+"""Groups of cases in `report.html`: by first divergence, cause, tag, eval set and change."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Grouping:
     groups: tuple[CaseGroup, ...]
     """The largest groups, the largest first."""
     members: Mapping[int, str]
-    """`id(entry)` to the numbers (1-based) of the entry's groups, separated by blanks."""
+    """Numbers of the groups of each entry (1-based, separated by blanks), by `id(entry)`."""
 
     def find_members(self, label: str) -> frozenset[int]:
         """Return `id(entry)` of each entry in the group `label`; empty if there is no such group."""
@@ -157,7 +157,8 @@ def _build_grouping(
 ) -> Grouping:
     """Return the entries grouped by label. Groups with fewer than `least` cases are left out.
 
-    If fewer than `groups` groups remain, the result is empty.
+    `members` are pairs (entry, labels of its groups). If fewer than `groups` groups remain, the result is
+    empty.
     """
     sizes: Counter[str] = Counter()
     examples: dict[str, list[str]] = defaultdict(list)

@@ -41,7 +41,7 @@ from evalgate.reporting.summary_lines import (
 )
 
 LIMIT = 5_000_000
-"""The most bytes of UTF-8."""
+"""Maximum size of the page in bytes of UTF-8."""
 
 _FOR_THE_TOP = 1_000_000  # bytes of the page without its cases
 _FOR_LINES = 700_000  # bytes for cases on one line
@@ -71,10 +71,10 @@ class HtmlReport:
     """The reporter of `report.html`, a page with all cases and runs."""
 
     limit: int = LIMIT
-    """The most bytes of the page. It has to be at least twice the size of the part above the cases."""
+    """Maximum size of the page in bytes. It has to be at least twice the size of the part above the cases."""
 
     earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = field(default_factory=dict)
-    """Replies of an earlier record, turn by turn, to compare each case's replies with."""
+    """Replies of an earlier record by case, turn by turn, to compare the replies of this record with."""
 
     file_name = "report.html"
 
@@ -181,11 +181,11 @@ def _describe_run(record: Record) -> Iterator[str]:
     yield f"evalgate {record.evalgate_version}"
 
 
-_Named = tuple[str, str | None]
+_LinkedName = tuple[str, str | None]
 """A case name and its anchor; the anchor is None if the case is not shown in full."""
 
 
-def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_Named]]:
+def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_LinkedName]]:
     return found, [(shorten_text(name, _LONGEST), anchors.get(name)) for name in found.names]
 
 
@@ -207,12 +207,12 @@ def _link_groupings(
 def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
     """Return the first cases in full, as many as fit into `left` bytes.
 
-    Each case may have an equal share of the bytes that remain, as a number of characters: at least 8,000, and
-    at most 150,000.
+    The size budget of a case, in characters, is its share if all cases that remain share the remaining bytes
+    equally. It is at least 8,000 and at most 150,000.
     """
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_in_full")
-    # Computed anew for each case: what a short case leaves goes to those after it.
+    # The share is computed anew for each case, so that the bytes that a short case leaves go to later cases.
     for number, (entry, anchor) in enumerate(zip(entries, iter_anchors(entries), strict=True)):
         share = left // (len(entries) - number)
         budget = SizeBudget(max(_MIN_CASE_SIZE, min(share, _MAX_CASE_SIZE)), _LONGEST_TEXT)

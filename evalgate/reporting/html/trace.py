@@ -25,7 +25,7 @@ class StepView:
 
     row: TraceRow
     href: str
-    """Id of the message that the step belongs to; "" if there is none."""
+    """HTML id of the message that the step belongs to; "" if the page shows no such message."""
     error: ClippedText | None
     texts: tuple[tuple[str, ClippedText], ...]
     """Title and text of request, response and attributes."""
@@ -45,6 +45,7 @@ class RunTraceView:
     note: str
     drawing: "Drawing | None"
     identity: str
+    """Beginning of all HTML ids in the drawing."""
 
 
 def build_run_trace(
@@ -79,7 +80,10 @@ def render_waterfall(view: TraceView, *, link: str, current: int | None = None) 
 def build_steps(
     view: TraceView, anchor: str, shown: Collection[str], budget: SizeBudget
 ) -> tuple[StepView, ...]:
-    """Return as many steps as `budget` allows. A step links to its message if its id is in `shown`."""
+    """Return as many steps as `budget` allows. A step links to its message if the page shows the message.
+
+    `anchor` is the beginning of the HTML ids of the run's messages, and `shown` has the ids on the page.
+    """
     steps: list[StepView] = []
     for row in view.rows:
         if budget.is_full:
@@ -87,7 +91,7 @@ def build_steps(
         error = budget.take_text(row.span.error) if row.span.error else None
         budget.left -= 300
         texts = tuple(
-            (word, _cut(value, budget)) for word, value in _list_values(row.span) if not budget.is_full
+            (word, _clip_value(value, budget)) for word, value in _list_values(row.span) if not budget.is_full
         )
         href = f"{anchor}-{row.span.turn + 1}-{row.event}"
         steps.append(StepView(row, href if href in shown else "", error, texts))
@@ -104,7 +108,7 @@ def _list_values(span: TraceSpan) -> list[tuple[str, object]]:
     return [(word, value) for word, value in values if value is not None]
 
 
-def _cut(value: object, budget: SizeBudget) -> ClippedText:
+def _clip_value(value: object, budget: SizeBudget) -> ClippedText:
     part = SizeBudget(min(budget.left, _MOST_TEXT), _MOST_TEXT)
     text = part.take_json(value)
     budget.left -= len(text.text) + 120
@@ -123,8 +127,9 @@ class _Box:
     height: int
     note: str
     letters: int
-    """The most letters of the name that fit."""
+    """Maximum number of letters of the name that fit."""
     callers: tuple[tuple[str, int], ...]
+    """(name, number of calls) of each caller."""
 
     @property
     def time(self) -> str:
@@ -135,6 +140,7 @@ class _Box:
 class _Line:
     path: str
     is_taken: bool
+    """False if the callee was only offered to the caller, and not called."""
 
 
 @frozen
@@ -160,7 +166,7 @@ def render_graph(graph: TraceGraph, identity: str) -> str:
 
 
 def draw_graph(graph: TraceGraph) -> Drawing:
-    """Return the positions of boxes and lines: an indented list, each node below its first caller."""
+    """Lay out a graph as an indented list of boxes, with each node below its first caller."""
     boxes = tuple(_place_box(graph, at) for at in range(len(graph.nodes)))
     taken = sorted((node for node in graph.nodes if node.order), key=lambda node: node.order)
     path = ", ".join(f"{node.order} {node.name[:80]}" for node in taken[:20])

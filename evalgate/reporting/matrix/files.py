@@ -30,7 +30,7 @@ RENDERERS = {
     "matrix.html": render_page,
     "matrix-junit.xml": render_junit,
 }
-"""Name of each file to the function that renders it."""
+"""Function that renders each file, by the name of the file."""
 
 
 def build_matrix_schema() -> dict[str, Any]:

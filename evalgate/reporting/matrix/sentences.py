@@ -26,7 +26,7 @@ class MatrixTable:
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    """The first cell is the name of the variant."""
+    """Cells of each row. The first cell is the name of the variant."""
 
 
 def build_table(matrix: VariantMatrix) -> MatrixTable:
@@ -84,7 +84,7 @@ def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
         yield f"{metric}{_describe_score(score)}."
     if not comparison.scores:
         yield "No metric can be compared: no case has scores of both."
-    # Only if every case has the same figure in both, there is nothing to say.
+    # A ratio that is exactly 1, with bounds of 1, is left out: every case has the same figure in both.
     found = [
         _describe_ratio(figure, ratio)
         for figure, ratio in comparison.ratios.items()
@@ -143,7 +143,7 @@ def _format_times(value: float) -> str:
 
 
 def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
-    """Yield sentences that name the preferable variant, if any, and tell if fresh runs confirm it."""
+    """Yield sentences that name the preferable variant, if any, and state whether fresh runs confirm it."""
     if matrix.shortfall:
         yield matrix.shortfall
     reference = matrix.reference.name
