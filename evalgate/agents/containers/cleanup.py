@@ -30,9 +30,10 @@ def remove_orphans(client: "DockerClient") -> int:
     removed = 0
     # A container may vanish between being listed and being inspected: it ends, or another gate removes it.
     with suppress(docker.errors.APIError, OSError):
+        here = identify_machine(client)
         for found, remove in _iter_labeled(client):
             with suppress(docker.errors.APIError):
-                if _is_orphan(client, found.attrs):
+                if _is_orphan(client, found.attrs, here):
                     remove()
                     removed += 1
     return removed
@@ -49,13 +50,14 @@ def _iter_labeled(client: "DockerClient") -> "Iterator[tuple[Any, Callable[[], N
         yield volume, partial(volume.remove, force=True)
 
 
-def _is_orphan(client: "DockerClient", attrs: Mapping[str, Any]) -> bool:
+def _is_orphan(client: "DockerClient", attrs: Mapping[str, Any], here: str) -> bool:
+    """Return True if the gate that created a Docker object has ended. `here` is the id of this machine."""
     import docker.errors
 
     labels = attrs.get("Labels") or (attrs.get("Config") or {}).get("Labels") or {}
     machine, _, process = str(labels.get(LABEL, "")).partition("/")
     number, _, began = process.partition("/")
-    if machine == identify_machine():
+    if machine == here:
         return not number.isdecimal() or read_process_start(int(number)) != began
     if re.fullmatch(r"[0-9a-f]{64}", machine):
         try:

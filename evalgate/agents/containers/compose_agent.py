@@ -124,9 +124,10 @@ class Sidecars:
         name = f"evalgate-{uuid.uuid4().hex[:12]}"
         wanted = dict.fromkeys(volume for spec in specs for volume, _, _ in spec.volumes)
         try:
-            self._network = client.networks.create(name, driver="bridge", labels=build_labels())
+            labels = build_labels(client)
+            self._network = client.networks.create(name, driver="bridge", labels=labels)
             for volume in wanted:
-                self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=build_labels())
+                self._volumes[volume] = client.volumes.create(f"{name}-{volume}", labels=labels)
             if own := find_gate_container(client):
                 # A gate in a container reaches the agent's port only if both are in the same network.
                 self._network.connect(own)

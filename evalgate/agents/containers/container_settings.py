@@ -1,6 +1,7 @@
 """Arguments with which Docker creates a container, such as its limits, volumes and network."""
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from evalgate.agents.containers.ownership import build_labels, find_own_container
 from evalgate.agents.containers.spec import ContainerSpec, HealthTest
@@ -8,6 +9,7 @@ from evalgate.agents.containers.spec import ContainerSpec, HealthTest
 if TYPE_CHECKING:
     from docker import DockerClient
 
+_LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 _TMP = "/tmp"  # noqa: S108  # the container's own
 
 
@@ -17,7 +19,7 @@ def build_container_settings(client: "DockerClient", spec: ContainerSpec) -> dic
     settings: dict[str, Any] = {
         "command": None if spec.command is None else list(spec.command),
         "environment": dict(spec.env),
-        "labels": build_labels(),
+        "labels": build_labels(client),
         "user": spec.user,
         "working_dir": spec.folder,
         # As process 1, a program that handles no SIGTERM would ignore it, and its orphans would stay.
@@ -52,16 +54,33 @@ def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict
     """Return the network or the published port through which the gate and a container reach each other."""
     if own := find_gate_container(client):
         return {"network": find_shared_network(client, own, spec)}
-    # Any free port of the loopback interface: the agent is for the gate only, not for the network.
-    return {} if spec.port is None else {"ports": {f"{spec.port}/tcp": ("127.0.0.1", None)}}
+    if spec.port is None:
+        return {}
+    # Any free port, if possible of the loopback interface: the agent is for the gate, not for the network.
+    published = None if find_daemon_host(client) else ("127.0.0.1", None)
+    return {"ports": {f"{spec.port}/tcp": published}}
+
+
+def find_daemon_host(client: "DockerClient") -> str:
+    """Return the host of a daemon that is reached over the network, such as `docker` in a job of GitLab.
+
+    Return "" for a daemon on this machine. An IPv6 address has brackets.
+    """
+    address = urlsplit(client.api.base_url)
+    host = address.hostname or ""
+    # docker-py writes a Unix socket as `http+docker://localhost`.
+    if address.scheme not in {"http", "https"} or host in _LOOPBACK_HOSTS:
+        return ""
+    return f"[{host}]" if ":" in host else host
 
 
 def find_gate_container(client: "DockerClient") -> str:
     """Return the id of the container that the gate runs in.
 
-    Return "" if the gate does not run in a container, or if its container uses the network `host`.
+    Return "" if the gate does not run in a container of this daemon, or if its container uses the network
+    `host`.
     """
-    own = find_own_container()
+    own = find_own_container(client)
     return own if own and find_container_network(client, own) != "host" else ""
 
 

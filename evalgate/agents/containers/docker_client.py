@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from evalgate.agents.containers.cleanup import remove_orphans
-from evalgate.agents.containers.container_settings import build_container_settings
+from evalgate.agents.containers.container_settings import build_container_settings, find_daemon_host
 from evalgate.agents.containers.copied_files import copy_into_container
 from evalgate.agents.containers.spec import ContainerSpec, ImageBuild
 from evalgate.agents.workers.process import DETAIL_CHARACTERS
@@ -163,13 +163,13 @@ def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
         raise
 
 
-def find_address(container: "Container", port: int) -> str:
+def find_address(client: "DockerClient", container: "Container", port: int) -> str:
     """Return the `host:port` at which the gate reaches a container's port; "" while it has no address."""
     container.reload()
     settings = container.attrs["NetworkSettings"]
     published = (settings.get("Ports") or {}).get(f"{port}/tcp")
     if published:
-        return f"127.0.0.1:{published[0]['HostPort']}"
+        return f"{find_daemon_host(client) or '127.0.0.1'}:{published[0]['HostPort']}"
     addresses = (network.get("IPAddress") for network in (settings.get("Networks") or {}).values())
     return next((f"{address}:{port}" for address in addresses if address), "")
 

@@ -4,16 +4,39 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from docker import DockerClient
 
 LABEL = "dev.evalgate.gate"
 """Label of every container, network and volume that a gate creates. The value is `machine/process/start`:
 the container that the gate runs in (else the machine's boot and PID namespace), the gate's process id, and
 its start time."""
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostname|resolv\.conf) ")
 # Only mounts on these three files count: the host itself may have mounts with paths of all containers.
 
 
-def find_own_container() -> str:
+def find_own_container(client: "DockerClient") -> str:
+    """Return the id of the daemon's container that this process runs in; "" if it runs in none of them.
+
+    A process in a container may use the daemon of another machine, as with a shared `DOCKER_HOST`, or a
+    daemon in another container (Docker in Docker). Such a daemon does not know the process's container.
+
+    Raises:
+        docker.errors.APIError: the daemon refuses.
+    """
+    import docker.errors
+
+    own = read_container_id()
+    try:
+        return own and str(client.containers.get(own).id)
+    except docker.errors.NotFound:
+        return ""
+
+
+def read_container_id() -> str:
     """Return the id of the Docker container that this process runs in; "" if none is found.
 
     The id is in the paths of Docker's mounts; the container's host name may be anything.
@@ -25,22 +48,21 @@ def find_own_container() -> str:
     return ""
 
 
-def build_labels() -> dict[str, str]:
-    """Return the labels of every container, network and volume of this gate."""
-    return {LABEL: f"{identify_machine()}/{os.getpid()}/{read_process_start(os.getpid())}"}
+def build_labels(client: "DockerClient") -> dict[str, str]:
+    """Return the labels of every container, network and volume that this gate creates in the daemon."""
+    return {LABEL: f"{identify_machine(client)}/{os.getpid()}/{read_process_start(os.getpid())}"}
 
 
-def identify_machine() -> str:
-    """Return an id of this machine: the id of the container that this process runs in, if any.
+def identify_machine(client: "DockerClient") -> str:
+    """Return an id of this machine: the id of the daemon's container that this process runs in, if any.
 
-    Outside of containers, return the machine's boot id and the PID namespace. Return "unknown" if they cannot
-    be read, for example because the system is not Linux.
+    Otherwise return the machine's boot id and the PID namespace. Return "unknown" if they cannot be read, for
+    example because the system is not Linux.
     """
-    container = find_own_container()
-    if container:
+    if container := find_own_container(client):
         return container
     with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = _BOOT_ID.read_text().strip()
         # In another PID namespace, as in a pod of the same machine, the same id means another process.
         return f"{boot}-{Path('/proc/self/ns/pid').stat().st_ino}"
     return "unknown"

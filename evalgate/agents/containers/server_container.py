@@ -156,7 +156,7 @@ class ServerContainer:
         end = asyncio.get_running_loop().time() + _ADDRESS_S
         while self._container is not None and asyncio.get_running_loop().time() < end:
             if address := await asyncio.to_thread(
-                docker_client.find_address, self._container, self._plan.port
+                docker_client.find_address, self._plan.client, self._container, self._plan.port
             ):
                 return address
             await self._require_running()

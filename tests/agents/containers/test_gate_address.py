@@ -23,7 +23,7 @@ NOT_OURS = {"IPAM": {"Config": [{"Gateway": "203.0.113.1"}]}}
 @pytest.fixture(autouse=True)
 def outside_of_containers(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("docker")
-    monkeypatch.setattr(container_settings, "find_own_container", lambda: "")
+    monkeypatch.setattr(container_settings, "find_own_container", lambda _: "")
 
 
 def report_network(monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], info: dict[str, str]) -> None:

@@ -22,4 +22,4 @@ def test_own_container_is_found_by_its_mounts(
     mounted: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: f"1 0 0:1 / /proc rw - proc proc rw\n{mounted}\n")
-    assert ownership.find_own_container() == found
+    assert ownership.read_container_id() == found

@@ -161,7 +161,7 @@ def test_gate_in_a_container_uses_its_own_address(
     gate = client.containers.run(IMAGE, "sleep 600", detach=True, init=True)
     try:
         gate.reload()
-        monkeypatch.setattr(container_settings, "find_own_container", lambda: gate.id)
+        monkeypatch.setattr(container_settings, "find_own_container", lambda _: gate.id)
         found = find_reachable_endpoint(
             ContainerSpec(image=IMAGE), CollectorEndpoint(port=1), host_is_given=True
         )
