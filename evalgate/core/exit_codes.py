@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Number that a command ends with: the verdict of the gate, or the reason why there is none."""
+    """Exit code of a command: the verdict of the gate, or the reason why there is no verdict."""
 
     OPEN = 0
     """The change may be merged; for commands without a verdict: done."""
@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
 
 
 OUT_OF_MEMORY = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
-"""Message for `os.write`: to decode, redact and print a text, Python would need memory that is not there."""
+"""Message as bytes, for `os.write`: `print` would need memory to decode and redact a text."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,9 +1,9 @@
 """Find where packages were installed from (PEP 610), and build the command that installs an extra.
 
 The name `evalgate` on the Python index belongs to another project, so `pip install "evalgate[judge]"` would
-install that project. The command therefore names the source of this installation (PEP 610), and calls the
-installer that made the environment. Installed packages are lost when a container ends. In a container, the
-message therefore names an image to use or to build.
+install that project. The command therefore names the source that this evalgate was installed from, and calls
+the installer that made the environment. In a container, installed packages are lost when the container ends.
+The message therefore names an image to use or to build.
 """
 
 import json
@@ -28,11 +28,11 @@ ONLY_IN_FULL = ("azure", "fsspec", "gcs", "s3")
 """Extras that only the image with the tag suffix `-full` has."""
 
 _IMAGE_MARK = "evalgate-image"
-"""The file that the Dockerfile leaves in the environment."""
+"""Name of the file that the Dockerfile creates in the environment, to mark evalgate's container image."""
 
 
 def describe_install(extra: str) -> str:
-    """Return a part of a sentence that tells the user to install `extra`, with the command.
+    """Return a clause, for error messages, that explains how to install `extra`, with the command.
 
     In evalgate's container image, the text names an image to use, or a line for a Dockerfile.
     """
@@ -78,7 +78,7 @@ def find_local_packages(folder: Path) -> Mapping[str, Path]:
                 continue
             try:
                 address = urlsplit(str(_read_origin(point.dist).get("url") or ""))
-            except ValueError:  # no address, as of a broken installation
+            except ValueError:  # no valid URL, as in a broken installation
                 continue
             source = Path(unquote(address.path))
             if address.scheme == "file" and source.is_relative_to(folder):
