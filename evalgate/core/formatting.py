@@ -10,7 +10,7 @@ Neighbours: TypeAlias = float | Iterable[float | None] | None
 """Numbers printed next to a formatted number, which gets more decimals until its text differs from theirs."""
 
 _MOST_DIGITS = 7
-"""Most decimals of a number. If two numbers still look equal with them, the number is cut and ends in "…"."""
+"""Most decimals of a score. If two numbers still look equal with them, the number is cut and ends in "…"."""
 
 _RELIABLE_DECIMALS = 12
 """Number of decimals that do not depend on the order in which a mean's values are added."""

@@ -179,7 +179,7 @@ class _DeferredInitializer:
 
 
 def _build_initializer(cls: Any, found: tuple[Field[Any], ...]) -> Callable[..., None]:
-    """Build an `__init__` that sets slots through their descriptors, because `__setattr__` raises an error."""
+    """Build an `__init__` that sets slots through their descriptors, because `__setattr__` raises errors."""
     known: dict[str, Any] = {"_ABSENT": _ABSENT}
     given = [_build_parameter(each, known) for each in found if not each.kw_only]
     if named := [_build_parameter(each, known) for each in found if each.kw_only]:

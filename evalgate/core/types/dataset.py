@@ -27,8 +27,8 @@ class Rubric:
 
 
 NativeData: TypeAlias = Mapping[str, JsonObject]
-"""Name of a format to the content of its file that fits no field of evalgate, by that format's own keys. Only
-the format's own writer reads it; it never affects a score."""
+"""Content of an eval-set file that fits no field of evalgate. Keys are format names; the values have the keys
+of the format. Only the writer of the format reads it. It never affects a score."""
 
 NO_NATIVE_DATA: NativeData = {}
 
@@ -71,8 +71,8 @@ class Scenario:
     max_turns: int | None = None
     """Most turns of the user, the first included; -1: unlimited. None: the run's limit."""
     driver: str = ""
-    """Agent that the user talks to: "" for the agent under test, "expected" for a reference agent, which
-    evalgate does not have: the case cannot be run."""
+    """Agent that the user talks to: "" for the agent under test, "expected" for a reference agent. evalgate
+    has no reference agent, so a case with "expected" cannot be run."""
     script: tuple[str, ...] | None = None
     """Fixed messages of the user after the opening; None: the user follows the plan."""
 
@@ -85,7 +85,7 @@ docs/formats-orchestrate.md."""
 
 @frozen
 class Goal:
-    """One thing that a conversation should reach."""
+    """One goal of a conversation, such as a tool call to make or a text to say."""
 
     name: str
     """Name that `Journey.order` refers to; "" for checks, which have no order."""
@@ -101,14 +101,14 @@ class Goal:
     keywords: tuple[str, ...] = ()
     """Words that a text must contain, all of them."""
     identifier: tuple[str, str] | None = None
-    """Key and value by which an interaction's widget is known."""
+    """Key and value that identify the widget of an interaction."""
     check: str = ""
     """Statement that a judge must affirm."""
     scope: Literal["response", "conversation"] = "conversation"
     """Text that the judge of a check sees: the last response, or the whole conversation."""
 
     def replace_args(self, args: JsonObject | None) -> "Goal":
-        """Return the goal with other arguments; `arg_matching` keeps its entries for those that are left."""
+        """Return a copy with the arguments `args`. Entries of `arg_matching` for other arguments are dropped."""
         left = set(iter_argument_paths(args or {}))
         matching = {path: way for path, way in self.arg_matching.items() if path in left}
         return replace(self, args=args, arg_matching=matching)
@@ -151,7 +151,7 @@ class SessionInput:
 
 @frozen
 class ToolMock:
-    """A fixed result that replaces a tool call. Of several mocks that match a call, the first counts."""
+    """A fixed result that replaces a tool call. If several mocks match a call, the first is used."""
 
     tool: str
     result: object
@@ -186,7 +186,7 @@ class RecordedCall:
 
     tool: str
     args: JsonObject | None
-    """None when the source names no arguments."""
+    """None: the source does not list arguments."""
     answers: tuple[RecordedAnswer, ...]
     """One answer for each call, in the order of the calls."""
 
@@ -257,7 +257,7 @@ class EvalCase:
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of eval set and case, which identify a case among all sets."""
+        """Return (eval set id, case id), which identifies the case among the cases of all eval sets."""
         return self.eval_set_id, self.eval_id
 
     @property
@@ -277,7 +277,7 @@ class EvalCase:
 
     @property
     def rubric_metrics(self) -> tuple[str, ...]:
-        """Return the metric names in the case's rubrics, each once."""
+        """Return the names of the metrics that the case's rubrics are for, without duplicates."""
         return tuple(dict.fromkeys([rubric.metric for rubric in self.rubrics if rubric.metric]))
 
 
@@ -288,7 +288,7 @@ class CaseChecks:
     sections: Mapping[str, Mapping[str, Mapping[str, object]]]
     """Id of a case to its section `checks`: name to conditions, as in a thresholds file."""
     file: str
-    """Path of the file of notes, as messages show it."""
+    """Path of the file with the notes, as messages show it."""
     find_position: Callable[[tuple[str | int, ...]], tuple[int, int]]
     """Function that returns line and column of a place in the notes."""
 

@@ -92,9 +92,9 @@ class MetricSummary:
     min_mean: float | None = None
     """Minimum of the mean, if that is not `threshold`."""
     corrected_score: float | None = None
-    """`score` without the bias of `runs: auto`, which stops at averages that are too good, and goes on after
-    those that are too bad; None if it did not stop at this average. `score`, `delta` and the verdict are not
-    corrected."""
+    """`score` without the upward bias of `runs: auto`, which stops when an average is good and makes further
+    runs when it is bad. None: the runs did not stop because of this average. `score`, `delta` and the verdict
+    are not corrected."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
     """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
     `threshold` then applies to single cases only."""
@@ -110,9 +110,9 @@ class MetricSummary:
 
     @property
     def compared_score(self) -> float | None:
-        """Return the mean of this run over the cases that the baseline has, too.
+        """Return the mean of this run over the cases that can be compared with the baseline.
 
-        If nothing is compared, return `score`. A crash counts as the worst score, as in `delta`.
+        If no case can be compared, return `score`. A crash counts as the worst score, as in `delta`.
         """
         if self.baseline is None or self.delta is None:
             return self.score
@@ -129,10 +129,10 @@ class MetricSummary:
         return f"{self.name} ({where})" if where else self.name
 
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
-        """Yield (name to print first, sentence) for each sentence of the statistics.
+        """Yield (name, sentence) for each sentence of the statistics; reports print the name before it.
 
-        Sentences about this line come first, with `label`. Sentences about the whole metric follow, with
-        `name`.
+        Sentences about this line come first, with `label` as the name. Sentences about all lines of the
+        metric follow, with the metric's `name`.
         """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
@@ -157,7 +157,7 @@ class CaseChange:
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of eval set and case, which identify a case among all sets."""
+        """Return (eval set id, case id), which identifies the case among the cases of all eval sets."""
         return self.eval_set_id, self.eval_id
 
 
@@ -279,7 +279,7 @@ class Shard:
     """1-based."""
     count: int
     cases: tuple[int, ...]
-    """Indices of its cases among all cases."""
+    """Indices of the shard's cases among all cases of the run."""
     of: int
     """Number of cases in the whole run."""
     plan: PlanId
@@ -297,7 +297,7 @@ class FailureGroup:
     unknown.
     """
     newly_failing: int
-    """Number of its cases that passed in the baseline."""
+    """Number of the group's cases that passed in the baseline."""
     cases: tuple[CaseKey, ...]
     """Ids of eval set and case; at least one. Newly failing cases are first."""
     tool: str = ""
@@ -371,7 +371,7 @@ class Record:
         return datetime.fromisoformat(self.created_at).timestamp() if self.created_at else 0.0
 
     def index_criteria(self) -> dict[tuple[str, str], RecordedCriterion]:
-        """Return the recorded criteria, each by its metric's name and fingerprint."""
+        """Return the recorded criteria by (metric name, metric fingerprint)."""
         return {(each.metric, each.fingerprint): each for each in self.criteria}
 
     def group_cases(self) -> dict[str, list[CaseResult]]:
@@ -384,7 +384,7 @@ class Record:
 
 @frozen
 class GateInput:
-    """Input of the gate's decision: the record before its verdict."""
+    """Input of the gate's decision: the parts of a record that exist before its verdict."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
