@@ -61,7 +61,7 @@ class LimitedModel:
     def __init__(
         self, inner: ModelClient, limiter: EndpointLimiter, check_allowed: Callable[[], None] = lambda: None
     ) -> None:
-        """Wrap a model. After each wait, `check_allowed` raises JudgeError if no request may be sent now."""
+        """Wrap a model. After each wait, `check_allowed` is called, and may raise JudgeError."""
         self._inner = inner
         self._limiter = limiter
         self._check_allowed = check_allowed

@@ -1,4 +1,4 @@
-"""Measure how often the samples of one question agree, which is how often a judge agrees with itself."""
+"""Measure how often a judge agrees with itself, that is, how often its samples of one question agree."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,7 +20,10 @@ def compute_agreement(votes: Sequence[object]) -> float | None:
 
 
 def compute_self_agreement(questions: Iterable[Sequence[object]]) -> float | None:
-    """Return the mean agreement over the questions with two or more votes; None if there are none."""
+    """Return the mean agreement, in [0, 1], over the questions with two or more votes.
+
+    Return None if no question has two votes.
+    """
     values = [value for votes in questions if (value := compute_agreement(votes)) is not None]
     return compute_mean(values) if values else None
 

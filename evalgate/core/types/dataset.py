@@ -108,7 +108,7 @@ class Goal:
     """Text that the judge of a check sees: the last response, or the whole conversation."""
 
     def replace_args(self, args: JsonObject | None) -> "Goal":
-        """Return a copy with the arguments `args`. Entries of `arg_matching` for other arguments are dropped."""
+        """Return a copy with arguments `args`. `arg_matching` loses its entries for other arguments."""
         left = set(iter_argument_paths(args or {}))
         matching = {path: way for path, way in self.arg_matching.items() if path in left}
         return replace(self, args=args, arg_matching=matching)

@@ -1,4 +1,4 @@
-"""Build the role of a simulated user in a case: its plan, its persona, and the end of its conversation."""
+"""Build the role of a case's simulated user: plan, persona, and the conditions that end the conversation."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -67,10 +67,10 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
 
 
 def apply_story(case: EvalCase) -> EvalCase:
-    """Return the case with its story as a scenario for a simulated user. watsonx Orchestrate has stories.
+    """Convert the story of a watsonx Orchestrate case to a scenario for a simulated user.
 
-    A case without a story is returned unchanged. So is a case with written messages of the user
-    (`user_prompts`), and a case that does not have exactly one turn, the starting sentence.
+    Return the case unchanged if it has no story, if the eval set has written messages of the user
+    (`user_prompts`), or if it does not have exactly one turn, with the starting sentence.
     """
     journey = case.journey
     has_script = "user_prompts" in case.native.get("orchestrate", {})
