@@ -48,7 +48,7 @@ _MAX_POLL_S = 2.0
 
 
 class A2aDialect:
-    """`Dialect` (wire format) for A2A. It fetches the agent's card once, and keeps the endpoint in the card."""
+    """`Dialect` (wire format) for A2A. It fetches the agent's card once, and keeps the card's endpoint."""
 
     def __init__(self, connection: AgentConnection, *, stream: bool | None = None) -> None:
         self._connection = connection
@@ -255,14 +255,14 @@ class _A2aTurn:
         return Reply(response or None, tuple(events))
 
     def _iter_new_artifacts(self) -> Iterator[tuple[A2aPart, ...]]:
-        """Yield, for each artifact, the parts that this turn added: all parts if the artifact was replaced."""
+        """Yield the parts of each artifact that this turn added, or all of its parts if it was replaced."""
         for id_, parts in self.artifacts.items():
             earlier = self._earlier.get(id_, ())
             yield parts[len(earlier) :] if parts[: len(earlier)] == earlier else parts
 
 
 def _iter_events(groups: Iterable[tuple[A2aPart, ...]], *, texts: bool) -> Iterator[Event]:
-    """Yield the tool calls and results in messages and artifacts; if `texts` is True, also the texts."""
+    """Yield tool calls and results in messages and artifacts, and also texts if `texts` is True."""
     for part in (part for parts in groups for part in parts):
         event = _read_tool_event(part)
         if event is not None:

@@ -47,8 +47,8 @@ class HttpDialectOptions(BaseModel):
     """Headers of every request. Values may hold `${NAME}`, which is replaced by a variable of evalgate's own
     environment."""
     health: str | None = None
-    """Address that must answer before the first case starts; relative to `url`. When absent, a dialect with a
-    health check uses its address, and other dialects use `url`."""
+    """Address that must answer before the first case starts; relative to `url`. When absent, the address is
+    the dialect's own, else `url`."""
     start_timeout: Annotated[float, Strict()] = Field(default=60.0, gt=0, allow_inf_nan=False)
     """Seconds until the server must answer for the first time."""
     stream: bool | None = None
@@ -63,8 +63,8 @@ class HttpDialectOptions(BaseModel):
     max_rounds: Annotated[int, Strict()] = Field(default=16, ge=1, le=1_000)
     """Dialect `openai`: most requests in one turn while the agent calls tools."""
     app: str | None = None
-    """Dialects `adk` and `orchestrate`: name of the server's app or agent. When absent, the case names the
-    app or agent, or the server has only one."""
+    """Dialects `adk` and `orchestrate`: name of the server's app or agent. When absent, the one that the case
+    names, else the only one of the server."""
 
     @field_validator("headers")
     @classmethod

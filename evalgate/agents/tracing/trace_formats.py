@@ -1,4 +1,4 @@
-"""Spans, and readers of the OTLP and Jaeger formats, from requests and from trace files."""
+"""Define spans, and read them from requests and trace files in the OTLP and Jaeger formats."""
 
 import base64
 from collections.abc import Iterable, Iterator
@@ -62,7 +62,7 @@ class Span:
 
 
 def iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield each span once: OTLP exporters repeat a batch that seemed lost."""
+    """Yield the first span of each id, because OTLP exporters may repeat a batch; keep spans without id."""
     seen: set[str] = set()
     for span in spans:
         if span.span_id not in seen:
@@ -72,7 +72,7 @@ def iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 class InvalidOtlpError(ValueError):
-    """Error for data that is not an OTLP export request; the message gives the reason."""
+    """Error for data that is not an OTLP export request. The message states the reason."""
 
 
 def read_otlp_json(request: object) -> list[Span]:
