@@ -18,7 +18,7 @@ from evalgate.core.types import (
 
 
 def find_wrong_cases(eval_set_id: object, cases: object) -> Iterator[str]:
-    """Yield a sentence for each id, turn, tag or session of a wrong type, and for each case id used twice.
+    """Yield a sentence for each wrong id, turn, tag or session of an eval set, and each duplicate case id.
 
     In turns, the messages, expected replies and tool calls are checked; in sessions, only the state, which
     must be JSON. Other fields of a case are not checked.

@@ -1,4 +1,4 @@
-"""Exit codes of every command, and a check for lack of memory that loads no further module."""
+"""Exit codes of all commands, and a check for out-of-memory errors that needs no further import."""
 
 import errno
 from enum import IntEnum
@@ -29,7 +29,7 @@ OUT_OF_MEMORY = b"evalgate: there is not enough memory to go on: raise `ulimit -
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if the error says that there is no memory left for data, a module or a new thread."""
+    """Return True if the error means that no memory is left for data, a module or a new thread."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")

@@ -112,7 +112,7 @@ def _trim_zeros(text: str, digits: int) -> str:
 
 
 def format_delta(delta: float | None, *, beside: Neighbours = None, digits: int = 2) -> str:
-    """Return a difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" for rounding errors.
+    """Return a difference with its sign: "+0.05", "−0.10" (with U+2212), or "±0.00" for rounding errors.
 
     `beside` is the limit of the difference, as in `format_score`. A difference that would be shown as 0 gets
     more decimals. None is "–".
@@ -211,7 +211,7 @@ def join_quoted(names: Sequence[str]) -> str:
 
 
 def build_case_quote(keys: Iterable[tuple[str, str]]) -> Callable[[tuple[str, str]], str]:
-    """Return a function that turns a case key (eval set id, case id) into the name of the case in sentences.
+    """Return a function that turns a case key (eval set id, case id) into the case's name for sentences.
 
     The name is the case id. If `keys` have several eval sets, it is `eval set/case`.
     """

@@ -379,7 +379,7 @@ def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
 
 
 def list_report_files() -> list[str]:
-    """Return the file or folder name of every report, optional reports included. Raise as `get_reporters`."""
+    """Return the file or folder name of every report, optional reports included; raise as `get_reporters`."""
     return [*(each.file_name for each in get_reporters()), *ON_REQUEST.values()]
 
 

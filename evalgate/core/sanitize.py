@@ -200,7 +200,7 @@ def to_log_line(text: str, limit: int = 300) -> str:
 def disable_commands(text: str) -> str:
     """Rewrite text for a CI log so that a CI runner finds no command in it.
 
-    GitHub's runner obeys `::command::` at the start of a line, after blanks, too, and `##[command]` anywhere
+    GitHub's runner obeys `::command::` at the start of a line, also after blanks, and `##[command]` anywhere
     in a line. Azure Pipelines obeys `##vso[`, TeamCity `##teamcity[`. Use this function for report files as
     well, because people print them into logs.
     """
@@ -210,7 +210,7 @@ def disable_commands(text: str) -> str:
 
 
 def to_log_json(text: str) -> str:
-    """Escape everything in a JSON text that a CI runner or a terminal obeys; the values stay the same.
+    """Escape everything in a JSON text that a CI runner or terminal would obey; parsed values stay the same.
 
     Commands and invisible characters occur only in strings of JSON, where escapes are allowed.
     """

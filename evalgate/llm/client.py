@@ -106,6 +106,6 @@ class ModelClient(Protocol):
 
 
 def merge_parameters(request: ModelRequest, defaults: Mapping[str, object]) -> dict[str, object]:
-    """Return `defaults`, overridden by the request's parameters, without parameters that are None."""
+    """Return the API parameters of a request: `defaults`, overridden by its own, without None values."""
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}

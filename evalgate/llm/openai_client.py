@@ -219,7 +219,7 @@ class _Completion(_Lenient):
 
 
 def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Parse the JSON text of a chat completion, and return the answer, or an unraised JudgeError.
+    """Parse the JSON text of a chat completion. Return the answer, or a JudgeError without raising it.
 
     `where` names the model in the error's message.
     """
@@ -263,9 +263,9 @@ class _Embeddings(_Lenient):
 
 
 def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Parse a response with an embedding; the text of the answer is the embedding as a JSON list of numbers.
+    """Parse the JSON text of a response with an embedding. Return the embedding as an answer's text.
 
-    If there is no embedding, return an unraised JudgeError; `where` names the model in its message.
+    The text is a JSON list of numbers. Errors are returned as by `parse_completion`.
     """
     try:
         found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))
@@ -362,10 +362,9 @@ class OpenAIModel:
         return self._client
 
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
-        """Send a request. Return the text of the response without the API key, or a failure.
+        """Send a request. Return the text of the response without the API key, or a JudgeError.
 
-        The failure is not raised here. Its context would be the SDK's exception, which holds the request and
-        the key.
+        If it were raised here, its context would be the SDK's exception, which holds request and key.
         """
         client = await self._get_client()
         from openai import APIConnectionError, APIError, APIStatusError

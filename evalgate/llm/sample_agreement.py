@@ -6,7 +6,7 @@ from evalgate.core.means import compute_mean
 
 
 def compute_agreement(votes: Sequence[object]) -> float | None:
-    """Return the share of pairs of votes on one question that are equal, in [0, 1].
+    """Return the share of equal pairs among all pairs of votes on one question, in [0, 1].
 
     This is the agreement on one subject by Fleiss (1971), "Measuring nominal scale agreement among many
     raters": the sum of n(n - 1) / N(N - 1) over the different answers, each given by n of N votes. Return

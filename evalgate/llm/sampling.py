@@ -103,9 +103,9 @@ class Samples(Generic[T]):
         return tuple(row for _, row in sorted(rows.items()))
 
     def build_details(self, describe: Callable[[T], tuple[float | None, str]]) -> JsonObject:
-        """Return the details of a metric: the rows of `to_rows`, and the agreement of the samples' scores.
+        """Return a metric's details: `samples`, the rows of `to_rows`, and `agreement`, a share in [0, 1].
 
-        With fewer than two usable samples the agreement is left out.
+        The agreement is that of the usable samples' scores. With fewer than two such samples it is left out.
         """
         details: dict[str, object] = {"samples": self.to_rows(describe)}
         agreed = compute_agreement([describe(value)[0] for value in self.values])

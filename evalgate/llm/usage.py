@@ -67,7 +67,7 @@ class MeteredUsage:
         )
 
     def to_paid_usage(self) -> ModelUsage:
-        """Return a `ModelUsage` with these calls as sent to a provider and paid."""
+        """Return a `ModelUsage` that counts these calls as sent to a provider and paid."""
         return ModelUsage(self.calls, self.tokens.input, self.tokens.output, self.usd, self.unpriced)
 
     def to_spared_usage(self) -> ModelUsage:
@@ -79,7 +79,7 @@ class MeteredUsage:
 
 @frozen
 class RunUsage:
-    """Usage of a gate run since its first start, including work that failed or was repeated."""
+    """Usage of a gate run, including failed and repeated work, and the work before a `--resume`."""
 
     judge_usage: ModelUsage = field(default_factory=ModelUsage)
     """Usage of judges."""

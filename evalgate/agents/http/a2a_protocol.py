@@ -24,7 +24,7 @@ _OUTPUT_MODES = ["text/plain", "application/json"]
 
 @frozen
 class A2aEndpoint:
-    """Address of an agent, with the protocol release that it speaks there."""
+    """Address of an agent, with the protocol release to use and the agent's ability to stream."""
 
     url: str
     release: Release

@@ -35,12 +35,12 @@ from evalgate.core.types import (
 def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     """Return the reply and the usage of one turn.
 
-    The response is the text of the last final event with text. An event is final if ADK's `is_final_response`
-    says so. The response is "" if no final event has text, as with a long-running call. All other texts,
-    calls and results are the reply's events.
+    An event is final if ADK's `is_final_response` is True. The response is the text of the last final event
+    with text. It is "" if no final event has text, as with a long-running call, and None if there is no final
+    event. All other texts, calls and results are the reply's events.
 
     Two kinds of events are ignored: events of the author `user`, and partial events, which whole events
-    repeat. The usage is None if no event reports one.
+    repeat. The usage is None if no event reports usage.
 
     Raises:
         AgentError: an event is malformed. Or the events report an error of the model, and none of them is
@@ -215,8 +215,8 @@ class AdkServerDialect:
         Without the option `app`, the first call requests the server's list of apps.
 
         Raises:
-            AgentError: the request failed. Or the case names no app of the server, and the server has several
-                apps or none.
+            AgentError: the request failed. Or the case names no app of the server, and the server does not
+                have exactly one app.
         """
         if self._options.app is not None:
             return self._options.app

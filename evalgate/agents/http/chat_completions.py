@@ -74,12 +74,12 @@ class ChatConversation:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True: every tool result comes from the gate."""
+        """Return True: evalgate provides every tool result."""
         return True
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True: every tool result comes from the gate."""
+        """Return True: evalgate provides every tool result."""
         return True
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
@@ -121,7 +121,7 @@ class ChatConversation:
         """Do nothing: the server does not store the conversation."""
 
     def _answer_calls(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Return the results of tool calls, and add them to the conversation."""
+        """Return the results of tool calls, and add them to the messages of the conversation."""
         results = [self._tools.get_result(call) for call in calls]
         for result in results:
             text = result.result if isinstance(result.result, str) else json.dumps(result.result)

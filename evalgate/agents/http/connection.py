@@ -226,7 +226,7 @@ class AgentConnection:
         """Create the HTTP clients.
 
         Raises:
-            InvalidInputError: `create_http_client` raised it.
+            InvalidInputError: `aiohttp` is missing, or the certificates or the proxy cannot be used.
         """
         self._client = create_http_client(self._server, keepalive=True)
         self._single_use_client = create_http_client(self._server, keepalive=False)

@@ -55,11 +55,11 @@ class TurnTimer(Protocol):
     """Timer that ends a turn after its time limit, with two methods of `asyncio.Timeout`."""
 
     def when(self) -> float | None:
-        """Return the time of the event loop's clock at which the turn ends; None for never."""
+        """Return the event loop's time at which the turn ends; None: the turn has no time limit."""
         ...
 
     def reschedule(self, when: float | None, /) -> None:
-        """Set the time of the event loop's clock at which the turn ends; None for never."""
+        """Set the event loop's time at which the turn ends; None: the turn has no time limit."""
         ...
 
 

@@ -38,7 +38,7 @@ class EvalgateDialect:
 
 
 class EvalgateConversation:
-    """`RemoteConversation` for evalgate's JSON. Each request has history and state; servers store nothing."""
+    """`RemoteConversation` for evalgate's JSON. Requests contain history and state for stateless servers."""
 
     def __init__(self, connection: AgentConnection, case: EvalCase) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class EvalgateConversation:
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """Post the message with history and state, and return the answer.
 
-        The body may be one JSON object, server-sent events or JSON lines.
+        The response may be one JSON object, server-sent events or JSON lines.
 
         Raises:
             AgentError: the request failed, the answer is malformed, or it reports an error.

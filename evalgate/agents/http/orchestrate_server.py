@@ -58,8 +58,8 @@ class OrchestrateDialect:
         """Return the id of the agent for a case; the first call requests the server's list of agents.
 
         Raises:
-            AgentError: the request failed, or the server has no agent with the name. Or there is no name, and
-                the server has several agents or none.
+            AgentError: the request failed, or the server does not have the named agent. Or no agent is named,
+                and the server does not have exactly one.
         """
         if self._ids is None:
             listed = await self._connection.request_json("GET", self._connection.build_url(_AGENTS))

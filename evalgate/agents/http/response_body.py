@@ -1,4 +1,4 @@
-"""Readers of JSON, and of response bodies within a size limit: whole, as server-sent events, or as lines."""
+"""Read response bodies of limited size (whole, as server-sent events or as lines), and parse their JSON."""
 
 import asyncio
 import json
@@ -93,7 +93,7 @@ async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: Fals
     """Yield the data of each server-sent event until the stream ends, or 1 s after `is_over` returns True.
 
     Raises:
-        AgentError: as for `read_body`.
+        AgentError: the body is larger than `MAX_ANSWER_BYTES`.
     """
     reader = SseReader()
     async for piece in _iter_pieces(response, is_over):
@@ -107,7 +107,7 @@ async def iter_lines(response: "ClientResponse", is_over: IsOver) -> AsyncIterat
     """Yield each stripped line except blank ones, until the stream ends or 1 s after `is_over` returns True.
 
     Raises:
-        AgentError: as for `read_body`.
+        AgentError: the body is larger than `MAX_ANSWER_BYTES`.
     """
     # Pieces of a line are joined once: adding each to a growing line would take quadratic time.
     pending: list[bytes] = []
@@ -160,7 +160,7 @@ def parse_json_body(body: bytes | str) -> object:
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Return the result of `work`, which is called in a thread if `size` is more than `LARGE`, 64 KiB.
+    """Call `work`, in a thread if `size` is above 64 KiB (`LARGE`), and return its result.
 
     `size` is the size in bytes of the answer that `work` parses. The thread lets the event loop run, because
     `parse_untrusted_json` releases the GIL from time to time. The turn's timer is stopped meanwhile, so that

@@ -76,7 +76,7 @@ def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
 
 
 def is_genai(span: Span) -> bool:
-    """Return True if the span is of a tool or a model, or names any GenAI operation, such as an agent's."""
+    """Return True if the span describes a tool call, a model call or another GenAI operation."""
     return _is_tool(span) or _is_model(span) or bool(_get_operation(span))
 
 

@@ -85,8 +85,8 @@ def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
 def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:
     """Return the steps of a finished turn that began at `began_at`, in nanoseconds since the epoch.
 
-    If a span lies outside of the turn, another clock timed the spans. The first span then counts as the
-    beginning of the turn.
+    If a span lies outside of the turn, the spans are taken to be timed by another clock. The first span then
+    counts as the beginning of the turn.
     """
     if not spans:
         return []

@@ -45,10 +45,7 @@ class Span:
     """Reason why the operation failed; "" if it did not."""
 
     def get_attribute(self, *names: str) -> object:
-        """Return the first named attribute of the span, or of its resource if the span has none of the names.
-
-        Return None if neither has any of the names.
-        """
+        """Return the first of the named attributes in the span, else in its resource; else None."""
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:
@@ -240,7 +237,7 @@ def _read_jaeger_tags(tags: object) -> dict[str, object]:
 
 
 def read_microseconds(found: object) -> int:
-    """Convert microseconds to nanoseconds. Return 0 if `found` is no integer, or is 10^20 or more."""
+    """Convert microseconds to nanoseconds. Return 0 if `found` is not an integer, or is 10^20 or more."""
     if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= _TOO_LATE:
         return 0
     return found * 1_000

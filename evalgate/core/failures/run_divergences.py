@@ -83,7 +83,7 @@ def _describe_ending(run: RunResult) -> Divergence:
 def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
     """Return a divergence that names the first failed gating metric of a case.
 
-    Without a failed metric, name the first errored one. Without both, return the kind `unknown`.
+    If no metric failed, it names the first errored metric. If none errored either, its kind is `unknown`.
     """
     failed = (metric for metric in metrics if metric.gating_status == "failed")
     errored = (metric for metric in metrics if metric.gating_status == "errored")
@@ -111,7 +111,10 @@ def _find_odd_turn(run: RunResult, failed: Sequence[RunMetric]) -> Divergence | 
 
 
 def _find_judged_fault(run: RunResult, failed: Sequence[RunMetric]) -> Divergence:
-    """Return the divergence that a check, a rubric, a comparison of responses or another metric found."""
+    """Return the divergence of the first failed check, else of a missed rubric, else of another metric.
+
+    If only metrics that compare responses failed, the kind is `response`.
+    """
     for metric in failed:
         if metric.name.startswith(_CHECK):
             return _name_metric(metric.name)

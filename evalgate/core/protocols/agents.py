@@ -300,7 +300,7 @@ class ChecksEntry(Protocol):
         Other failures of the agent are not raised here: its sessions report them.
 
         Raises:
-            InvalidInputError: there is no such file, module, attribute or command.
+            InvalidInputError: the file, module, attribute or command does not exist.
         """
         ...
 

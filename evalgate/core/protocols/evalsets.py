@@ -106,7 +106,7 @@ class EvalSetEditor(Protocol):
 
 @frozen
 class LintWarning:
-    """Likely mistake in an eval set that can be read."""
+    """Likely mistake in a valid eval set."""
 
     line: int
     """1-based; 0 when unknown."""
@@ -120,7 +120,7 @@ CaseChecker: TypeAlias = Callable[[EvalCase], Iterable[str]]
 
 
 class Lint(Protocol):
-    """A search for likely mistakes in an eval set that can be read."""
+    """A search for likely mistakes in a valid eval set."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Return a function that checks one case of `eval_set`.

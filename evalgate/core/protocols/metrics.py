@@ -59,7 +59,7 @@ class AllowsExtraCalls(Protocol):
 
     @property
     def allows_extra_calls(self) -> bool:
-        """Return True if the metric, with its options, accepts further calls."""
+        """Return True if the metric, with its present options, accepts calls beyond the expected ones."""
         ...
 
 
@@ -74,7 +74,7 @@ class SelectsRubrics(Protocol):
 
 @runtime_checkable
 class DescribesOptions(Protocol):
-    """A metric with scores that depend on more than its options, such as the content of a file they name."""
+    """A metric with scores that depend on more than its options, such as the content of a named file."""
 
     def describe_options(self) -> JsonObject:
         """Return as JSON the data on which the scores depend, for the metric's fingerprint.
@@ -95,7 +95,7 @@ class AsyncCloseable(Protocol):
 
 @frozen
 class MetricCode:
-    """The source files of a custom metric, which are read once."""
+    """Snapshot of the source files of a custom metric."""
 
     entry: str
     """Entry point as the thresholds file names it."""

@@ -110,5 +110,5 @@ class Baseline:
     """Files that the agent opened in any stored run, for eval sets whose newest run tracked all of them."""
 
     def index_cases(self) -> dict[CaseKey, BaselineCase]:
-        """Return the cases by eval set id and case id."""
+        """Return the cases by (eval set id, case id)."""
         return {case.key: case for case in self.cases}

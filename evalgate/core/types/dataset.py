@@ -283,7 +283,7 @@ class EvalCase:
 
 @frozen
 class CaseChecks:
-    """Checks of single cases, from the notes next to their eval set."""
+    """Checks of individual cases, from the file with notes next to their eval set."""
 
     sections: Mapping[str, Mapping[str, Mapping[str, object]]]
     """Id of a case to its section `checks`: name to conditions, as in a thresholds file."""

@@ -14,7 +14,7 @@ from evalgate.documents.validation_errors import translate_validation_error
 
 
 class Behavior(BaseModel):
-    """A behavior of a persona, with the field and method names of Google ADK, which ADK's templates use."""
+    """A behavior of a persona. Its fields and methods have the names that Google ADK's templates use."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

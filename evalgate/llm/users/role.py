@@ -81,7 +81,7 @@ def apply_story(case: EvalCase) -> EvalCase:
 
 
 def _contains_word(text: str, signal: str) -> bool:
-    """Return True if the text has `signal` as a whole word in the same case; END is not in SEND."""
+    """Return True if the text has `signal` as a whole word. Upper and lower case are different."""
     return re.search(rf"(?<!\w){re.escape(signal)}(?!\w)", text) is not None
 
 

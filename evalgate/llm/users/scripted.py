@@ -1,4 +1,4 @@
-"""Send the written messages of a case, one after the other, as its user."""
+"""Play the user of a case by sending its written messages, one after the other."""
 
 from collections.abc import Sequence
 
