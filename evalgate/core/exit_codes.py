@@ -8,7 +8,7 @@ class ExitCode(IntEnum):
     """Exit code of a command: the verdict of the gate, or the reason why there is no verdict."""
 
     OPEN = 0
-    """The change may be merged; for commands without a verdict: done."""
+    """The change may be merged; for commands without a verdict: success."""
     CLOSED = 1
     """The agent got worse, or a threshold is missed."""
     INVALID_INPUT = 2

@@ -173,7 +173,7 @@ class _DeferredInitializer:
             self._compile()(instance, *given, **named)
             return
         for name, value in values.items():
-            getattr(self._cls, name).__set__(instance, value)  # a subclass may have a property of the name
+            getattr(self._cls, name).__set__(instance, value)  # a subclass may hide the slot by a property
         if hasattr(self._cls, "__post_init__"):
             instance.__post_init__()
 

@@ -102,7 +102,7 @@ def _build_requirement(extra: str, origin: Mapping[str, object]) -> tuple[str, .
         named = shlex.quote(f"{unquote(parts.path)}[{extra}]")
         return ("--editable", named) if folder.get("editable") else (named,)
     source = RELEASED
-    if url:  # of an archive or a repository; the command is printed, so credentials are left out
+    if url:  # of an archive or a repository; without credentials, because the command is printed
         source = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     if isinstance(vcs, dict):
         revision = vcs.get("requested_revision") or vcs.get("commit_id")
@@ -117,7 +117,7 @@ def _find_installer() -> tuple[str, ...]:
     if (prefix / "pipx_metadata.json").is_file():
         return "pipx", "install", "--force"
     python = shlex.quote(sys.executable)
-    if _is_in_image():  # its own environment has no pip; the system has one
+    if _is_in_image():  # evalgate's environment in the image has no pip; the system has one
         return "pip", "--python", python, "install"
     if find_spec("pip") is None:
         return "uv", "pip", "install", "--python", python

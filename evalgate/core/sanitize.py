@@ -15,7 +15,7 @@ from evalgate.core.lazy_pattern import compile_lazily
 
 _ANSI = compile_lazily(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    # OSC, DCS, …: titles, links. The next one ends it too, or many unended ones would take long
+    # OSC, DCS, …: titles, links. The next sequence also ends one: many open ones would take long
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]"
 )
@@ -45,8 +45,8 @@ _BLANK = compile_lazily(r"\s")
 _LONGEST_WORD = 512
 
 _BACKTICKS = compile_lazily("`+")
-# GitHub's parser (cmark-gfm) takes no run of more than 80 backticks for the end of a code span, and counts
-# those of a fence up to 255 only. A longer run in the text would therefore end either.
+# GitHub's parser (cmark-gfm) finds no end of a code span that has more than 80 backticks, and counts at most
+# 255 backticks of a fence. No delimiter could therefore be longer than a longer run in the text.
 _MOST_BACKTICKS = 40
 _LONG_BACKTICKS = compile_lazily(f"`{{{_MOST_BACKTICKS}}}(?=`)")
 _HTML_COMMENT = compile_lazily("<!-")

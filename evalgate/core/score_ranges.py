@@ -54,7 +54,7 @@ class Range(NamedTuple):
         For a budget, a figure above 0 and up to 1e-9 becomes 0, and any other figure stays unchanged.
         """
         if self.low <= score <= self.high:
-            return score  # as nearly always
+            return score  # the usual case, checked first
         if self.low - _ROUNDING <= score < self.low:
             return self.low
         return self.high if self.high < score <= self.high + _ROUNDING else score

@@ -299,8 +299,8 @@ def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
     columns = [row[1] for row in file.execute("PRAGMA table_info(answers)")]
     if columns != ["key", "answer", "used"]:
         raise sqlite3.DatabaseError(f"columns {columns}")
-    # Without synchronous writes a killed process still loses nothing. A power failure may damage the file,
-    # which costs the answers in it but no run.
+    # Without synchronous writes, a killed process still loses nothing. A power failure may damage the file,
+    # so that its answers are lost; the next run still works.
     file.execute("PRAGMA synchronous = OFF")
 
 

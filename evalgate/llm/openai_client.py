@@ -40,9 +40,8 @@ class ErrorResponse:
     text: str
 
 
-# The body of an error decides before its HTTP status, because providers use the status differently: Google
-# sends 400 for a wrong key, OpenAI 429 for an empty account. The patterns are searched in code, type and
-# message of the error, in upper or lower case.
+# The body of an error decides before its HTTP status: Google sends 400 for a wrong key, OpenAI 429 for an
+# empty account. The patterns are searched in the error's code, type and message, ignoring case.
 _BY_WORDS: Mapping[FailureKind, tuple[str, ...]] = {
     "no_credit": ("insufficient_quota", "insufficient.balance", "credit balance", "billing_hard_limit"),
     "wrong_key": ("invalid_api_key", "API key not valid", "API_KEY_INVALID", "incorrect api key"),

@@ -275,7 +275,7 @@ def _read_count(found: object) -> int | None:
     """Return a whole number of tokens, 0 or more; None for any other value."""
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _LARGEST_NUMBER:
         return None
-    # Programs without an integer type, such as JavaScript, write floats.
+    # Some programs write whole numbers as floats.
     return int(found) if found == int(found) else None
 
 

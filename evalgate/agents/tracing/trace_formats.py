@@ -181,7 +181,7 @@ def _normalize_id(found: object, size: int) -> str:
 
 def _read_nanoseconds(found: object) -> int:
     text = str(found if found is not None else 0)
-    # Python refuses to convert thousands of digits, and 23 are enough for any nanosecond.
+    # Python refuses to convert thousands of digits. 23 digits are enough for any time in nanoseconds.
     return int(text) if text.isdecimal() and len(text) < 24 else 0
 
 

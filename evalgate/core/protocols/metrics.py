@@ -126,8 +126,8 @@ class MetricEnvironment:
     """Numeric id of the user that the metric runs as; None: the user of the gate."""
     gid: int | None = None
     read_code: Callable[[str, Sequence[str]], MetricCode] | None = None
-    """Function that reads the code of an entry point; its second argument are the code roots to search. None:
-    the code is read from `folder`."""
+    """Function that gets an entry point and the code roots to search, and reads the code. None: the code is
+    read from `folder`."""
 
 
 class ProvidesJudges(Protocol):

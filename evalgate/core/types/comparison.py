@@ -134,8 +134,8 @@ class CaseComparison:
     passed: int
     mean: float | None
     p: float | None = None
-    """Probability that luck alone causes so large a fall of this case; None if it did not fall far enough
-    to be tested."""
+    """Probability that luck alone causes a fall of this size; None if the case did not fall far enough to be
+    tested."""
     need: int | None = None
     """Failed runs that would confirm a break of the case; None: its baseline cannot confirm a break."""
 
@@ -263,7 +263,7 @@ class ControlRun:
     outcome: Outcome
     duration_s: float
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    """Score by metric; None: the metric has none."""
+    """Metric name to score; None: the metric has no score."""
     failed: bool | None = None
     """True: the run failed in the way that made its case a suspect. None: the run does not show it."""
 
@@ -348,9 +348,9 @@ class ControlComparison:
     runs: int = 0
     """Runs that were made, of both sides."""
     cost_usd: float | None = 0.0
-    """Cost of these runs, without judges; None: the cost of some of them is not known."""
+    """Cost of the control runs in US dollars, without judges; None: the cost of some runs is not known."""
     url: str = ""
-    """Address of the base's deployment; "" if the control was started here."""
+    """Address of the deployed agent of the base commit; "" if evalgate started the control itself."""
 
     def iter_sentences(self, *answers: ControlAnswer | None) -> Iterator[str]:
         """Yield the sentences of all cases, then of all metrics, with an answer in `answers`.

@@ -199,7 +199,7 @@ class TraceSpan:
     request: object = None
     """JSON that went to the model (messages, settings, tools), or a tool's arguments."""
     response: object = None
-    """JSON that came back."""
+    """JSON that the model or tool returned."""
     error: str = ""
     """Reason why the step failed; "" if it did not."""
     attributes: JsonObject = field(default_factory=dict)

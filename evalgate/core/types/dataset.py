@@ -234,8 +234,8 @@ class EvalCase:
     context_messages: tuple[JsonObject, ...] = ()
     """Messages that precede the conversation, as in the eval set: the agent gets them with the session."""
     recorded: tuple[Reply, ...] | None = None
-    """The agent's replies, if the eval set itself has them: then the agent is not run on this case. Else
-    None."""
+    """The agent's replies, if the eval set contains them: the agent is then not run on this case. None: the
+    eval set contains no replies."""
     rubrics: tuple[Rubric, ...] = ()
     """Statements that a judge must affirm of every turn, or of the conversation."""
     creation_timestamp: float = 0.0
@@ -243,8 +243,8 @@ class EvalCase:
     tags: tuple[str, ...] = ()
     """Labels by which the source groups its cases."""
     tool_mocks: tuple[ToolMock, ...] = ()
-    """Fixed results that replace calls. A tool is never called for real in a turn for which it has a
-    mock."""
+    """Fixed results that replace tool calls. If a tool has a mock for a turn, it is never called for real in
+    that turn."""
     tool_recording: ToolRecording | None = None
     """Recording that answers all other tool calls, except calls of the tools that it lists as live; None:
     there is no recording."""
@@ -253,7 +253,8 @@ class EvalCase:
     source: str = ""
     """Link to the recorded trace that the case was made from; "" if it has none."""
     alternatives: tuple[tuple[Reply, ...], ...] = ()
-    """Other correct conversations, each with a reply for every turn. A run is compared with the nearest."""
+    """Other correct conversations, each with a reply for every turn. A run is compared with the most similar
+    one."""
 
     @property
     def key(self) -> CaseKey:
@@ -317,7 +318,7 @@ class EvalSet:
     format_name: str = ""
     """The format that read the file."""
     checks: CaseChecks | None = None
-    """Checks of single cases; None if there are none."""
+    """Checks of individual cases; None if there are no such checks."""
 
     @property
     def display_name(self) -> str:

@@ -57,7 +57,7 @@ class MetricSummary:
 
     name: str
     score: float | None
-    """Mean of the case scores, by their weights; None when no case has one."""
+    """Mean of the case scores, weighted by the cases' weights; None if no case has a score."""
     threshold: float
     status: Status
     baseline: float | None
@@ -68,7 +68,8 @@ class MetricSummary:
     n: int
     """Number of cases that the metric was evaluated on, crashed cases included."""
     errors: int
-    """Number of these cases without a score, because the agent crashed or timed out, or the metric broke."""
+    """Number of the `n` cases without a score, because the agent crashed or timed out, or the metric
+    broke."""
     compared: int = 0
     """Number of cases that `baseline` and `delta` are computed from."""
     eval_sets: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ class MetricSummary:
     """Result of the statistics; None if they do not judge this line, for example because there is neither a
     baseline nor a statistical rule, or because scores are out of range."""
     agreement: float | None = None
-    """Share of pairs of the judge's samples that agree; None: the judge was not asked twice."""
+    """Share of agreeing pairs among the judge's samples, in [0, 1]; None: the judge was not asked twice."""
     flip: Margin | None = None
     """Distance of the mean from its minimum; None without a mean or minimum, or if scores are out of
     range."""
@@ -90,7 +91,7 @@ class MetricSummary:
     range: Range = UNIT_RANGE
     """The metric's worst and best score."""
     min_mean: float | None = None
-    """Minimum of the mean, if that is not `threshold`."""
+    """Minimum of the mean if it differs from `threshold`; else None."""
     corrected_score: float | None = None
     """`score` without the upward bias of `runs: auto`, which stops when an average is good and makes further
     runs when it is bad. None: the runs did not stop because of this average. `score`, `delta` and the verdict
@@ -240,7 +241,7 @@ class CaseSelection:
     of: int
     """Number of cases in the eval sets."""
     is_sample: bool = False
-    """True: the cases were drawn, so the run has no verdict."""
+    """True: the cases were sampled at random (`--sample`), so the run has no verdict."""
 
 
 @frozen
@@ -301,7 +302,7 @@ class FailureGroup:
     cases: tuple[CaseKey, ...]
     """Ids of eval set and case; at least one. Newly failing cases are first."""
     tool: str = ""
-    """The tool that was called, or was not; "" if none is concerned."""
+    """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
     """The other tool, the path of the argument, the check, rubric or metric, or the exception."""
     unprecedented: bool = False

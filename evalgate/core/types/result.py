@@ -346,7 +346,7 @@ class CaseResult:
     line: int = 0
     tags: tuple[str, ...] = ()
     weight: float = 1.0
-    """Share in the mean of each metric."""
+    """Weight of the case in the mean of each metric, above 0."""
     protected: bool = False
     """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     quarantine: Quarantine | None = None

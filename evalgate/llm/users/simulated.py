@@ -94,7 +94,7 @@ class SimulatedUser:
             try:
                 return parse_simulated_message(answer.text)
             except UnparsableAnswerError as error:
-                # Cached answers are no attempts, as in `take_samples`: else every repeated run would fail.
+                # As in `take_samples`, cached answers are no attempts: else each repeated run would fail.
                 asked += not answer.cached
                 if asked == ATTEMPTS:
                     sentence = (
