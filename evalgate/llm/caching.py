@@ -320,7 +320,7 @@ _ANSWER = TypeAdapter(ModelAnswer)
 class CachingModel:
     """A wrapper around a model that returns stored answers, and asks the model only if no answer is stored.
 
-    Equal requests at the same time share one call of the model.
+    Equal requests at the same time are handled one by one, so that later ones find the stored answer.
     """
 
     def __init__(

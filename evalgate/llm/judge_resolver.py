@@ -348,12 +348,12 @@ class JudgeResolver:
         """Return the judge of a metric, without sending a request.
 
         `model` is the name in the metric's options, in Google ADK's or LiteLLM's notation; "" selects the
-        run's model, or `default` if the run has none. `changes` are fields of `JudgeConfig` that override the
-        run's configuration.
+        run's model, or `default` if the run has none. If the command line names the judge, `model` is
+        ignored. `changes` are fields of `JudgeConfig` that override the run's configuration.
 
         Raises:
-            JudgeNotConfiguredError: the run has no judge, there is no `default`, and the metric does not name
-                both a model and its provider.
+            JudgeNotConfiguredError: the run has no judge, and neither `model` nor, if `model` is "",
+                `default` names a model of a known provider.
             pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model, default).apply_changes(**changes)

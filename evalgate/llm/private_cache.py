@@ -18,8 +18,8 @@ class PrivateCache(ResponseCache):
     """A cache that works on a copy of its file and replaces the file when it is closed.
 
     The agent runs as the owner of the workspace. It could replace the file by a symbolic link, and SQLite,
-    which runs as root, would then create or change the link's target. Therefore the agent's changes of the
-    file are overwritten. If evalgate is killed, the answers that it stored are lost.
+    which runs as root, would then create or change the link's target. Changes that the agent makes to the
+    file meanwhile are overwritten. If evalgate is killed, the answers that it stored are lost.
     """
 
     def __init__(

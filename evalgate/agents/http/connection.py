@@ -54,7 +54,7 @@ def append_path(url: str, path: str) -> str:
 
 
 def find_proxy(url: str) -> str | None:
-    """Return the address of the proxy that the environment names for `url`; None if `url` needs no proxy.
+    """Return the address of the proxy that the environment sets for `url`; None without a proxy.
 
     The variables are HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. A loopback address never has a proxy,
     because the proxy would look for the address on its own machine.
