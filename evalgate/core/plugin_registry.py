@@ -357,7 +357,7 @@ def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
 
 
 def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
-    """Return the standard reporters, the optional ones in `requested`, and the ones of other packages.
+    """Return the standard reporters, the optional reporters in `requested`, and those of other packages.
 
     Raises:
         InvalidInputError: a reporter of another package cannot be loaded or created, has no file name, or
@@ -409,7 +409,7 @@ def get_agent_type(kind: str) -> AgentType:
     """Return the class that validates the options of agents of a kind, such as `python` or `http`.
 
     Raises:
-        InvalidInputError: there is no such kind, or its package cannot be loaded.
+        InvalidInputError: the kind is unknown, or its package cannot be loaded.
     """
     found: AgentType | None = _find_plugin("agents", AGENTS, kind)
     if found is None:

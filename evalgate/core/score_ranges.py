@@ -138,6 +138,7 @@ SCORE_RANGES: Mapping[str, Range] = {
 def get_score_range(metric: str) -> Range:
     """Return the range of a metric's scores; 0 to 1 for a name that evalgate does not know.
 
-    Use `Config.get_score_range` for custom metrics, which may declare another range.
+    Use `get_score_range` of `config.schema.thresholds.Config` for custom metrics, which may declare another
+    range.
     """
     return SCORE_RANGES.get(metric, UNIT_RANGE)

@@ -156,7 +156,7 @@ class ModelPool:
 
     @cached_property
     def prices(self) -> PriceTable:
-        """Return the built-in prices, overridden by those that the user configured."""
+        """Return the built-in prices, overridden by the prices that the user configured."""
         return merge_own_prices(self._context.own_prices)
 
     @property
@@ -255,7 +255,7 @@ class ModelPool:
         return model
 
     def _find_cache(self, config: JudgeConfig) -> "ResponseCache | None":
-        """Return the response cache of a configuration, opened or not; None if it has none."""
+        """Return the response cache of a configuration, opened or not; None if caching is off."""
         mode = self._context.cache_mode or config.cache.mode
         if mode == "off":
             return None

@@ -15,7 +15,7 @@ from evalgate.system.files import GuardedFolder, Owner, copy_file, replace_with_
 
 
 class PrivateCache(ResponseCache):
-    """A cache that works on a copy of its file and replaces the file when it is closed.
+    """A cache that works on a copy of its file, and replaces the file by the copy when it is closed.
 
     The agent runs as the owner of the workspace. It could replace the file by a symbolic link, and SQLite,
     which runs as root, would then create or change the link's target. Changes that the agent makes to the

@@ -146,12 +146,12 @@ class RemoteSession:
 
     @property
     def session_id(self) -> str:
-        """Return the id of the conversation on the server; "" if the dialect has none."""
+        """Return the id of the conversation on the server; "" if the dialect has no such id."""
         return getattr(self._conversation, "session_id", "")
 
     @property
     def user_id(self) -> str:
-        """Return the id of the user on the server; "" if the dialect has none."""
+        """Return the id of the user on the server; "" if the dialect has no such id."""
         return getattr(self._conversation, "user_id", "")
 
     def take_spans(self) -> Sequence[TraceSpan]:

@@ -88,7 +88,7 @@ _DEEPEST = 40
 
 
 def find_conversation_id(span: Span) -> str:
-    """Return the id of the conversation that a span names in any convention; "" if it names none."""
+    """Return the conversation id in a span of any known convention; "" if the span has no such id."""
     if name := span.get_text(*_CONVERSATION):
         return name
     for attribute in _METADATA:

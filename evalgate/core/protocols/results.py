@@ -80,7 +80,7 @@ class BaselineStore(Protocol):
     """Storage of a baseline, such as a file or a branch."""
 
     def read(self) -> Baseline | None:
-        """Return the stored baseline; None if there is none yet.
+        """Return the stored baseline; None if no baseline has been stored yet.
 
         Raises:
             InvalidInputError: the baseline exists and cannot be read.

@@ -122,7 +122,7 @@ class MetricSummary:
 
     @property
     def label(self) -> str:
-        """Return the metric's name, followed in brackets by the scope and eval sets that limit this line.
+        """Return the metric's name, followed in brackets by the scope and eval sets of this summary.
 
         For a metric that does not gate, the brackets also hold `report only`.
         """
@@ -130,10 +130,10 @@ class MetricSummary:
         return f"{self.name} ({where})" if where else self.name
 
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
-        """Yield (name, sentence) for each sentence of the statistics; reports print the name before it.
+        """Yield (name, sentence) for each sentence of the statistics; reports print the name first.
 
-        Sentences about this line come first, with `label` as the name. Sentences about all lines of the
-        metric follow, with the metric's `name`.
+        Sentences about this summary come first, with `label` as the name. Sentences about all summaries of
+        the metric follow, with the metric's `name`.
         """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
