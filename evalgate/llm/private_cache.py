@@ -57,7 +57,7 @@ class PrivateCache(ResponseCache):
 
     @override
     def close(self) -> None:
-        """Close the copy, and replace the file in the workspace by it."""
+        """Close the copy, and replace the file in the workspace with the copy."""
         was_open = self._file is not None
         super().close()
         if self._folder is None:

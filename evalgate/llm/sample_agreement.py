@@ -8,9 +8,11 @@ from evalgate.core.means import compute_mean
 def compute_agreement(votes: Sequence[object]) -> float | None:
     """Return the share of equal pairs among all pairs of votes on one question, in [0, 1].
 
-    This is the agreement on one subject by Fleiss (1971), "Measuring nominal scale agreement among many
-    raters": the sum of n(n - 1) / N(N - 1) over the different answers, each given by n of N votes. Return
-    None for fewer than two votes.
+    Return None for fewer than two votes.
+
+    The formula is that of Fleiss (1971), "Measuring nominal scale agreement among many raters", for one
+    subject: the sum of n(n - 1) / N(N - 1) over the different votes. N is the number of all votes, and n the
+    number of votes that are equal.
     """
     total = len(votes)
     if total < 2:

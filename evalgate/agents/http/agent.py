@@ -78,7 +78,7 @@ class RemoteAgent:
         """Wait until the server answers.
 
         Raises:
-            AgentUnreachableError: no answer came within the time limit, or the certificate is not trusted.
+            AgentUnreachableError: no answer came within `start_timeout_s`, or the certificate is not trusted.
         """
         if self._startup is None:
             raise RuntimeError("the agent was not entered")

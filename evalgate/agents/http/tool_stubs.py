@@ -37,8 +37,8 @@ class CaseTools:
     def get_result(self, call: ToolCall) -> ToolResult:
         """Return the result of a call.
 
-        Two results are errors, in the form `{"error": …}`: the error of a recorded call, and the answer to a
-        call of a mocked or recorded tool with arguments that are not a JSON object.
+        The result is `{"error": …}` if the recorded call raised an error. It has this form, too, if a mocked
+        or recorded tool is called with arguments that are not a JSON object.
 
         Raises:
             AgentError: the tool is mocked or recorded, and there is no result for the arguments; the

@@ -1,8 +1,9 @@
 """Convert GenAI spans to the reply of one turn.
 
-The attributes are those of the OpenTelemetry semantic conventions, 1.37 and later (messages as attributes)
-and earlier, and the equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry. Tool calls
-are read from the spans of the tools. If a turn has no span of a tool, the calls in models' answers are read.
+The attributes are those of the OpenTelemetry semantic conventions, both before 1.37 and later (messages as
+attributes). The equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry are read, too.
+Tool calls are read from the spans of the tools. Without such a span in a turn, the calls in the models'
+answers are read.
 """
 
 import json

@@ -39,7 +39,7 @@ def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
 
 
 def find_run_divergence(case: CaseResult, run: RunResult, criteria: Criteria) -> Divergence | None:
-    """Return the first divergence of one run.
+    """Return the first divergence of a run from the expectation of its case.
 
     Return None if the run has an answer, and no gating metric failed or errored.
     """

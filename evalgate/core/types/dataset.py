@@ -141,7 +141,7 @@ class Journey:
 
 @frozen
 class SessionInput:
-    """Initial state of the agent's session."""
+    """App, user and initial state of the agent's session."""
 
     app_name: str = ""
     user_id: str = ""

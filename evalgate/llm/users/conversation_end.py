@@ -67,8 +67,12 @@ def _parse_structured(text: str) -> SimulatedMessage | None:
 def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
     """Return True if the conversation ends before `message`, so that the message is not sent.
 
-    It ends if the message reports a satisfied goal or contains the role's stop signal, after three reports of
-    a failed goal, or, for some roles, after three similar messages.
+    The conversation ends:
+
+    - if the message reports a satisfied goal,
+    - if three messages in a row report a failed goal,
+    - if the role's `is_over` finds the stop signal in the message,
+    - in roles with `ends_when_stuck`, if the last three earlier messages are similar.
 
     Args:
         role: Role of the user, with its stop signal.

@@ -69,8 +69,8 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
 def apply_story(case: EvalCase) -> EvalCase:
     """Convert the story of a watsonx Orchestrate case to a scenario for a simulated user.
 
-    Return the case unchanged if it has no story, if the eval set has written messages of the user
-    (`user_prompts`), or if it does not have exactly one turn, with the starting sentence.
+    The only turn of such a case has the user's first message. Return the case unchanged if it has no story,
+    if it has several turns or none, or if the eval set has written user messages (`user_prompts`).
     """
     journey = case.journey
     has_script = "user_prompts" in case.native.get("orchestrate", {})
