@@ -159,7 +159,10 @@ def format_figure_pair(value: float, limit: float) -> tuple[str, str]:
 
 
 def format_money(usd: float) -> str:
-    """Return US dollars with two decimals (`$1.20`), or below one cent two significant digits (`$0.0034`)."""
+    """Return US dollars with two decimals (`$1.20`).
+
+    Amounts below one cent have two significant digits instead (`$0.0034`).
+    """
     return f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${_format_small_amount(usd)}"
 
 

@@ -363,7 +363,7 @@ class OpenAIModel:
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
         """Send a request. Return the text of the response without the API key, or a JudgeError.
 
-        If it were raised here, its context would be the SDK's exception, which holds request and key.
+        A JudgeError raised here would have the SDK's exception, with request and key, as its context.
         """
         client = await self._get_client()
         from openai import APIConnectionError, APIError, APIStatusError

@@ -69,8 +69,8 @@ class LimitedModel:
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Wait until the limits admit the request, and return the inner model's answer.
 
-        If the provider asks for a pause, later requests to the endpoint wait as long. A pause that is longer
-        than the limiter's `longest_hold` is ignored.
+        If the provider asks for a pause, later requests to the endpoint wait until its end. A pause that is
+        longer than the limiter's `longest_hold` is ignored.
 
         Raises:
             JudgeError: the inner model gave no answer, or `check_allowed` raised.

@@ -11,8 +11,8 @@ def compute_agreement(votes: Sequence[object]) -> float | None:
     Return None for fewer than two votes.
 
     The formula is that of Fleiss (1971), "Measuring nominal scale agreement among many raters", for one
-    subject: the sum of n(n - 1) / N(N - 1) over the different votes. N is the number of all votes, and n the
-    number of votes that are equal.
+    subject: the sum of n(n - 1) / N(N - 1) over the different answers. N is the number of all votes, and n
+    the number of votes for an answer.
     """
     total = len(votes)
     if total < 2:

@@ -1,7 +1,7 @@
 """Client of agents that speak OpenAI's chat completions, and the parser of completions, whole or streamed.
 
 Each request sends the whole conversation. evalgate answers tool calls with the case's mocks and recordings.
-The shapes of requests and answers are those of OpenAI's API reference of `POST /chat/completions`.
+Requests and answers have the shapes that OpenAI's API reference of `POST /chat/completions` describes.
 """
 
 import json

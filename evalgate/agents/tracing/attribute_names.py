@@ -327,7 +327,7 @@ def split_attribute_names(attributes: Mapping[str, Any], prefix: str) -> dict[st
     """Return the names of the attributes below `prefix`, each with the list of its keys after `prefix`.
 
     Keys are separated by dots: `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]`
-    below `llm.input_messages`. Only the first 10,000 names count, and the first 40 keys of each.
+    below `llm.input_messages`. Only the first 10,000 names are read, and the first 40 keys of each name.
     """
     start = f"{prefix}."
     names = [name for name in attributes if name.startswith(start)][:_MOST_LISTED]

@@ -60,7 +60,7 @@ class TurnTrace:
         ) == str(self.turn)
 
     def is_top(self, span: "Span") -> bool:
-        """Return True if the span has no parent in the agent. Such a topmost span ends after all others."""
+        """Return True if the span has no parent among the agent's spans. Such a topmost span ends last."""
         return span.parent_id in ("", self.span_id)
 
 

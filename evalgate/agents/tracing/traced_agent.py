@@ -73,7 +73,7 @@ class TracedAgent:
         port: int,
         resolve_endpoint: Callable[[CollectorEndpoint], CollectorEndpoint] | None = None,
     ) -> None:
-        """Store the options; entering the agent starts the collector and the inner agent.
+        """Store the options. `async with` starts the collector and builds and starts the inner agent.
 
         Args:
             build_agent: Function that builds the inner agent from the environment variables of its

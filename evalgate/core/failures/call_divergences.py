@@ -92,9 +92,9 @@ def find_call_divergence(
 ) -> Divergence | None:
     """Return the first difference of the tool calls from the expected calls, or None.
 
-    The rule is that of the first metric in `failed` that compares tool calls. If no metric of the run
-    compares calls, but a metric of responses failed, the calls are compared exactly. In any other case, or if
-    the calls do not differ, the result is None.
+    The calls are compared by the rule of the first metric in `failed` that compares tool calls. If no metric
+    of the run compares calls, but a metric of responses failed, the calls are compared exactly. In any other
+    case, or if the calls do not differ, the result is None.
     """
     rules = {metric.name: _find_rule(case, metric.name, criteria) for metric in run.metrics}
     for metric in failed:

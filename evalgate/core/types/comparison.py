@@ -141,7 +141,7 @@ class CaseComparison:
 
     @property
     def drop(self) -> float | None:
-        """Return the baseline's mean minus this run's mean; None if they cannot be compared.
+        """Return the baseline's mean minus this run's mean; None if the means cannot be compared.
 
         Above 0 is worse; for a budget, above 0 is better.
         """

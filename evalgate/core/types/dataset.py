@@ -115,7 +115,7 @@ class Goal:
 
 
 def iter_argument_paths(args: JsonObject, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of each value in the arguments of a tool call, at every level.
+    """Yield the dotted path of each value in a tool call's arguments, such as `order` and `order.id`.
 
     Empty objects are left out, except at the top level.
     """
@@ -263,7 +263,7 @@ class EvalCase:
 
     @property
     def is_simulated(self) -> bool:
-        """Return True if the case is a scenario."""
+        """Return True if the case is a scenario, in which a simulated user makes up the messages."""
         return self.scenario is not None
 
     @property

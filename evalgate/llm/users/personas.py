@@ -1,4 +1,4 @@
-"""Define the personas of simulated users, which are built in, in a file, or described in a scenario."""
+"""Define the personas of simulated users: built in, read from a file, or described in a scenario."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
