@@ -18,9 +18,10 @@ from evalgate.core.types import (
 
 
 def find_wrong_cases(eval_set_id: object, cases: object) -> Iterator[str]:
-    """Yield a sentence for each wrong id, turn, tag or session of an eval set, and for each id used twice.
+    """Yield a sentence for each wrong id, turn, tag or session of an eval set, and each duplicate case id.
 
-    Other fields of a case are not checked.
+    In turns, the messages, expected replies and tool calls are checked; in sessions, only the state, which
+    must be JSON. Other fields of a case are not checked.
     """
     where = f"eval set {eval_set_id!r}"
     if not isinstance(eval_set_id, str):
@@ -42,7 +43,7 @@ def find_wrong_cases(eval_set_id: object, cases: object) -> Iterator[str]:
 
 
 def _find_wrong_parts(case: EvalCase, where: str) -> Iterator[str]:
-    # Annotated as what programs may have put there: nothing checks the arguments of a dataclass.
+    # Annotated as `object`: a program may have passed anything, because dataclasses check no types.
     eval_id: object = case.eval_id
     turns: object = case.turns
     tags: object = case.tags

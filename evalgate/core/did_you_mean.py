@@ -5,9 +5,9 @@ from collections.abc import Iterable
 SIMILAR = 0.6
 """Least similarity, from 0 to 1, of a name that is suggested: the default of `difflib`."""
 NEARLY_EQUAL = 0.8
-"""Least similarity of a name that counts as misspelt where unknown names are otherwise allowed.
+"""Least similarity, from 0 to 1, at which a name counts as misspelt although unknown names are allowed.
 
-`treshold` is a misspelling of the action's input `threshold`; `path` is a misspelling of no input."""
+`treshold` counts as a misspelling of the action's input `threshold`; `path` is not similar to any input."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, cutoff: float = SIMILAR) -> str:

@@ -60,7 +60,7 @@ class EvalgateError(Exception):
 
 
 class InvalidInputError(EvalgateError):
-    """The input is wrong. `problems` has all problems in the order given; the text shows the first 100.
+    """Error in the user's input. `problems` lists all problems in order; the message shows the first 100.
 
     >>> [problem.message for problem in InvalidInputError("no eval sets").problems]
     ['no eval sets']

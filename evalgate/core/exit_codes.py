@@ -1,14 +1,14 @@
-"""Exit codes of every command, and a check for lack of memory that loads no further module."""
+"""Exit codes of all commands, and a check for out-of-memory errors that needs no further import."""
 
 import errno
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """Number that a command ends with: the verdict of the gate, or the reason why there is none."""
+    """Exit code of a command: the verdict of the gate, or the reason why there is no verdict."""
 
     OPEN = 0
-    """The change may be merged; for commands without a verdict: done."""
+    """The change may be merged; for commands without a verdict: success."""
     CLOSED = 1
     """The agent got worse, or a threshold is missed."""
     INVALID_INPUT = 2
@@ -25,11 +25,11 @@ class ExitCode(IntEnum):
 
 
 OUT_OF_MEMORY = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
-"""Message for `os.write`: to decode, redact and print a text, Python would need memory that is not there."""
+"""Message as bytes, for `os.write`: `print` would need memory to decode and redact a text."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if the error says that there is no memory left for data, a module or a new thread."""
+    """Return True if the error means that no memory is left for data, a module or a new thread."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     unmapped = ("failed to map segment", "cannot allocate memory", "can't start new thread")

@@ -11,7 +11,7 @@ from evalgate.core.sanitize import to_one_line
 from evalgate.core.types import EvalSet
 
 _Built = TypeVar("_Built")
-_QUOTED = 400  # characters of another package's own words
+_QUOTED = 400  # most characters of another package's error message
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Format numbers and short texts. Two different numbers that are compared never look equal."""
+"""Format numbers and short texts. Numbers that are compared in print look equal only if they are equal."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -7,13 +7,13 @@ from typing import TypeAlias
 from evalgate.core.means import EPSILON
 
 Neighbours: TypeAlias = float | Iterable[float | None] | None
-"""Numbers that a formatted number is printed beside: it gets a text that differs from those of the others."""
+"""Numbers printed next to a formatted number, which gets more decimals until its text differs from theirs."""
 
 _MOST_DIGITS = 7
-"""Most decimals that are tried until two numbers look different; then the number is cut and ends in "…"."""
+"""Most decimals of a score. If two numbers still look equal with them, the number is cut and ends in "…"."""
 
-_LAST_BITS = 12
-"""Decimals to which two sums of the same numbers agree, in any order of the numbers."""
+_RELIABLE_DECIMALS = 12
+"""Number of decimals that do not depend on the order in which a mean's values are added."""
 
 
 def to_sentence(text: str) -> str:
@@ -32,8 +32,8 @@ def format_score(value: float | None, *, beside: Neighbours = None, digits: int 
         return "–"
     others = _list_others(value, beside)
     for needed in range(digits, max(digits, _MOST_DIGITS) + 1):
-        text = _rounded(value, needed)
-        if all(text != _rounded(other, needed) for other in others):
+        text = _format_rounded(value, needed)
+        if all(text != _format_rounded(other, needed) for other in others):
             return text
     text = _cut_decimals(value, digits)
     return text if all(text != _cut_decimals(other, digits) for other in others) else repr(value)
@@ -79,28 +79,28 @@ def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
 def format_limit(limit: float, *, beside: Neighbours = None) -> str:
     """Return the limit of a score with all its decimals, at least two.
 
-    Rounding errors after the 12th decimal are left out, unless `limit` would then look equal to a number in
-    `beside`.
+    The limit is rounded to 12 decimals, which removes rounding errors. If it would then look equal to another
+    number in `beside`, it is formatted by `format_score` instead.
     """
-    known, others = round(limit, _LAST_BITS), _list_others(limit, beside)
-    if any(round(other, _LAST_BITS) == known for other in others):
+    known, others = round(limit, _RELIABLE_DECIMALS), _list_others(limit, beside)
+    if any(round(other, _RELIABLE_DECIMALS) == known for other in others):
         return format_score(limit, beside=others)
-    return _trim_zeros(_rounded(known, _LAST_BITS), 2)
+    return _trim_zeros(_format_rounded(known, _RELIABLE_DECIMALS), 2)
 
 
-def _rounded(value: float, digits: int) -> str:
+def _format_rounded(value: float, digits: int) -> str:
     """Return `value` with `digits` decimals, without a mean's rounding errors. Zero has no minus sign.
 
-    0.975 and 0.9750000000000001 are both "0.98", because they are sums of the same numbers in another order.
+    0.975 and 0.9750000000000001 are both "0.98": they can be means of the same numbers in another order.
     """
-    text = f"{round(value, _LAST_BITS):.{digits}f}"
+    text = f"{round(value, _RELIABLE_DECIMALS):.{digits}f}"
     return text[1:] if text.startswith("-") and float(text) == 0 else text
 
 
 def _cut_decimals(value: float, digits: int) -> str:
     """Return `value` with at most seven decimals. If further decimals are cut off, the text ends with "…"."""
     if round(value, _MOST_DIGITS) == value or not math.isfinite(value):
-        return _trim_zeros(_rounded(value, _MOST_DIGITS), digits)
+        return _trim_zeros(_format_rounded(value, _MOST_DIGITS), digits)
     whole, _, decimals = f"{value:.20f}".partition(".")
     return f"{whole}.{decimals[:_MOST_DIGITS]}…"
 
@@ -112,7 +112,7 @@ def _trim_zeros(text: str, digits: int) -> str:
 
 
 def format_delta(delta: float | None, *, beside: Neighbours = None, digits: int = 2) -> str:
-    """Return a difference with its sign: "+0.05", "−0.10" (a true minus), "±0.00" for rounding errors.
+    """Return a difference with its sign: "+0.05", "−0.10" (with U+2212), or "±0.00" for rounding errors.
 
     `beside` is the limit of the difference, as in `format_score`. A difference that would be shown as 0 gets
     more decimals. None is "–".
@@ -127,26 +127,26 @@ def format_delta(delta: float | None, *, beside: Neighbours = None, digits: int 
 
 
 LARGEST_FIGURE = 1e15
-"""Figure of a budget that stands for "no limit", as larger figures do."""
+"""Budget figures of this size or more stand for "no limit"."""
 
 
 def format_figure(value: float | None, *, beside: Neighbours = None) -> str:
     """Return a measured figure, such as a number of tokens, as text: "5,432", "5", "12.5", "0.00420".
 
     Whole numbers, and numbers from 100 on, have no decimals. Other numbers have three significant digits.
-    Decimals are added if the text would be equal to that of another number in `beside`. None, and
+    Decimals are added until the text differs from the texts of other numbers in `beside`. None, and
     `LARGEST_FIGURE` or more, are "–".
     """
     if value is None or value >= LARGEST_FIGURE:
         return "–"
-    exact, value = value, round(value, _LAST_BITS)
-    others = [round(other, _LAST_BITS) for other in _list_others(exact, beside)]
+    exact, value = value, round(value, _RELIABLE_DECIMALS)
+    others = [round(other, _RELIABLE_DECIMALS) for other in _list_others(exact, beside)]
     digits = 0 if value >= 100 or value == int(value) else 2 - math.floor(math.log10(abs(value)))
-    digits = min(max(digits, 0), _LAST_BITS)
+    digits = min(max(digits, 0), _RELIABLE_DECIMALS)
     text = f"{value:,.{digits}f}"
     # Once all decimals of this number are shown, the others show the decimals in which they differ from it.
     while round(exact, digits) != exact and any(text == f"{other:,.{digits}f}" for other in others):
-        if digits == _LAST_BITS:
+        if digits == _RELIABLE_DECIMALS:
             return f"{exact:,}"
         digits += 1
         text = f"{value:,.{digits}f}"
@@ -159,12 +159,18 @@ def format_figure_pair(value: float, limit: float) -> tuple[str, str]:
 
 
 def format_money(usd: float) -> str:
-    """Return an amount such as `$1.20`, or `$0.0034` with at most two significant digits below a cent."""
+    """Return US dollars with two decimals (`$1.20`).
+
+    Amounts below one cent have two significant digits instead (`$0.0034`).
+    """
     return f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${_format_small_amount(usd)}"
 
 
 def format_usd(usd: float) -> str:
-    """Return an amount such as `0.0123 USD`, or `0.000034 USD` if four decimals would show nothing of it."""
+    """Return US dollars with four decimals (`0.0123 USD`).
+
+    Amounts below 0.00005 have two significant digits instead (`0.000034 USD`).
+    """
     return f"{usd:,.4f} USD" if usd >= 0.00005 or not usd else f"{_format_small_amount(usd)} USD"
 
 
@@ -202,13 +208,13 @@ def join_first(names: Sequence[str], most: int) -> str:
 
 
 def join_quoted(names: Sequence[str]) -> str:
-    """Return the names in backticks, joined as `a`, `b` and `c`; "none" if there are none."""
+    """Return the names in backticks, joined as `a`, `b` and `c`; "none" if `names` is empty."""
     quoted = [f"`{name}`" for name in names]
     return " and ".join(filter(None, (", ".join(quoted[:-1]), *quoted[-1:]))) or "none"
 
 
 def build_case_quote(keys: Iterable[tuple[str, str]]) -> Callable[[tuple[str, str]], str]:
-    """Return a function that turns a case key (eval set id, case id) into the name of the case in sentences.
+    """Return a function that turns a case key (eval set id, case id) into the case's name for sentences.
 
     The name is the case id. If `keys` have several eval sets, it is `eval set/case`.
     """

@@ -1,9 +1,9 @@
 """Find where packages were installed from (PEP 610), and build the command that installs an extra.
 
 The name `evalgate` on the Python index belongs to another project, so `pip install "evalgate[judge]"` would
-install that project. The command therefore names the source of this installation (PEP 610), and calls the
-installer that made the environment. Installed packages are lost when a container ends. In a container, the
-message therefore names an image to use or to build.
+install that project. The command therefore names the source that this evalgate was installed from, and calls
+the installer that made the environment. In a container, installed packages are lost when the container ends.
+The message therefore names an image to use or to build.
 """
 
 import json
@@ -28,11 +28,11 @@ ONLY_IN_FULL = ("azure", "fsspec", "gcs", "s3")
 """Extras that only the image with the tag suffix `-full` has."""
 
 _IMAGE_MARK = "evalgate-image"
-"""The file that the Dockerfile leaves in the environment."""
+"""Name of the file that the Dockerfile creates in the environment, to mark evalgate's container image."""
 
 
 def describe_install(extra: str) -> str:
-    """Return a part of a sentence that tells the user to install `extra`, with the command.
+    """Return a clause, for error messages, that explains how to install `extra`, with the command.
 
     In evalgate's container image, the text names an image to use, or a line for a Dockerfile.
     """
@@ -78,7 +78,7 @@ def find_local_packages(folder: Path) -> Mapping[str, Path]:
                 continue
             try:
                 address = urlsplit(str(_read_origin(point.dist).get("url") or ""))
-            except ValueError:  # no address, as of a broken installation
+            except ValueError:  # no valid URL, as in a broken installation
                 continue
             source = Path(unquote(address.path))
             if address.scheme == "file" and source.is_relative_to(folder):
@@ -102,7 +102,7 @@ def _build_requirement(extra: str, origin: Mapping[str, object]) -> tuple[str, .
         named = shlex.quote(f"{unquote(parts.path)}[{extra}]")
         return ("--editable", named) if folder.get("editable") else (named,)
     source = RELEASED
-    if url:  # of an archive or a repository; the command is printed, so credentials are left out
+    if url:  # of an archive or a repository; without credentials, because the command is printed
         source = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     if isinstance(vcs, dict):
         revision = vcs.get("requested_revision") or vcs.get("commit_id")
@@ -117,7 +117,7 @@ def _find_installer() -> tuple[str, ...]:
     if (prefix / "pipx_metadata.json").is_file():
         return "pipx", "install", "--force"
     python = shlex.quote(sys.executable)
-    if _is_in_image():  # its own environment has no pip; the system has one
+    if _is_in_image():  # evalgate's environment in the image has no pip; the system has one
         return "pip", "--python", python, "install"
     if find_spec("pip") is None:
         return "uv", "pip", "install", "--python", python

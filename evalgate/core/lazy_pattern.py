@@ -22,5 +22,5 @@ class _LazyPattern(Generic[AnyStr]):
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(re.compile(*self._source), name)
-        setattr(self, name, found)  # kept, so that the next use is as fast as that of a pattern
+        setattr(self, name, found)  # so that Python does not call `__getattr__` for this name again
         return found

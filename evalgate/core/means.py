@@ -6,20 +6,20 @@ import operator
 from collections.abc import Collection, Iterable, Sequence
 
 EPSILON = 1e-9
-"""Largest rounding error of a mean, or of a difference of two means. What is smaller decides nothing."""
+"""Largest rounding error of a mean, or of a difference of two means. Smaller differences decide nothing."""
 
 _MEAN_ERROR = 1e-12
-"""Largest rounding error of a mean: of 1, and relative to the mean if that is larger."""
+"""Largest rounding error of a mean: absolute for means below 1, relative to the mean for larger means."""
 
 
 def compute_mean(values: Collection[float]) -> float:
     """Return the arithmetic mean of at least one finite value.
 
-    The sum is exactly rounded and the result never leaves the range of the values, so that three times 0.7
-    is 0.7 and does not fall below a threshold of 0.7.
+    The sum is rounded only once, and the result never leaves the range of the values. So the mean of three
+    scores of 0.7 is 0.7, and does not miss a threshold of 0.7.
     """
     if len(values) == 1:
-        return next(iter(values)) + 0.0  # as a sum gives it: no integer, and no negative zero
+        return next(iter(values)) + 0.0  # like a sum: a float, and never -0.0
     try:
         average = math.fsum(values) / len(values)
     except OverflowError:
@@ -41,8 +41,8 @@ def compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) -> 
 def round_mean_to_limit(mean: float, values: Collection[float], limit: float) -> float:
     """Return `limit` if the mean of `values` differs from it only by rounding errors, else `mean`.
 
-    The mean of 0.6, 0.8 and 1.0 is 0.7999999999999999, and so below 0.8. The mean of equal values has no
-    rounding error.
+    For example, the mean of 0.6, 0.8 and 1.0 is computed as 0.7999999999999999, which would miss a limit of
+    0.8. If all values are equal, their mean has no rounding error and is returned unchanged.
     """
     is_rounded = min(values) < max(values)
     is_near = math.isclose(mean, limit, rel_tol=_MEAN_ERROR, abs_tol=_MEAN_ERROR)
@@ -52,8 +52,8 @@ def round_mean_to_limit(mean: float, values: Collection[float], limit: float) ->
 def compute_sequential_mean(values: Sequence[float]) -> float:
     """Return the mean of at least one value, summed from left to right.
 
-    Use this function to reproduce, to the last bit, the scores of frameworks that sum like this. From Python
-    3.12 on, the built-in `sum` rounds differently.
+    Use this function to reproduce, to the last bit, the scores of frameworks that add floats one by one. From
+    Python 3.12 on, the built-in `sum` rounds differently.
     """
     return functools.reduce(operator.add, values, 0.0) / len(values)
 

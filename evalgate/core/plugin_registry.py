@@ -36,11 +36,11 @@ Family: TypeAlias = Literal["formats", "metrics", "agents", "reporters", "baseli
 
 
 def find_third_party_plugins(family: Family, own: Collection[str]) -> Mapping[str, "EntryPoint"]:
-    """Return the entry points of other packages by plugin name, in alphabetical order.
+    """Return the entry points of other packages for `family` by plugin name, in alphabetical order.
 
     Raises:
-        InvalidInputError: two packages bring different objects of the same name, or a package brings a
-            name that is in `own`.
+        InvalidInputError: two packages provide different plugins of the same name, or a package provides a
+            plugin with a name in `own`, the names of evalgate's own plugins.
     """
     found: dict[str, EntryPoint] = {}
     problems = []
@@ -116,7 +116,7 @@ def list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
 
 @cache
 def _may_have_plugins() -> bool:
-    """Return False if certainly no installed package has plugins. `importlib.metadata` takes longer."""
+    """Return False if no installed package can have plugins; this is faster than `importlib.metadata`."""
     others = (finder for finder in sys.meta_path if finder is not PathFinder)
     if any(hasattr(finder, "find_distributions") for finder in others):
         return True  # it may find packages that are in no folder
@@ -160,7 +160,7 @@ WRITERS: Mapping[str, str] = {
     "trpc": "evalgate.integrations.trpc.writer:TrpcWriter",
     "orchestrate": "evalgate.integrations.orchestrate.writer:OrchestrateWriter",
 }
-"""Formats that eval sets can be converted to."""
+"""Writers of the formats that eval sets can be converted to, by format name."""
 
 EDITORS: Mapping[str, str] = {
     "adk": "evalgate.integrations.adk.editing:AdkEditor",
@@ -168,7 +168,7 @@ EDITORS: Mapping[str, str] = {
     "trpc": "evalgate.integrations.trpc.editing:TrpcEditor",
     "orchestrate": "evalgate.integrations.orchestrate.editing:OrchestrateEditor",
 }
-"""Formats with files that can be edited in place."""
+"""Editors of the formats that evalgate can edit in place, by format name."""
 
 METRICS: Mapping[str, str] = {
     "tool_trajectory_avg_score": "evalgate.integrations.adk.metrics.tool_trajectory:ToolTrajectory",
@@ -225,7 +225,7 @@ METRICS: Mapping[str, str] = {
 }
 
 SECTION_METRICS: Mapping[str, str] = {"check/*": "evalgate.metrics.checks.check:Check"}
-"""Metrics that `criteria` cannot name, because a section of the thresholds file has their options."""
+"""Metrics with options in a section of their own in the thresholds file; `criteria` cannot name them."""
 
 FINAL_STATE = "final_session_state"
 
@@ -349,7 +349,7 @@ def _check_path(text: str, kind: str, context: StoreContext) -> None:
 
 
 def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
-    """Return the plugin `name` of evalgate or another package; None if there is none."""
+    """Return the plugin `name` of evalgate or another package; None if the name is unknown."""
     if name in own:
         return load_object(own[name])
     point = find_third_party_plugins(family, own).get(name)
@@ -357,7 +357,7 @@ def _find_plugin(family: Family, own: Mapping[str, str], name: str) -> Any:
 
 
 def get_reporters(requested: Collection[str] = ()) -> tuple[AnyReporter, ...]:
-    """Return the standard reporters, the optional ones in `requested`, and the ones of other packages.
+    """Return the standard reporters, the optional reporters in `requested`, and those of other packages.
 
     Raises:
         InvalidInputError: a reporter of another package cannot be loaded or created, has no file name, or
@@ -379,7 +379,7 @@ def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
 
 
 def list_report_files() -> list[str]:
-    """Return the file or folder name of every reporter; raise the errors of `get_reporters`."""
+    """Return the file or folder name of every report, optional reports included; raise as `get_reporters`."""
     return [*(each.file_name for each in get_reporters()), *ON_REQUEST.values()]
 
 
@@ -394,7 +394,7 @@ def get_reporter(name: str) -> AnyReporter:
 
 
 def find_reporter(name: str) -> AnyReporter | None:
-    """Return the reporter `name` of evalgate or another package; None if there is none.
+    """Return the reporter `name` of evalgate or another package; None if the name is unknown.
 
     Raises:
         InvalidInputError: a package's reporter cannot be loaded or created, or has no file name.
@@ -409,7 +409,7 @@ def get_agent_type(kind: str) -> AgentType:
     """Return the class that validates the options of agents of a kind, such as `python` or `http`.
 
     Raises:
-        InvalidInputError: there is no such kind, or its package cannot be loaded.
+        InvalidInputError: the kind is unknown, or its package cannot be loaded.
     """
     found: AgentType | None = _find_plugin("agents", AGENTS, kind)
     if found is None:
@@ -422,7 +422,7 @@ def get_agent_type(kind: str) -> AgentType:
 
 
 def find_metric_type(name: str) -> MetricType | None:
-    """Return the class of the metric `name`, of evalgate or another package; None if there is none.
+    """Return the class of the metric `name`, of evalgate or another package; None if the name is unknown.
 
     Raises:
         InvalidInputError: the metric's package cannot be loaded.

@@ -4,7 +4,7 @@ A place that shows text is called a sink: Markdown, XML, HTML, a log. Every repo
 function named after the sink, and never puts the text into Markdown, XML or a log line directly. The
 functions named `to_…` for a sink remove or escape invisible characters, so that no escape sequence, direction
 override or lone surrogate reaches the sink. `disable_commands`, `shorten_text`, `to_file_name` and
-`truncate_start` do not.
+`truncate_start` keep invisible characters.
 """
 
 import html
@@ -15,7 +15,7 @@ from evalgate.core.lazy_pattern import compile_lazily
 
 _ANSI = compile_lazily(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    # OSC, DCS, …: titles, links. The next one ends it too, or many unended ones would take long
+    # OSC, DCS, …: titles, links. The next sequence also ends one: many open ones would take long
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]"
 )
@@ -28,11 +28,11 @@ _UNSEEN = (
 _INVISIBLE = compile_lazily(f"[{_UNSEEN}]")
 _HIDDEN = compile_lazily(f"[{_UNSEEN}\\t\\n\r\v\f\x85\u2028\u2029]")
 _FROM_MARKS = compile_lazily("[^\0-\u034e]+")  # `re` takes milliseconds for a range as long as the rest
-"""Characters from U+034F on, the first one that Python calls printable although readers do not see it."""
+"""Runs of characters from U+034F on, the first invisible character for which `str.isprintable` is True."""
 _NOT_OF_MARKS = bytes(set(range(256)) - set(b"\xcd\xe1\xf3"))
-"""All bytes except CD, E1 and F3. In UTF-8, every character that Python calls printable although readers do
-not see it begins with one of these three, except the two that `_is_visible` names. The first bytes of those
-two are frequent in Chinese and Japanese."""
+"""All bytes except CD, E1 and F3. In UTF-8, invisible characters for which `str.isprintable` is True begin
+with one of these three bytes. The exceptions are U+3164 and U+FFA0, which `_is_visible` looks for by
+themselves, because their first bytes are frequent in Chinese and Japanese."""
 _NO_CHARACTERS = (
     "\ud800-\udfff\ufdd0-\ufdef"  # lone surrogates and noncharacters: illegal in XML, UTF-8 or both
     + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
@@ -45,8 +45,8 @@ _BLANK = compile_lazily(r"\s")
 _LONGEST_WORD = 512
 
 _BACKTICKS = compile_lazily("`+")
-# GitHub's parser (cmark-gfm) takes no run of more than 80 backticks for the end of a code span, and counts
-# those of a fence up to 255 only. A longer run in the text would therefore end either.
+# GitHub's parser (cmark-gfm) finds no end of a code span that has more than 80 backticks, and counts at most
+# 255 backticks of a fence. No delimiter could therefore be longer than a longer run in the text.
 _MOST_BACKTICKS = 40
 _LONG_BACKTICKS = compile_lazily(f"`{{{_MOST_BACKTICKS}}}(?=`)")
 _HTML_COMMENT = compile_lazily("<!-")
@@ -96,8 +96,8 @@ def replace_lone_surrogates(text: str) -> str:
 
 def _is_visible(text: str) -> bool:
     """Return True if `text` certainly holds no invisible character except spaces and newlines."""
-    # To Python, invisible characters are not printable, except for some marks that few texts have. Asking it,
-    # and then for the bytes of such marks, takes a fraction of the time of a search for each of them.
+    # `str.isprintable` is False for most invisible characters. The few others are found by their first bytes.
+    # Both steps together take a fraction of the time of a search with a regular expression.
     line = text.replace("\n", "")
     if line.isascii() or not line.isprintable():
         return line.isprintable()
@@ -145,15 +145,14 @@ def shorten_text(text: str, limit: int) -> str:
 
 
 def truncate_start(text: str, limit: int) -> str:
-    """Return the end of a text of more than `limit` characters, after "…"; a shorter text stays unchanged.
+    """Return "…" and the last `limit` characters without their first word; a shorter text stays unchanged.
 
-    The end is the last `limit` characters without their first word: the cut may have split this word, which
-    may be a secret. At most 512 characters of the word are left out.
+    The first word is left out because the cut may have split it: redaction does not find the rest of a
+    secret. At most 512 characters of the word are left out.
     """
     if len(text) <= limit:
         return text
     kept = text[-limit:]
-    # The cut may fall inside a secret: the rest of the first word is dropped, at most 512 characters of it.
     blank = _BLANK.search(kept)
     word_end = blank.start() if blank else len(kept)
     return f"…{kept[min(word_end, _LONGEST_WORD) :]}"
@@ -201,7 +200,7 @@ def to_log_line(text: str, limit: int = 300) -> str:
 def disable_commands(text: str) -> str:
     """Rewrite text for a CI log so that a CI runner finds no command in it.
 
-    GitHub's runner obeys `::command::` at the start of a line, after blanks, too, and `##[command]` anywhere
+    GitHub's runner obeys `::command::` at the start of a line, also after blanks, and `##[command]` anywhere
     in a line. Azure Pipelines obeys `##vso[`, TeamCity `##teamcity[`. Use this function for report files as
     well, because people print them into logs.
     """
@@ -211,7 +210,7 @@ def disable_commands(text: str) -> str:
 
 
 def to_log_json(text: str) -> str:
-    """Escape everything in a JSON text that a CI runner or a terminal obeys; the values stay the same.
+    """Escape everything in a JSON text that a CI runner or terminal would obey; parsed values stay the same.
 
     Commands and invisible characters occur only in strings of JSON, where escapes are allowed.
     """

@@ -49,12 +49,12 @@ class Range(NamedTuple):
         return -score if self.lower_is_better else score
 
     def clamp(self, score: float) -> float:
-        """Return the score, or the nearest end of the range if the score is outside of it by at most 1e-9.
+        """Return the nearest end of the range for a score that is outside it by at most 1e-9, else the score.
 
         For a budget, a figure above 0 and up to 1e-9 becomes 0, and any other figure stays unchanged.
         """
         if self.low <= score <= self.high:
-            return score  # as nearly always
+            return score  # the usual case, checked first
         if self.low - _ROUNDING <= score < self.low:
             return self.low
         return self.high if self.high < score <= self.high + _ROUNDING else score
@@ -64,7 +64,7 @@ class Range(NamedTuple):
         return score if self == UNIT_RANGE else (score - self.low) / (self.high - self.low)
 
     def to_score(self, share: float) -> float:
-        """Convert a share of the range to a score."""
+        """Convert a share of the range (0 is the worst, 1 the best) to a score."""
         return share if self == UNIT_RANGE else self.low + share * (self.high - self.low)
 
     def format(self, score: float | None, *, beside: Neighbours = None) -> str:
@@ -126,7 +126,7 @@ BUDGETS = (
     "budget/turns",
     "budget/latency_s",
 )
-"""Metrics of consumption, which measure a run instead of scoring it."""
+"""Metrics that measure the consumption of a run, such as tokens or seconds, instead of scoring it."""
 
 SCORE_RANGES: Mapping[str, Range] = {
     "response_evaluation_score": Range(1.0, 5.0),
@@ -138,6 +138,7 @@ SCORE_RANGES: Mapping[str, Range] = {
 def get_score_range(metric: str) -> Range:
     """Return the range of a metric's scores; 0 to 1 for a name that evalgate does not know.
 
-    Use `Config.get_score_range` for custom metrics, which may declare another range.
+    Use `get_score_range` of `config.schema.thresholds.Config` for custom metrics, which may declare another
+    range.
     """
     return SCORE_RANGES.get(metric, UNIT_RANGE)

@@ -59,7 +59,7 @@ class UsageMeter:
             self.on_call()
 
     def explain_exhaustion(self) -> str:
-        """Return a sentence about the limit that is reached, without its full stop; "" if none is reached."""
+        """Return a clause such as `the budget of $5.00 is spent`; "" if no limit is reached."""
         budget, spent = self._budget, self._spent
         if budget.usd is not None and spent.usd >= budget.usd:
             return f"the budget of {format_money(budget.usd)} is spent"
@@ -70,7 +70,7 @@ class UsageMeter:
         return ""
 
     def describe_uncounted_usage(self) -> tuple[str, ...]:
-        """Return sentences about limits that miss some calls, because their cost or tokens are not known."""
+        """Return a sentence for each limit that misses calls because their cost or tokens are unknown."""
         budget, spent = self._budget, self._spent
         blind = []
         if budget.usd is not None and spent.unpriced:
@@ -96,11 +96,11 @@ class BudgetGuard:
 
     @property
     def exhausted_budget(self) -> str:
-        """Return a phrase about the limit that is reached; "" if the budget is not spent."""
+        """Return the clause of `UsageMeter.explain_exhaustion`; "" if the budget is not spent."""
         return self._meter.explain_exhaustion()
 
     def stop_reason(self) -> Failure | None:
-        """Return the failure for cases that a spent budget stops; None while the budget lasts."""
+        """Return the failure for a case that the spent budget stops; None if the budget is not spent."""
         spent = self._meter.explain_exhaustion()
         return Failure(BUDGET_SPENT, f"{spent}, so this case was not run to its end") if spent else None
 
@@ -128,7 +128,7 @@ class BudgetGuard:
         self._unpriced += is_unpriced
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield sentences about usage that the budget could not count: not reported, or of unknown cost."""
+        """Yield sentences about usage that the budget could not count: unreported, or of unknown cost."""
         budget = self._meter.budget
         yield from map(to_sentence, self._meter.describe_uncounted_usage())
         if self._silent and (budget.usd or budget.tokens):
@@ -143,7 +143,7 @@ class BudgetGuard:
 
 
 def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
-    """Yield at most one sentence, about the work that a spent budget prevented.
+    """Yield a sentence about the cases or runs that a spent budget prevented; nothing if it prevented none.
 
     `more_wanted` is True if further runs were planned. `why` describes the spent budget, as returned by
     `UsageMeter.explain_exhaustion`.
@@ -161,7 +161,7 @@ def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool,
 
 
 def was_stopped_by_budget(run: RunResult) -> bool:
-    """Return True if a spent budget stopped the run itself, or a gating metric while it scored the run."""
+    """Return True if a spent budget stopped the run, or the scoring of the run by a gating metric."""
     if run.failure is not None and run.failure.kind.removeprefix("user_") == BUDGET_SPENT:
         return True
     return BUDGET_SPENT in [metric.failure for metric in run.metrics if metric.gates]

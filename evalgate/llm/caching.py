@@ -33,7 +33,7 @@ _APPLICATION_ID = 0x45564A31
 """SQLite's application id of evalgate's caches, "EVJ1"."""
 _DIGEST = 32  # hexadecimal digits of the digest before each stored answer
 _LOCK_TIMEOUT_S = 10.0  # seconds to wait for a file that another process has locked
-_LATER_LOCK_TIMEOUT_MS = 100  # the same once the wait was in vain
+_LATER_LOCK_TIMEOUT_MS = 100  # milliseconds to wait once that time was too short
 _SCHEMA = """
     PRAGMA auto_vacuum = FULL;
     BEGIN IMMEDIATE;
@@ -59,8 +59,9 @@ class ResponseCache:
     Problems with the file raise no error: they are added to `notices`, and a text that cannot be read counts
     as not stored. The map is safe for threads, and for any number of processes with the same file.
 
-    An agent may be able to write to the file. So `get` returns only texts that `put` stored, and texts that
-    were in the file when `trust_stored_answers` was called, or else when the file was opened.
+    An agent may be able to write to the file. So `get` trusts only two kinds of texts: those that this object
+    stored with `put`, and those that were in the file at a certain time. This is the time of the call of
+    `trust_stored_answers`; without a call, it is the time when the file was opened.
     """
 
     def __init__(self, path: Path, *, writes: bool, wall: Callable[[], float]) -> None:
@@ -89,7 +90,7 @@ class ResponseCache:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return sentences for the report about problems with the file, each once."""
+        """Return sentences for the report about problems with the file, without duplicates."""
         return tuple(self._notices)
 
     def trust_stored_answers(self) -> None:
@@ -107,14 +108,14 @@ class ResponseCache:
         self.distrust_stored_answers()
 
     def distrust_stored_answers(self) -> None:
-        """Let `get` return only texts that `put` stores. Do nothing if `trust_stored_answers` was called."""
+        """Let `get` return only texts stored by `put`. Do nothing after a call of `trust_stored_answers`."""
         if self._trusted is None:
             self._trusted = set()
 
     def get(self, key: str) -> str | None:
         """Return the stored text of a key.
 
-        Return None if no text is stored, or it is damaged, not trusted or cannot be read.
+        Return None if no text is stored, or if the text is damaged, not trusted or cannot be read.
         """
 
         def select_answer(file: sqlite3.Connection) -> str | None:
@@ -150,10 +151,11 @@ class ResponseCache:
             self._run_query(insert_answer)
 
     def prune(self, *, max_age_days: float, max_bytes: int) -> int:
-        """Remove answers that were not used for `max_age_days`, and the longest unused above `max_bytes`.
+        """Remove old answers from the file, and return the number of removed answers.
 
-        `max_bytes` limits the size of all answers and their keys together. Return the number of removed
-        answers. Answers that this process used count as used now. A read-only cache stays as it is.
+        Answers that were not used for `max_age_days` are removed first. If the remaining answers and their
+        keys have more than `max_bytes`, the least recently used ones are removed, too. Answers that this
+        process used count as used now. A read-only cache stays as it is.
         """
 
         def delete_unused(file: sqlite3.Connection) -> int:
@@ -174,7 +176,7 @@ class ResponseCache:
         self._close_file()
 
     def _prepare_file(self) -> None:
-        """Prepare the file before it is opened; only `PrivateCache` has something to do."""
+        """Prepare the file before it is opened. Do nothing here; `PrivateCache` overrides this method."""
 
     def _close_file(self) -> None:
         with self._lock:
@@ -183,7 +185,7 @@ class ResponseCache:
                 self._file = None
 
     def _read_digests(self) -> set[str]:
-        """Return the digests of all stored texts; `get` checks that the texts have them."""
+        """Return the stored digests of all texts, unchecked: `get` compares each with its text."""
 
         def select_digests(file: sqlite3.Connection) -> set[str]:
             rows = file.execute("SELECT SUBSTR(answer, 1, ?) FROM answers", (_DIGEST,))
@@ -205,7 +207,10 @@ class ResponseCache:
         self._used_keys.clear()
 
     def _run_query(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """Return the result of `work`; None if the file is not open. A failure of SQLite adds a notice."""
+        """Call `work` with the open file and return its result.
+
+        Return None if the file is not open, or if SQLite fails; a failure also adds a notice.
+        """
         with self._lock:
             if self._file is None:
                 return None
@@ -269,7 +274,7 @@ class ResponseCache:
 
 
 def _add_digest(key: str, text: str) -> str:
-    """Return a digest of key and text, then the text: SQLite itself does not detect damaged cells."""
+    """Return the text after a 32-digit digest of key and text, because SQLite detects no damaged cells."""
     return hashlib.sha256(f"{key}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST] + text
 
 
@@ -294,8 +299,8 @@ def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
     columns = [row[1] for row in file.execute("PRAGMA table_info(answers)")]
     if columns != ["key", "answer", "used"]:
         raise sqlite3.DatabaseError(f"columns {columns}")
-    # Without synchronous writes a killed process still loses nothing. A power failure may damage the file,
-    # which costs the answers in it but no run.
+    # Without synchronous writes, a killed process still loses nothing. A power failure may damage the file,
+    # so that its answers are lost; the next run still works.
     file.execute("PRAGMA synchronous = OFF")
 
 
@@ -307,13 +312,16 @@ def _find_free_path(path: Path) -> Path:
 
 
 _FORM = 2
-"""Version of the form of keys and answers, to be raised whenever it changes. 2: answers have a digest."""
+"""Version of the form of keys and answers. Raise it whenever the form changes. 2: answers have a digest."""
 
 _ANSWER = TypeAdapter(ModelAnswer)
 
 
 class CachingModel:
-    """Model that answers from a cache, and asks an inner model for the rest; equal requests share a call."""
+    """A wrapper around a model that returns stored answers, and asks the model only if no answer is stored.
+
+    Equal requests at the same time are handled one by one, so that later ones find the stored answer.
+    """
 
     def __init__(
         self,
@@ -368,7 +376,7 @@ class CachingModel:
             return answer
 
     def compute_key(self, request: ModelRequest) -> str:
-        """Return the SHA-256, in hexadecimal digits, of the request and the endpoint's settings."""
+        """Return the cache key of a request: the SHA-256, in hex, of the request and endpoint settings."""
         whole = {
             "form": _FORM,
             "base_url": self._base_url,

@@ -43,7 +43,7 @@ class ModelRequest:
     prompt_version: str = ""
     """Hash of the prompt's template, so that a cache returns no answers to an older template."""
     sample: int = 1
-    """1-based number of this sample of the question, so that each sample has an answer of its own."""
+    """1-based number of this sample of the question. A cache stores an answer for each number."""
     attempt: int = 1
     """1-based number of the attempt at this sample; above 1 after an unusable answer."""
     embeds: bool = False
@@ -94,7 +94,7 @@ class ModelAnswer:
 
 
 class ModelClient(Protocol):
-    """A model that can be asked: a client of a provider, a wrapper such as a cache, or a script in a test."""
+    """A model that answers requests: a provider's client, a wrapper such as a cache, or a fake in a test."""
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Return the answer to a request.
@@ -106,6 +106,6 @@ class ModelClient(Protocol):
 
 
 def merge_parameters(request: ModelRequest, defaults: Mapping[str, object]) -> dict[str, object]:
-    """Return `defaults`, overridden by the request's parameters, without parameters that are None."""
+    """Return the API parameters of a request: `defaults`, overridden by its own, without None values."""
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}

@@ -15,7 +15,8 @@ from evalgate.documents.env_expansion import expand_go_env
 from evalgate.redaction.encodings import iter_spellings
 
 _SHORTEST_SECRET = 6
-"""Fewest characters of a key that is redacted: shorter ones (`none`, `x`) are for local servers."""
+"""Fewest characters of a key that is redacted. Shorter keys (`none`, `x`) are placeholders for local
+servers."""
 
 
 @frozen
@@ -37,9 +38,9 @@ class ModelEndpoint:
         return f"{self.name}/{model or self.model}"
 
     def redact_key(self, text: str) -> str:
-        """Return `text` with `[key]` in place of the API key, in every spelling of `iter_spellings`.
+        """Return `text` with `[key]` in place of the API key, plain or encoded (JSON, URL, HTML, base64).
 
-        Spellings of fewer than 6 characters are not replaced.
+        The spellings are those of `iter_spellings`. A spelling of fewer than 6 characters is not replaced.
         """
         for needle in iter_spellings(self.key.get_secret_value()) if self.key else ():
             text = text.replace(needle, "[key]") if len(needle) >= _SHORTEST_SECRET else text

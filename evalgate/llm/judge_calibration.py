@@ -8,7 +8,7 @@ from evalgate.core.frozen import frozen
 
 @frozen
 class CalibrationAnswer:
-    """A response that people labelled, an entry of `judge.anchors`, with the judge's score of it."""
+    """A response that people labelled (an entry of `judge.anchors`), its label, and the judge's score."""
 
     name: str
     label: bool | float
@@ -20,7 +20,7 @@ class CalibrationAnswer:
     tolerance: float = 0.1
     """Largest difference between the judge's score and the label, if the label is a score."""
     failure: str = ""
-    """Why the judge gave no score; "" if it gave one."""
+    """Reason why the judge gave no score; "" if it gave a score."""
 
     @property
     def is_met(self) -> bool:
@@ -45,7 +45,7 @@ class CalibrationVerdict:
     missed: tuple[str, ...] = ()
     """Names of the entries that are not met."""
     failures: tuple[str, ...] = ()
-    """For each entry in `missed` without a score, why the judge gave none."""
+    """Reasons why the judge gave no score, one for each missed entry without a score."""
 
     @property
     def is_reliable(self) -> bool:
@@ -64,7 +64,7 @@ class CalibrationVerdict:
 
     @property
     def shortfall(self) -> str:
-        """Return sentences that name the missed entries, and say why the judge gave no score; "" if none."""
+        """Return sentences with the missed entries, and why the judge gave no score; "" if none is missed."""
         if not self.missed:
             return ""
         named = f"Missed: {', '.join(self.missed)}."
@@ -77,7 +77,7 @@ class CalibrationVerdict:
 
 
 def evaluate_calibration(answers: Sequence[CalibrationAnswer], floor: float) -> CalibrationVerdict:
-    """Compare the judge with all labels; `floor` is the share that must agree, in [0, 1]."""
+    """Count the labels that the judge agrees with; `floor` is the share that must agree, in [0, 1]."""
     missed = [answer for answer in answers if not answer.is_met]
     return CalibrationVerdict(
         met=len(answers) - len(missed),

@@ -54,7 +54,7 @@ class LlmContext:
     workspace: Workspace | None = None
     """Workspace of the agent; None if no agent runs."""
     cache_mode: CacheMode | None = None
-    """Mode of the cache from the command line, which overrides every configuration; None if not given."""
+    """Mode of the cache from the command line, which overrides all configurations; None: not given."""
 
 
 class ModelPool:
@@ -88,7 +88,7 @@ class ModelPool:
     async def aclose(self) -> None:
         """Close all models and caches; the usage can still be read."""
         await self._open.aclose()
-        for cache in self._caches.values():  # those that were only prepared
+        for cache in self._caches.values():  # caches that were prepared but never opened
             cache.close()
 
     def reserve_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> "ModelClient":
@@ -121,12 +121,12 @@ class ModelPool:
 
     @property
     def reserved_caches(self) -> tuple["ResponseCache", ...]:
-        """Return the caches of reserved models, which may not be open."""
+        """Return the caches of reserved models, opened or not, without duplicates."""
         found = (self._find_cache(config) for config in self._reserved.values())
         return tuple(dict.fromkeys(cache for cache in found if cache is not None))
 
     def trust_stored_answers(self) -> None:
-        """Let the caches of reserved models return the answers that they hold now or that this pool stores.
+        """Let the caches of reserved models return answers that they hold now, and answers of this pool.
 
         Answers that other processes store later are not returned. Call this method before the first process
         of an agent starts, because the agent may be able to write to the files.
@@ -156,7 +156,7 @@ class ModelPool:
 
     @cached_property
     def prices(self) -> PriceTable:
-        """Return the built-in prices, overridden by those that the user configured."""
+        """Return the built-in prices, overridden by the prices that the user configured."""
         return merge_own_prices(self._context.own_prices)
 
     @property
@@ -175,7 +175,7 @@ class ModelPool:
         return self._under_way
 
     def get_usage(self, purpose: Purpose) -> ModelUsage:
-        """Return the usage so far of all models with one purpose, with the usage that the cache saved."""
+        """Return the usage so far of all models for `purpose`, including the usage that caches saved."""
         models: list[MeteredModel | CachingModel] = [
             *(model for own, model in self._metered if own == purpose),
             *(model for own, model in self._caching if own == purpose),
@@ -184,7 +184,7 @@ class ModelPool:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return sentences for the report: about faults of caches, and about answers that were not cached."""
+        """Return sentences for the report about faults of caches, and about answers that were not stored."""
         notices = [notice for file in self._caches.values() for notice in file.notices]
         if withheld := sum(model.withheld for _, model in self._caching):
             answers = pluralize(withheld, "answer")
@@ -255,7 +255,7 @@ class ModelPool:
         return model
 
     def _find_cache(self, config: JudgeConfig) -> "ResponseCache | None":
-        """Return the response cache of a configuration, opened or not; None if it has none."""
+        """Return the response cache of a configuration, opened or not; None if caching is off."""
         mode = self._context.cache_mode or config.cache.mode
         if mode == "off":
             return None
@@ -348,12 +348,12 @@ class JudgeResolver:
         """Return the judge of a metric, without sending a request.
 
         `model` is the name in the metric's options, in Google ADK's or LiteLLM's notation; "" selects the
-        run's model, or `default` if the run has none. `changes` are fields of `JudgeConfig` that override the
-        run's configuration.
+        run's model, or `default` if the run has none. If the command line names the judge, `model` is
+        ignored. `changes` are fields of `JudgeConfig` that override the run's configuration.
 
         Raises:
-            JudgeNotConfiguredError: the run has no judge, there is no `default`, and the metric does not name
-                both a model and its provider.
+            JudgeNotConfiguredError: the run has no judge, and neither `model` nor, if `model` is "",
+                `default` names a model of a known provider.
             pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model, default).apply_changes(**changes)
@@ -397,14 +397,14 @@ def get_judge_resolver(judges: ProvidesJudges | None) -> JudgeResolver:
 def _build_model_changes(
     config: JudgeConfig, model: str, own: tuple[str, str] | None
 ) -> Mapping[str, object]:
-    """Return the fields of `config` to change, with their new values, so that `model` is the judge.
+    """Return the new values of the fields of `config` that must change to make `model` the judge.
 
     `own` is the pair (provider, model) that the text `model` names; None if it names no provider.
     """
     from evalgate.config.schema.providers import PROVIDERS
 
     serves_any = config.base_url is not None or PROVIDERS.get(config.provider) is None
-    # Such a provider also serves models of other vendors, so `model` stays as it is written.
+    # A provider that serves models of any vendor gets the name of the model as it is written.
     if own is None or serves_any or config.provider in _SERVE_ANY:
         return {"model": model}
     if own[0] == config.provider:

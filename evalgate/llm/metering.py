@@ -1,4 +1,4 @@
-"""Wrap a model in a meter: count its tokens, its cost and the requests that are under way."""
+"""Wrap a model in a meter, which counts its tokens, its cost and the requests that wait for an answer."""
 
 from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ def check_budget(meter: UsageMeter) -> None:
 
 
 class WatchedModel:
-    """A wrapper around a model that counts its requests without an answer, which may cost money.
+    """A wrapper around a model that counts the requests that wait for an answer now. They may cost money.
 
     The count is the value of `purpose` in the mapping `under_way`. `on_change` is called when a request
     begins and when it fails. After an answer it is not called, because the meter reports the answer.
@@ -63,7 +63,7 @@ class WatchedModel:
 
 
 class MeteredModel:
-    """A wrapper around a model that counts the usage and the cost of every call."""
+    """A wrapper around a model that counts the usage and the cost of every answered call."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class MeteredModel:
             JudgeError: the inner model gave no answer, or the budget is spent. In the second case the kind
                 is `budget_spent`, and nothing was sent.
         """
-        # Before every request, also to the same question, because other cases may have spent the rest.
+        # Before every request, because other cases may have spent the rest of the budget since the last one.
         check_budget(self._meter)
         try:
             answer = await self._inner.ask(request)

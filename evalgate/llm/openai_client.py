@@ -40,9 +40,8 @@ class ErrorResponse:
     text: str
 
 
-# The body of an error decides before its HTTP status, because providers use the status differently: Google
-# sends 400 for a wrong key, OpenAI 429 for an empty account. The patterns are searched in code, type and
-# message of the error, in upper or lower case.
+# The body of an error decides before its HTTP status: Google sends 400 for a wrong key, OpenAI 429 for an
+# empty account. The patterns are searched in the error's code, type and message, ignoring case.
 _BY_WORDS: Mapping[FailureKind, tuple[str, ...]] = {
     "no_credit": ("insufficient_quota", "insufficient.balance", "credit balance", "billing_hard_limit"),
     "wrong_key": ("invalid_api_key", "API key not valid", "API_KEY_INVALID", "incorrect api key"),
@@ -90,7 +89,7 @@ _DESCRIPTIONS: Mapping[FailureKind, str] = {
 
 
 def build_judge_error(refusal: ErrorResponse, where: str, wall: float) -> JudgeError:
-    """Return a failure, with kind and advice, for a provider's error response.
+    """Build the JudgeError, with kind and advice, for a provider's error response.
 
     `where` is the name of the model for the message, `wall` the current time in seconds since the epoch.
     """
@@ -149,7 +148,7 @@ _MAX_TOKENS = 2**53
 
 
 def _read_or_none(value: object, read: Callable[[object], _T]) -> _T | None:
-    """Return the parsed value, or None if it is malformed. An optional field must not spoil the answer."""
+    """Return the parsed value, or None if it is malformed: the answer is usable without an optional field."""
     try:
         return read(value)
     except ValidationError:
@@ -219,7 +218,10 @@ class _Completion(_Lenient):
 
 
 def parse_completion(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Parse the text of a response; return the answer or a failure. `where` names the model in failures."""
+    """Parse the JSON text of a chat completion. Return the answer, or a JudgeError without raising it.
+
+    `where` names the model in the error's message.
+    """
     try:
         completion = _Completion.model_validate(
             json.loads(
@@ -260,9 +262,9 @@ class _Embeddings(_Lenient):
 
 
 def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Parse the text of a response; return an answer with the embedding as a JSON list of numbers.
+    """Parse the JSON text of a response with an embedding. Return the embedding as an answer's text.
 
-    Return a failure if there is no embedding; `where` names the model in the failure.
+    The text is a JSON list of numbers. Errors are returned as by `parse_completion`.
     """
     try:
         found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))
@@ -290,7 +292,7 @@ def _find_failure(choice: _Choice, message: _ResponseMessage, where: str) -> tup
 
 
 def _read_tokens(usage: _Usage | None) -> Tokens | None:
-    """Return the used tokens, or None if they are unknown or out of range. A 0 would count as free."""
+    """Return the used tokens; None, not 0, if they are unknown or out of range: 0 would count as free."""
     if usage is None or (usage.prompt_tokens is None and usage.completion_tokens is None):
         return None
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
@@ -313,7 +315,7 @@ _NO_KEY = "none"  # the SDK requires a key, and local servers ignore it
 
 
 class OpenAIModel:
-    """Client for all models of one endpoint. It neither retries nor limits requests: its wrappers do."""
+    """Client for all models of one endpoint. Wrappers retry (`RetryingModel`) and limit (`LimitedModel`)."""
 
     def __init__(
         self,
@@ -351,18 +353,17 @@ class OpenAIModel:
             await self._client.close()
 
     async def _get_client(self) -> "AsyncOpenAI":
-        """Return the SDK's client, which the first call creates in a thread."""
-        # To import the SDK takes seconds, which would count as time of the agents that wait meanwhile.
+        """Return the SDK's client. The first call creates it in a thread."""
+        # Importing the SDK takes seconds. Outside a thread, running agents would wait and time out.
         async with self._creating:
             if self._client is None:
                 self._client = await asyncio.to_thread(_create_client, self._endpoint)
         return self._client
 
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
-        """Send a request. Return the text of the response without the API key, or a failure.
+        """Send a request. Return the text of the response without the API key, or a JudgeError.
 
-        The failure is not raised here. Its context would be the SDK's exception, which holds the request and
-        the key.
+        A JudgeError raised here would have the SDK's exception, with request and key, as its context.
         """
         client = await self._get_client()
         from openai import APIConnectionError, APIError, APIStatusError

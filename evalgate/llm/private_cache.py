@@ -1,4 +1,4 @@
-"""Keep a cache out of the agent's reach while a gate that is root uses it."""
+"""Keep a cache out of the agent's reach while evalgate, which runs as root, uses it."""
 
 import os
 import shutil
@@ -15,11 +15,11 @@ from evalgate.system.files import GuardedFolder, Owner, copy_file, replace_with_
 
 
 class PrivateCache(ResponseCache):
-    """A cache that works on a copy of its file and replaces the file when it is closed.
+    """A cache that works on a copy of its file, and replaces the file by the copy when it is closed.
 
-    The agent runs as the owner of the workspace. There it could put a link in the place of the file, and
-    SQLite would create or change the target of the link as root. What the agent writes into the file is
-    lost. A gate that is killed loses the answers that it stored.
+    The agent runs as the owner of the workspace. It could replace the file by a symbolic link, and SQLite,
+    which runs as root, would then create or change the link's target. Changes that the agent makes to the
+    file meanwhile are overwritten. If evalgate is killed, the answers that it stored are lost.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class PrivateCache(ResponseCache):
         self._root = root
         self._owner = owner
         self._folder: TemporaryDirectory[str] | None = None
-        self._place: GuardedFolder | None = None
+        self._target_folder: GuardedFolder | None = None
         """Folder of the file in the workspace; None if the file cannot be replaced."""
 
     @override
@@ -39,12 +39,12 @@ class PrivateCache(ResponseCache):
         self._folder = TemporaryDirectory(prefix="evalgate-cache-")
         self._file_path = Path(self._folder.name, self.path.name)
         try:
-            self._place = GuardedFolder.open_ancestor(self._root, self.path.parent)
+            self._target_folder = GuardedFolder.open_ancestor(self._root, self.path.parent)
             self._copy_from_workspace()
         except FileNotFoundError:
             return
         except OSError as error:
-            self._place = None
+            self._target_folder = None
             self._add_notice(f"is not used: {error.strerror or error}")
 
     def _copy_from_workspace(self) -> None:
@@ -57,22 +57,22 @@ class PrivateCache(ResponseCache):
 
     @override
     def close(self) -> None:
-        """Close the file, and replace the one in the workspace."""
+        """Close the copy, and replace the file in the workspace with the copy."""
         was_open = self._file is not None
         super().close()
         if self._folder is None:
             return
         try:
-            if was_open and self._writes and self._place is not None:
-                self._copy_to_workspace(self._place)
+            if was_open and self._writes and self._target_folder is not None:
+                self._copy_to_workspace(self._target_folder)
         except OSError as error:
             self._add_notice(f"could not be stored: {error.strerror or error}")
         finally:
             self._folder.cleanup()
             self._folder = None
 
-    def _copy_to_workspace(self, place: GuardedFolder) -> None:
-        with place.open_folder(self._owner) as folder:
+    def _copy_to_workspace(self, target_folder: GuardedFolder) -> None:
+        with target_folder.open_folder(self._owner) as folder:
             for broken in self._file_path.parent.glob("*.broken-*"):
                 names = (f"{self.path.name}.broken-{number}" for number in count(1))
                 with broken.open("rb") as source:

@@ -23,10 +23,10 @@ _DIGITS = 16
 
 
 def compute_fence_mark(*texts: str) -> str:
-    """Return 16 hexadecimal digits that occur in none of the texts; equal texts have equal marks.
+    """Compute a mark of 16 hexadecimal digits that is in none of the texts. Equal texts have equal marks.
 
-    A prompt puts lines with the mark around the texts. The author of a text cannot write such a line to close
-    the fence early, because the mark depends on every character of the text.
+    A prompt encloses the texts in lines with the mark. The author of a text cannot write a closing line into
+    the text, because the mark depends on every character of the text.
     """
     number = 0
     while True:
@@ -38,13 +38,13 @@ def compute_fence_mark(*texts: str) -> str:
 
 
 def indent_later_lines(text: str) -> str:
-    """Indent every line but the first by two blanks, so that no line of the text looks like a heading."""
+    """Indent every line except the first by two spaces, so that no line of the text looks like a heading."""
     return "\n  ".join(text.splitlines())
 
 
 _FOLDER = Path(__file__).with_name("prompts")
 _MARK = "mark"
-"""Name of the variable of every prompt that holds the mark of `compute_fence_mark`."""
+"""Name of the template variable with the mark of `compute_fence_mark`; every prompt may use it."""
 
 
 @frozen
@@ -59,7 +59,7 @@ class Prompt:
         return hashlib.sha256(self.source.encode()).hexdigest()[:12]
 
     def render_text(self, **values: object) -> str:
-        """Return the prompt with `values` filled in, as texts and never as templates.
+        """Render the template with `values`, which are inserted as plain text and never parsed as templates.
 
         The variable `mark` is computed from the values; lines with the mark separate them from the prompt.
 
@@ -74,12 +74,12 @@ class Prompt:
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """Load the prompt `prompts/NAME.j2` of evalgate."""
+    """Load evalgate's own prompt `prompts/NAME.j2`."""
     return Prompt((_FOLDER / f"{name}.j2").read_text("utf-8"))
 
 
 def list_prompt_variables(name: str) -> frozenset[str]:
-    """Return the names of all variables, also `mark`, of the prompt `prompts/NAME.j2` of evalgate."""
+    """Return the names of all variables in evalgate's prompt `prompts/NAME.j2`, including `mark`."""
     from jinja2.meta import find_undeclared_variables
 
     return frozenset(find_undeclared_variables(_create_environment().parse(load_prompt(name).source)))

@@ -61,7 +61,7 @@ class LimitedModel:
     def __init__(
         self, inner: ModelClient, limiter: EndpointLimiter, check_allowed: Callable[[], None] = lambda: None
     ) -> None:
-        """Wrap a model. After each wait, `check_allowed` raises JudgeError if no request may be sent now."""
+        """Wrap a model. After each wait, `check_allowed` is called, and may raise JudgeError."""
         self._inner = inner
         self._limiter = limiter
         self._check_allowed = check_allowed
@@ -69,8 +69,8 @@ class LimitedModel:
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Wait until the limits admit the request, and return the inner model's answer.
 
-        If the provider asks for a pause, later requests to the endpoint wait as long. A pause that is longer
-        than the limiter's `longest_hold` is ignored.
+        If the provider asks for a pause, later requests to the endpoint wait until its end. A pause that is
+        longer than the limiter's `longest_hold` is ignored.
 
         Raises:
             JudgeError: the inner model gave no answer, or `check_allowed` raised.

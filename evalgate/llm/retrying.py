@@ -1,4 +1,4 @@
-"""Wrap a model in retries: after an outage or a rate limit, a request is made again."""
+"""Wrap a model in retries: after an outage or a rate limit, a request is sent again."""
 
 import random
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class RetryingModel:
         self._chance = chance
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """Return the first answer that the inner model gives to the request.
+        """Send the request until the inner model answers, and return the answer.
 
         Raises:
             JudgeError: no attempt succeeded. The error is the last failure, with the number of attempts.
@@ -55,7 +55,7 @@ class RetryingModel:
         if failure.kind not in RETRYABLE_FAILURES or attempt > self._policy.retries:
             return None
         pause = self._policy.compute_delay(attempt, self._chance(), failure.retry_after)
-        # Only pauses count: waiting for the endpoint's limits is no reason to give up.
+        # Only pauses count. Time that a request waits for the limits of the endpoint is not counted.
         return pause if paused + pause <= self._policy.give_up_after else None
 
 

@@ -1,4 +1,4 @@
-"""Measure how often the samples of one question agree, which is how often a judge agrees with itself."""
+"""Measure how often a judge agrees with itself, that is, how often its samples of one question agree."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -6,11 +6,13 @@ from evalgate.core.means import compute_mean
 
 
 def compute_agreement(votes: Sequence[object]) -> float | None:
-    """Return the share of pairs of votes on one question that are equal, in [0, 1].
+    """Return the share of equal pairs among all pairs of votes on one question, in [0, 1].
 
-    This is the agreement on one subject by Fleiss (1971), "Measuring nominal scale agreement among many
-    raters": the sum of n(n - 1) / N(N - 1) over the different answers, each given by n of N votes. Return
-    None for fewer than two votes.
+    Return None for fewer than two votes.
+
+    The formula is that of Fleiss (1971), "Measuring nominal scale agreement among many raters", for one
+    subject: the sum of n(n - 1) / N(N - 1) over the different answers. N is the number of all votes, and n
+    the number of votes for an answer.
     """
     total = len(votes)
     if total < 2:
@@ -20,13 +22,16 @@ def compute_agreement(votes: Sequence[object]) -> float | None:
 
 
 def compute_self_agreement(questions: Iterable[Sequence[object]]) -> float | None:
-    """Return the mean agreement over the questions with two or more votes; None if there are none."""
+    """Return the mean agreement, in [0, 1], over the questions with two or more votes.
+
+    Return None if no question has two votes.
+    """
     values = [value for votes in questions if (value := compute_agreement(votes)) is not None]
     return compute_mean(values) if values else None
 
 
 def read_sample_scores(details: Mapping[str, object] | None) -> tuple[object, ...]:
-    """Return the scores of a judge's samples from a metric's details, without those of failed samples.
+    """Return the scores of a judge's samples from a metric's details. Failed samples have no score.
 
     Return () if the details have no samples.
     """

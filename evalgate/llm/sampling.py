@@ -1,6 +1,6 @@
-"""Ask one question several times, because a single answer of a model is only one opinion.
+"""Ask a model one question several times, because its answers vary.
 
-Each ecosystem makes one score of the samples, by a vote or a mean: `integrations/*/judging/`.
+Each ecosystem computes one score from the samples, by a vote or a mean: `integrations/*/judging/`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ ATTEMPTS = 2
 
 
 class UnparsableAnswerError(ValueError):
-    """Error: an answer does not have the requested form; the text states the mistake."""
+    """Error for an answer that does not have the requested form. The message states the mistake."""
 
 
 @frozen
@@ -65,16 +65,17 @@ class Samples(Generic[T]):
         return tuple(sample.value for sample in self.good)
 
     def require_values(self, at_least: int | None = None) -> tuple[T, ...]:
-        """Return the parsed values of the usable answers. At least `at_least` answers must be usable.
+        """Return the parsed values of the usable answers, or raise an error if too few answers are usable.
 
-        If `at_least` is None, all answers must be usable.
+        Args:
+            at_least: Smallest number of usable answers; None: all answers must be usable.
 
         Raises:
             JudgeError: fewer answers are usable. The message has the number of failed samples, and the first
                 failure.
         """
         asked = len(self.good) + len(self.failed)
-        # Without a failed sample there is nothing to report, even if fewer were taken.
+        # Without a failed sample there is no failure to report, even if fewer samples were taken.
         if not self.failed or (at_least is not None and len(self.good) >= at_least):
             return self.values
         first = self.failed[0].failure
@@ -102,9 +103,9 @@ class Samples(Generic[T]):
         return tuple(row for _, row in sorted(rows.items()))
 
     def build_details(self, describe: Callable[[T], tuple[float | None, str]]) -> JsonObject:
-        """Return the details of a metric: the rows of `to_rows`, and the agreement of the samples' scores.
+        """Return a metric's details: `samples`, the rows of `to_rows`, and `agreement`, a share in [0, 1].
 
-        With fewer than two usable samples the agreement is left out.
+        The agreement is that of the usable samples' scores. With fewer than two such samples it is left out.
         """
         details: dict[str, object] = {"samples": self.to_rows(describe)}
         agreed = compute_agreement([describe(value)[0] for value in self.values])
@@ -124,10 +125,9 @@ async def take_samples(
     `parse` returns the value of an answer, or raises UnparsableAnswerError. After an answer that cannot be
     parsed, a refusal, or an outage that was not retried, the sample is requested once more.
 
-    An answer from the cache that failed once would fail in every later run. So a sample with such an answer
-    is requested anew, until an answer is usable or does not come from the cache. If `are_all_needed` is
-    False, this happens only if no sample is usable. JudgeError is never raised, because failures are part of
-    the result.
+    An unusable answer from the cache would be unusable in every later run. So a sample with such an answer is
+    requested anew, until an answer is usable or does not come from the cache. If `are_all_needed` is False,
+    this happens only if no sample is usable. JudgeError is never raised: failures are part of the result.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
     taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))
@@ -150,7 +150,10 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """Request a sample anew as long as its failed answers come from the cache. Return the last result."""
+    """Request a failed sample anew until its answer does not come from the cache. Return the last result.
+
+    A usable sample, and a failed one with an answer of the model itself, are returned unchanged.
+    """
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)
     return found

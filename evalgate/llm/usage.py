@@ -1,4 +1,4 @@
-"""Usage of models: calls, tokens and cost of a block of code, and of a run."""
+"""Count the usage of models (calls, tokens and cost) in a block of code, and in a run."""
 
 from contextvars import ContextVar, Token
 from dataclasses import field
@@ -32,13 +32,13 @@ _TALLY: ContextVar[UsageTally | None] = ContextVar("tally", default=None)
 
 
 def count_model_usage(usage: ModelUsage) -> None:
-    """Add usage to the innermost `UsageTally` around the caller; do nothing if there is none."""
+    """Add usage to the innermost `UsageTally` around the caller; do nothing outside of a `UsageTally`."""
     if (tally := _TALLY.get()) is not None:
         tally.usage = usage if tally.usage is None else tally.usage + usage
 
 
-# A record has only `ModelUsage`. Budget and journal also need the tokens that the provider had cached,
-# because they lower the price, and the calls without figures, because a notice names what was not counted.
+# Budget and journal need figures that `ModelUsage`, the type in records, lacks: the tokens that the provider
+# had cached, which have a lower price, and the number of calls without known tokens, for a notice.
 @frozen
 class MeteredUsage:
     """Usage that counts against the budget, and the numbers of calls without known cost or tokens."""
@@ -50,7 +50,7 @@ class MeteredUsage:
     unpriced: int = 0
     """Calls with an unknown cost; more than 0 makes `usd` a lower bound."""
     unmetered: int = 0
-    """Calls of which not even the tokens are known."""
+    """Calls with unknown tokens, and therefore an unknown cost."""
 
     @classmethod
     def from_call(cls, tokens: Tokens | None, cost_usd: float | None) -> "MeteredUsage":
@@ -67,7 +67,7 @@ class MeteredUsage:
         )
 
     def to_paid_usage(self) -> ModelUsage:
-        """Return a `ModelUsage` with these calls as sent to a provider and paid."""
+        """Return a `ModelUsage` that counts these calls as sent to a provider and paid."""
         return ModelUsage(self.calls, self.tokens.input, self.tokens.output, self.usd, self.unpriced)
 
     def to_spared_usage(self) -> ModelUsage:
@@ -79,7 +79,7 @@ class MeteredUsage:
 
 @frozen
 class RunUsage:
-    """Usage of a gate run since its first start, including work that failed or was repeated."""
+    """Usage of a gate run, including failed and repeated work, and the work before a `--resume`."""
 
     judge_usage: ModelUsage = field(default_factory=ModelUsage)
     """Usage of judges."""

@@ -48,12 +48,12 @@ _MAX_POLL_S = 2.0
 
 
 class A2aDialect:
-    """`Dialect` of A2A. It fetches the agent's card once, and keeps the endpoint that the card names."""
+    """`Dialect` (wire format) for A2A. It fetches the agent's card once, and keeps the card's endpoint."""
 
     def __init__(self, connection: AgentConnection, *, stream: bool | None = None) -> None:
         self._connection = connection
         self._stream = stream
-        """True if answers are streamed; None: if the agent's card says that the agent can stream."""
+        """True: answers are streamed; False: they are not; None: they are if the agent's card offers it."""
         self._endpoint: A2aEndpoint | None = None
         self._card_lock = asyncio.Lock()
 
@@ -62,7 +62,7 @@ class A2aDialect:
         return A2aConversation(self, case)
 
     async def resolve_endpoint(self) -> A2aEndpoint:
-        """Return the endpoint that the agent's card names; fetch the card if this has not been done yet.
+        """Return the endpoint that the agent's card names. The first call fetches the card.
 
         Raises:
             AgentError: the card cannot be fetched or read. Or the card names an http address, although the
@@ -102,7 +102,7 @@ class A2aDialect:
                 turn.add_result(await run_off_loop(len(data), partial(_parse_answer, data)))
 
     async def fetch_task(self, id_: str) -> A2aResult:
-        """Return the current state of a task. In release 1.0, ask for the task without its history.
+        """Return the current state of a task. A server of release 1.0 is asked to leave out the history.
 
         Raises:
             AgentError: the request failed, or the answer reports an error or is not A2A.
@@ -142,7 +142,7 @@ def _refuse_plaintext(connection: AgentConnection, url: str) -> None:
 
 
 class A2aConversation:
-    """`RemoteConversation` in one A2A context."""
+    """`RemoteConversation` for A2A, in one A2A context."""
 
     def __init__(self, dialect: A2aDialect, case: EvalCase) -> None:
         self._dialect = dialect
@@ -151,7 +151,7 @@ class A2aConversation:
         self._task: str | None = None
         self._seen_ids: set[str] = set()
         self._artifacts: Mapping[str, tuple[A2aPart, ...]] = {}
-        """Artifacts of the task that goes on with the next message, by id; {} if none goes on."""
+        """Artifacts, by id, of the task that waits for the next message; {} if no task waits."""
         self._is_unsupported = bool(case.context_messages or case.session.state)
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
@@ -159,7 +159,7 @@ class A2aConversation:
 
         Raises:
             AgentError: a request failed, the task ended without an answer, or the case has a session state
-                or earlier messages, for which A2A has no place.
+                or earlier messages, which A2A cannot transmit.
         """
         if self._is_unsupported:
             raise build_unsupported_error(
@@ -197,12 +197,12 @@ class _A2aTurn:
         """Ids of the messages of this turn and of earlier ones."""
         self._messages: list[tuple[A2aPart, ...]] = []
         self.artifacts = dict(earlier)
-        """Artifacts of the task by id, also those of earlier turns."""
+        """Artifacts of the task by id, including those of earlier turns."""
         self._earlier = dict(earlier)
         """Artifacts of earlier turns that were not sent again in this turn."""
 
     def add_result(self, result: A2aResult) -> None:
-        """Add a result of the turn, except for messages that were added before.
+        """Add a result of the turn, without the messages in it that were added before.
 
         The same message may arrive several times: in a status, and in the history of a task.
         """
@@ -231,12 +231,12 @@ class _A2aTurn:
     def build_reply(self) -> Reply:
         """Return the reply of the turn, built from its messages and new artifacts.
 
-        The response is the text of these artifacts. If they have no text, or if the agent asks for input, the
-        response is the last message.
+        The response is the text of the new artifacts. If they have no text, or if the agent asks for input,
+        the response is the last message.
 
         Raises:
-            AgentError: the task is in another state than `completed` and `input-required`, or the stream
-                ended before any answer.
+            AgentError: the task's state is neither `completed` nor `input-required`, or the stream ended
+                before any answer.
         """
         if self.state is not None and self.state not in _ANSWERED_STATES:
             why = shorten_text("".join(_join_texts(parts, "\n") for parts in self._messages[-1:]), 1_000)
@@ -255,14 +255,14 @@ class _A2aTurn:
         return Reply(response or None, tuple(events))
 
     def _iter_new_artifacts(self) -> Iterator[tuple[A2aPart, ...]]:
-        """Yield the parts of each artifact that this turn added. A replaced artifact is new as a whole."""
+        """Yield the parts of each artifact that this turn added, or all of its parts if it was replaced."""
         for id_, parts in self.artifacts.items():
             earlier = self._earlier.get(id_, ())
             yield parts[len(earlier) :] if parts[: len(earlier)] == earlier else parts
 
 
 def _iter_events(groups: Iterable[tuple[A2aPart, ...]], *, texts: bool) -> Iterator[Event]:
-    """Yield the tool calls and results in messages and artifacts; with `texts`, yield their texts too."""
+    """Yield tool calls and results in messages and artifacts, and also texts if `texts` is True."""
     for part in (part for parts in groups for part in parts):
         event = _read_tool_event(part)
         if event is not None:
@@ -272,7 +272,7 @@ def _iter_events(groups: Iterable[tuple[A2aPart, ...]], *, texts: bool) -> Itera
 
 
 def _read_tool_event(part: A2aPart) -> Event | None:
-    """Return the tool call or result in a part, or None.
+    """Return the tool call or tool result in a part; None for any other part.
 
     A2A itself has no tool events. Google ADK sends them as data parts with `adk_type` in the metadata.
     """

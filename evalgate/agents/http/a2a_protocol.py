@@ -1,4 +1,4 @@
-"""JSON of the A2A protocol over JSON-RPC, releases 0.3 and 1.0: parameters to send, and a parser of results.
+"""Build requests and parse results of the A2A protocol over JSON-RPC, in its releases 0.3 and 1.0.
 
 Release 1.0 uses the JSON form of the Protobuf definition; release 0.3 adds a `kind` to each object.
 """
@@ -24,7 +24,7 @@ _OUTPUT_MODES = ["text/plain", "application/json"]
 
 @frozen
 class A2aEndpoint:
-    """Address of an agent, with the protocol release that it speaks there."""
+    """Address of an agent, with the protocol release to use and the agent's ability to stream."""
 
     url: str
     release: Release
@@ -34,7 +34,7 @@ class A2aEndpoint:
 def parse_agent_card(card: object, base_url: str) -> A2aEndpoint:
     """Return the JSON-RPC endpoint for the newest release that an agent card offers.
 
-    `base_url` is the address of the endpoint if a card of release 1.0 names none.
+    `base_url` is used as the address if a card of release 1.0 has an endpoint without an address.
 
     Raises:
         AgentError: the card offers no JSON-RPC endpoint of release 1.0 or 0.3.
@@ -69,7 +69,8 @@ def build_send_params(
 ) -> JsonObject:
     """Return the parameters of the request that sends a message.
 
-    `id_` is the id of the message. `context` and `task` are the ids of its context and task; None: a new one.
+    `id_` is the id of the message. `context` and `task` are the ids of its context and task; with None, the
+    server creates a new one.
 
     Raises:
         AgentError: an attachment cannot be sent.
@@ -117,7 +118,7 @@ class A2aResult:
     messages: tuple[A2aMessage, ...] = ()
     """Messages of the agent in order: those in a task's history and status, or a message by itself."""
     artifacts: tuple[tuple[str, tuple[A2aPart, ...]], ...] = ()
-    """Id and parts of each artifact. An artifact without an id has its number, such as `#0`."""
+    """(id, parts) of each artifact. The id of an artifact without an id is its number, such as `#0`."""
     append: bool = False
     """True if the parts continue an artifact that was sent before."""
 
@@ -173,7 +174,7 @@ def _parse_object(kind: _Kind, found: dict[str, Any]) -> A2aResult:
             for each in filter_objects([*filter_objects(found.get("history")), latest])
             if each.get("role") in ("agent", "ROLE_AGENT")
         ),
-        # Some servers give artifacts no ids; their number tells them apart.
+        # Some servers send artifacts without ids, which their numbers then identify.
         artifacts=tuple(
             (str(each.get("artifactId") or f"#{number}"), _parse_parts(each))
             for number, each in enumerate(artifacts)

@@ -35,12 +35,12 @@ from evalgate.core.types import (
 def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     """Return the reply and the usage of one turn.
 
-    The response is the text of the last final event with text. An event is final if ADK's `is_final_response`
-    says so. The response is "" if no final event has text, as with a long-running call. All other texts,
-    calls and results are the reply's events.
+    An event is final if ADK's `is_final_response` is True. The response is the text of the last final event
+    with text. It is "" if no final event has text, as with a long-running call, and None if there is no final
+    event. All other texts, calls and results are the reply's events.
 
     Two kinds of events are ignored: events of the author `user`, and partial events, which whole events
-    repeat. The usage is None if no event reports one.
+    repeat. The usage is None if no event reports usage.
 
     Raises:
         AgentError: an event is malformed. Or the events report an error of the model, and none of them is
@@ -87,7 +87,7 @@ def _raise_model_error(events: Sequence[JsonObject], usage: Usage | None) -> Non
 
 
 def _is_final(event: JsonObject) -> bool:
-    """Return the value of ADK's `Event.is_final_response` for an event that is not partial."""
+    """Return True if ADK's `Event.is_final_response` is True for the event, which must not be partial."""
     actions = _get_field(event, "actions")
     if isinstance(actions, dict) and _get_field(actions, "skip_summarization"):
         return True
@@ -134,9 +134,9 @@ _OUTPUT_COUNTS = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
-    """Return a value by its key, written in camelCase or in snake_case; None if neither key is present.
+    """Return the value of a key that is written in camelCase or snake_case; None if there is neither.
 
-    `name` is the key in snake_case. If both keys are present, the one in camelCase counts.
+    `name` is the key in snake_case. If both keys are present, the value of the key in camelCase is returned.
     """
     value = found.get(to_camel(name))
     return found.get(name) if value is None else value
@@ -161,7 +161,7 @@ def _list_parts(event: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def get_event_text(event: Mapping[str, Any]) -> str:
-    """Return the texts of an event, joined by line ends; empty if there are none."""
+    """Return the texts of an event's parts, joined by line ends; "" if no part has text."""
     return "\n".join(
         part["text"] for part in _list_parts(event) if isinstance(part.get("text"), str) and part["text"]
     )
@@ -183,7 +183,7 @@ def _read_count(usage: Mapping[str, Any], name: str) -> int:
     return count if isinstance(count, int) else 0
 
 
-# Seconds to wait for the deletion of a session. It matters to no answer: all have arrived by then.
+# Seconds to wait for the deletion of a session, which takes place after the last answer.
 _DELETE_TIMEOUT_S = 5.0
 
 
@@ -194,11 +194,11 @@ class AdkServerOptions:
     app: str | None = None
     """App of the server. None: the app that the case names if the server has it, else the only app."""
     stream: bool = False
-    """True: ask `/run_sse`. False: ask `/run`."""
+    """True: turns are sent to `/run_sse`, which streams events; False: to `/run`."""
 
 
 class AdkServerDialect:
-    """`Dialect` of ADK's `api_server`, with the server's list of apps."""
+    """`Dialect` (wire format) for ADK's `api_server`. It keeps the server's list of apps."""
 
     def __init__(self, connection: AgentConnection, options: AdkServerOptions) -> None:
         self._connection = connection
@@ -215,8 +215,8 @@ class AdkServerDialect:
         Without the option `app`, the first call requests the server's list of apps.
 
         Raises:
-            AgentError: the request failed. Or the case names no app of the server, and the server has several
-                apps or none.
+            AgentError: the request failed. Or the case names no app of the server, and the server does not
+                have exactly one app.
         """
         if self._options.app is not None:
             return self._options.app
@@ -233,7 +233,7 @@ class AdkServerDialect:
 
 
 class AdkServerConversation:
-    """`RemoteConversation` in one session of the server."""
+    """`RemoteConversation` for ADK's `api_server`, in one session of the server."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class AdkServerConversation:
             async with self._connection.open_response("POST", at("/run"), body) as response:
                 answer = await read_body(response)
             reply, usage = await run_off_loop(len(answer), lambda: read_adk_reply(_parse_events(answer)))
-        # The events hold only the changes of the state; the session holds the state itself.
+        # The events hold only the changes of the state; the session holds the whole state.
         found = await self._connection.request_json("GET", self._session_url)
         state = found.get("state") if isinstance(found, dict) else None
         if self._trace is not None:
@@ -288,7 +288,7 @@ class AdkServerConversation:
         return TurnAnswer(reply, usage, state if isinstance(state, dict) else None)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, from the spans that `adk web` keeps, and forget them."""
+        """Return the steps of the last turn, read from the spans that `adk web` stores, and remove them."""
         return () if self._trace is None else self._trace.take_spans()
 
     async def end_conversation(self) -> None:

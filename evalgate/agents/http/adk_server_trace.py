@@ -13,7 +13,7 @@ from evalgate.core.types import TraceSpan
 
 
 class AdkServerTrace:
-    """Reader of the server's spans of one session, turn by turn. A server without spans gives no steps."""
+    """Reader of the server's spans for one session, turn by turn. Without spans, turns have no steps."""
 
     def __init__(self, connection: AgentConnection) -> None:
         self._connection = connection
@@ -21,10 +21,10 @@ class AdkServerTrace:
         self._seen: set[str] = set()
         self._spans: list[Span] = []
         self._is_missing = False
-        """True once a request for spans failed, as with `adk api_server`, which keeps none."""
+        """True once a request for spans failed, as it does with `adk api_server`, which stores no spans."""
 
     def begin_turn(self) -> None:
-        """Note the time at which a turn begins, and forget the spans of the turn before."""
+        """Store the present time as the beginning of a turn, and remove the spans of the previous turn."""
         self._began_at, self._spans = time.time_ns(), []
 
     async def request_spans(self, app: str, session_id: str) -> None:
@@ -47,7 +47,7 @@ class AdkServerTrace:
         self._seen.update(span.span_id for span in spans)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, without the server's own spans, and forget them."""
+        """Return the steps of the last turn, without the web server's own spans, and remove them."""
         spans, self._spans = self._spans, []
         steps = convert_turn_spans(spans, self._began_at)
         return [step for step in steps if step.kind != "other"]

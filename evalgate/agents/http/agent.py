@@ -1,6 +1,6 @@
-"""`Agent` and `AgentSession` for an agent behind a URL, in any dialect.
+"""`Agent` and `AgentSession` for an agent behind a URL, in any dialect (wire format).
 
-The agent probes the server until it answers; no session starts before that.
+At its start, the agent probes the server until the server answers. No session starts earlier.
 """
 
 import asyncio
@@ -65,12 +65,12 @@ class RemoteAgent:
         await self._connection.close()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "RemoteSession":
-        """Return a session with a conversation of its own; nothing is sent yet."""
+        """Return a session with a new conversation. Nothing is sent before the first turn."""
         del run, alone
         return RemoteSession(self, self._dialect.open_conversation(case), self._options.timeout_s)
 
     def redact_failure(self, failure: Failure) -> Failure:
-        """Return the failure with the server's secret values hidden in its texts."""
+        """Return a copy of the failure with `[hidden]` in place of the server's secret values."""
         hide = self._connection.hide_secrets
         return replace(failure, message=hide(failure.message), detail=hide(failure.detail))
 
@@ -78,7 +78,7 @@ class RemoteAgent:
         """Wait until the server answers.
 
         Raises:
-            AgentUnreachableError: no answer came within the time limit, or the certificate is not trusted.
+            AgentUnreachableError: no answer came within `start_timeout_s`, or the certificate is not trusted.
         """
         if self._startup is None:
             raise RuntimeError("the agent was not entered")
@@ -139,34 +139,34 @@ class RemoteSession:
 
         Nothing is sent if there was no turn, or if the block raised an exception other than AgentError.
         """
-        # Not after a cancellation: a gate that ends must not wait for the server.
+        # Not after a cancellation: evalgate is about to end, and must not wait for the server.
         if self._turns and (kind is None or issubclass(kind, AgentError)):
             with suppress(AgentError, TimeoutError):
                 await self._conversation.end_conversation()
 
     @property
     def session_id(self) -> str:
-        """Return the id of the conversation on the server; "" if the dialect has none."""
+        """Return the id of the conversation on the server; "" if the dialect has no such id."""
         return getattr(self._conversation, "session_id", "")
 
     @property
     def user_id(self) -> str:
-        """Return the id of the user on the server; "" if the dialect has none."""
+        """Return the id of the user on the server; "" if the dialect has no such id."""
         return getattr(self._conversation, "user_id", "")
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, and forget them; none if the dialect records no spans."""
+        """Return the steps of the last turn, and remove them; () if the dialect records no spans."""
         conversation = self._conversation
         return conversation.take_spans() if isinstance(conversation, RecordsSpans) else ()
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True if the dialect lets the gate answer the agent's tool calls with mocks."""
+        """Return True if evalgate can answer the agent's tool calls with mocks in this dialect."""
         return isinstance(self._conversation, SupportsToolMocks) and self._conversation.applies_mocks
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True if the dialect lets the gate answer the agent's tool calls from a recording."""
+        """Return True if evalgate can answer the agent's tool calls from a recording in this dialect."""
         conversation = self._conversation
         return isinstance(conversation, SupportsToolRecordings) and conversation.applies_recordings
 
@@ -215,6 +215,6 @@ class RemoteSession:
         usage: Usage | None = None,
         retry_after_s: float | None = None,
     ) -> AgentError:
-        # The number of the turn is known here alone; dialects see one turn at a time.
+        # Only the session knows the number of the turn, so it is added to the message here.
         numbered = replace(failure, message=f"{failure.message} (turn {self._turns})")
         return AgentError(self._agent.redact_failure(numbered), outcome, usage or self._usage, retry_after_s)

@@ -1,7 +1,7 @@
 """Client of agents that speak OpenAI's chat completions, and the parser of completions, whole or streamed.
 
-Each request sends the whole conversation. The gate answers tool calls with the case's mocks and recordings.
-The shapes of requests and answers are those of OpenAI's API reference of `POST /chat/completions`.
+Each request sends the whole conversation. evalgate answers tool calls with the case's mocks and recordings.
+Requests and answers have the shapes that OpenAI's API reference of `POST /chat/completions` describes.
 """
 
 import json
@@ -35,7 +35,7 @@ from evalgate.documents.strict_json import filter_objects
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """Options that every request carries, and the largest number of requests in one turn."""
+    """Fields of every request, and the largest number of requests in one turn."""
 
     model: str
     stream: bool = False
@@ -48,7 +48,7 @@ class ChatOptions:
 
 
 class ChatDialect:
-    """`Dialect` of OpenAI's chat completions."""
+    """`Dialect` (wire format) for OpenAI's chat completions."""
 
     def __init__(self, connection: AgentConnection, options: ChatOptions) -> None:
         self._connection = connection
@@ -60,7 +60,7 @@ class ChatDialect:
 
 
 class ChatConversation:
-    """`RemoteConversation` that holds all of its messages, since the server stores none."""
+    """`RemoteConversation` for chat completions. It keeps all messages, because the server stores none."""
 
     def __init__(self, connection: AgentConnection, options: ChatOptions, case: EvalCase) -> None:
         self._connection = connection
@@ -74,16 +74,16 @@ class ChatConversation:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True: every tool result comes from the gate."""
+        """Return True: evalgate provides every tool result."""
         return True
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True: every tool result comes from the gate."""
+        """Return True: evalgate provides every tool result."""
         return True
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
-        """Request completions and answer their tool calls, until a completion calls no tool.
+        """Request completions, and answer their tool calls, until a completion has no tool calls.
 
         The text of the last completion is the response.
 
@@ -121,7 +121,7 @@ class ChatConversation:
         """Do nothing: the server does not store the conversation."""
 
     def _answer_calls(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Return the results of tool calls, and add them to the conversation."""
+        """Return the results of tool calls, and add them to the messages of the conversation."""
         results = [self._tools.get_result(call) for call in calls]
         for result in results:
             text = result.result if isinstance(result.result, str) else json.dumps(result.result)
@@ -167,7 +167,7 @@ class Completion:
     """Message of the model, with the usage that the server reports."""
 
     message: JsonObject
-    """Message in the form in which the next request repeats it."""
+    """The message as the next request repeats it."""
     usage: Usage | None
     """None if the server reports no usage, or a negative count."""
 
@@ -191,7 +191,7 @@ class Completion:
 
     @property
     def size(self) -> int:
-        """Return the number of characters that `read_calls` parses: the arguments of all tool calls."""
+        """Return the number of characters in the arguments of all tool calls, which `read_calls` parses."""
         functions = (call.get("function") for call in filter_objects(self.message.get("tool_calls")))
         texts = (each.get("arguments") for each in functions if isinstance(each, dict))
         return sum(len(text) for text in texts if isinstance(text, str))
@@ -308,7 +308,7 @@ class CompletionAssembler:
 
 
 def _parse_usage(found: object) -> Usage | None:
-    """Return the usage that a completion reports; None if it reports none or a negative count."""
+    """Return the usage that a completion reports; None if usage is missing or a count is negative."""
     if not isinstance(found, dict):
         return None
     counts = [found.get(name) for name in ("prompt_tokens", "completion_tokens")]

@@ -1,4 +1,4 @@
-"""HTTP client of the agent's server: its address and TLS options, the proxy to it, requests with retries."""
+"""HTTP client for the agent's server: its address and TLS options, its proxy, and requests with retries."""
 
 import asyncio
 import json
@@ -54,13 +54,13 @@ def append_path(url: str, path: str) -> str:
 
 
 def find_proxy(url: str) -> str | None:
-    """Return the address of the proxy that the environment names for `url`; None if there is none.
+    """Return the address of the proxy that the environment sets for `url`; None without a proxy.
 
     The variables are HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. A loopback address never has a proxy,
     because the proxy would look for the address on its own machine.
 
     Raises:
-        InvalidInputError: the environment names something else than an HTTP proxy.
+        InvalidInputError: the environment names a proxy that is not an HTTP proxy.
     """
     parts, proxies = urlsplit(url), getproxies_environment()
     host = parts.hostname or ""
@@ -138,17 +138,17 @@ class AgentServer:
     ca_file: Path | None = None
     """Certificates that are trusted instead of the system's."""
     relocated: bool = False
-    """True if the server reports another host and port than `url` has, such as in a container."""
+    """True if the server knows itself by another host and port than those of `url`, as in a container."""
     connections: int = 100
     """Largest number of open connections."""
 
 
 def create_http_client(server: AgentServer, *, keepalive: bool) -> "ClientSession":
-    """Return an HTTP client of the server; with `keepalive`, a connection may serve several requests.
+    """Return an HTTP client for the server. With `keepalive`, connections are used for several requests.
 
     Raises:
         InvalidInputError: `aiohttp` is not installed, the certificates cannot be read, or the environment
-            names something else than an HTTP proxy.
+            names a proxy that is not an HTTP proxy.
     """
     try:
         from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
@@ -164,7 +164,7 @@ def create_http_client(server: AgentServer, *, keepalive: bool) -> "ClientSessio
         connector=connector,
         cookie_jar=DummyCookieJar(),  # a session cookie must not leak into another conversation
         headers=dict(server.headers),
-        # Only for connecting: the timer of the turn limits the rest, and stops while the gate itself waits.
+        # Only for connecting: the turn's timer limits the rest, except for pauses that evalgate makes.
         timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
         # Not `trust_env`: aiohttp would read the user's .netrc, in a thread, for each request.
         proxy=find_proxy(server.url),
@@ -210,9 +210,9 @@ class AgentConnection:
         self._single_use_client: ClientSession | None = None
         """Client that uses each connection once, for requests that must not be sent twice.
 
-        A server or load balancer may close a kept connection at the moment in which it is used again. A
-        reset does not prove that the request was not read (RFC 9110, 9.2.2): the agent may be at work. A
-        request with its own connection is repeated only if the connection could not be made; if the
+        A server or load balancer may close a kept connection just when it is used again. A connection reset
+        does not prove that the request was not read (RFC 9110, 9.2.2): the agent may be working on it. A
+        request with its own connection is repeated only if the connection could not be made. If the
         connection breaks later, the request has failed.
         """
 
@@ -226,13 +226,13 @@ class AgentConnection:
         """Create the HTTP clients.
 
         Raises:
-            InvalidInputError: as for `create_http_client`.
+            InvalidInputError: `aiohttp` is missing, or the certificates or the proxy cannot be used.
         """
         self._client = create_http_client(self._server, keepalive=True)
         self._single_use_client = create_http_client(self._server, keepalive=False)
 
     def relocate_url(self, address: str) -> str:
-        """Return the URL at which the gate reaches `address`, which the server reported as its own.
+        """Return the URL at which evalgate reaches `address`, which the server reported as its own.
 
         If the server is `relocated`, as in a container, the scheme, host and port of the server's `url`
         replace those of `address`. Otherwise, the address is returned unchanged.
@@ -258,7 +258,7 @@ class AgentConnection:
                 await client.close()
 
     async def probe_url(self, url: str) -> str:
-        """Request `url` once; return "" if the server answers, and the reason if it does not.
+        """Request `url` once. Return "" if the server answers, else the reason as a clause.
 
         Every status below 500 is an answer, except 407 of a proxy.
 
@@ -283,8 +283,8 @@ class AgentConnection:
         """Send a request and return the JSON of the answer, or None if the answer is empty.
 
         Raises:
-            AgentError: there is no answer, or the answer has another status than 2xx, is too large or is
-                not JSON.
+            AgentError: there is no answer, or the status of the answer is not 2xx, or the answer is too
+                large or not JSON.
         """
         async with self.open_response(method, url, body, headers) as response:
             body = await read_body(response)
@@ -307,7 +307,11 @@ class AgentConnection:
     async def _send_with_retries(
         self, method: Method, url: str, body: object, headers: Mapping[str, str]
     ) -> "ClientResponse":
-        """Return the first 2xx response; send the request up to 4 times if the server is busy or down."""
+        """Send the request, at most 4 times if the server is busy or down, and return the 2xx response.
+
+        Raises:
+            AgentError: no attempt received a 2xx response.
+        """
         data = None if body is None else _COMPACT.encode(body).encode()
         sent = {"Accept": "application/json", **headers}
         if (trace := current_turn.get()) is not None:
@@ -335,8 +339,8 @@ class AgentConnection:
     ) -> "ClientResponse | None":
         """Return the response; None if the request failed and may be repeated.
 
-        A request may be repeated if it did not reach the server. Otherwise, any request but a POST may be
-        repeated: a POST may already have started a turn of the agent.
+        Any request may be repeated if it did not reach the server. If it may have reached the server, only a
+        POST must not be repeated, because it may have started a turn of the agent.
 
         Raises:
             AgentError: the request failed and may not be repeated, or is the `last` attempt.

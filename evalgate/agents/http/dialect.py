@@ -23,7 +23,7 @@ class TurnAnswer:
 
 
 class RemoteConversation(Protocol):
-    """One conversation with the agent's server."""
+    """One conversation with the agent's server, in one dialect."""
 
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """Send one message and return the answer.
@@ -44,7 +44,7 @@ class RemoteConversation(Protocol):
 
 
 class Dialect(Protocol):
-    """Wire format with its options."""
+    """A wire format between evalgate and the agent's server, with its options."""
 
     def open_conversation(self, case: EvalCase) -> RemoteConversation:
         """Return a new conversation for a case; nothing is sent yet."""
@@ -55,11 +55,11 @@ class TurnTimer(Protocol):
     """Timer that ends a turn after its time limit, with two methods of `asyncio.Timeout`."""
 
     def when(self) -> float | None:
-        """Return the time of the event loop's clock at which the turn ends; None for never."""
+        """Return the event loop's time at which the turn ends; None: the turn has no time limit."""
         ...
 
     def reschedule(self, when: float | None, /) -> None:
-        """Set the time of the event loop's clock at which the turn ends; None for never."""
+        """Set the event loop's time at which the turn ends; None: the turn has no time limit."""
         ...
 
 
@@ -69,12 +69,12 @@ turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None
 
 @contextmanager
 def pause_turn_timer() -> Iterator[None]:
-    """Stop the turn's timer within the block: work of the gate does not count as the agent's time."""
+    """Stop the turn's timer within the block: evalgate's own work must not count as the agent's time."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
         yield
         return
-    # The time that is left, and not a new limit: the turn may be paused several times.
+    # The rest of the time limit is kept, because a turn may be paused several times.
     left = when - clock()
     timer.reschedule(None)
     try:

@@ -1,6 +1,7 @@
-"""Errors for requests to which the agent's server gave no usable answer.
+"""Build the errors for requests that got no usable answer from the agent's server.
 
-An `AgentError` with the outcome `faulted` is the fault of the environment, and not counted against the agent.
+An `AgentError` with the outcome `faulted` is a fault of the environment, and is not counted against the
+agent.
 """
 
 import errno
@@ -76,7 +77,7 @@ async def build_status_error(response: "ClientResponse") -> AgentError:
 
 
 def build_unavailable_error(error: BaseException) -> AgentError:
-    """Return the error for a server that was not reached. It is `faulted`: the agent received nothing."""
+    """Return the error for a server that was not reached. Its outcome is `faulted`: the agent got nothing."""
     failure = Failure(
         "unavailable", f"the agent cannot be reached any more: {describe_connection_error(error)}"
     )
@@ -84,7 +85,7 @@ def build_unavailable_error(error: BaseException) -> AgentError:
 
 
 def build_certificate_error(url: str, error: "ClientConnectorCertificateError") -> AgentUnreachableError:
-    """Return the error for a certificate that is not trusted. The text has advice: waiting would not help."""
+    """Return the error for a certificate that is not trusted. Its message advises how to mend this."""
     found = error.certificate_error
     code, why = getattr(found, "verify_code", 0), getattr(found, "verify_message", "") or str(found)
     if code in _WRONG_NAME:
@@ -105,9 +106,9 @@ def build_connection_error(error: BaseException) -> AgentError:
 
 
 def describe_connection_error(error: BaseException) -> str:
-    """Return the reason of a connection error in one line.
+    """Return the reason of a connection error as one line.
 
-    For an error number of the operating system, return the system's own text for the number.
+    If the error has an `errno`, the reason is the operating system's text for this number.
     """
     import ssl
 
@@ -132,14 +133,14 @@ def describe_connection_error(error: BaseException) -> str:
 
 
 def _describe_tls_error(reason: str) -> str:
-    """Return a sentence for one of OpenSSL's reasons, such as `WRONG_VERSION_NUMBER`."""
+    """Return a clause for one of OpenSSL's error reasons, such as `WRONG_VERSION_NUMBER`."""
     words = reason.lower().replace("_", " ")
     advice = "; does it speak http://?" if reason in _NO_TLS_AT_ALL else ""
     return f"TLS failed: {words}{advice}"
 
 
 def _describe_payload_error(error: BaseException) -> str:
-    """Return a sentence about an answer with a body that cannot be read."""
+    """Return a clause about an answer with an unreadable body: it broke off, or cannot be decompressed."""
     cause: BaseException = error.__cause__ or error
     why = getattr(cause, "message", None) or str(cause)
     # aiohttp has one error for a wrong encoding and for a missing end.
@@ -158,5 +159,5 @@ def build_format_error(sentence: str, detail: str = "") -> AgentError:
 
 
 def build_unsupported_error(sentence: str) -> AgentError:
-    """Return the error for a message that the dialect cannot express: `faulted`, not the agent's fault."""
+    """Return the error for a message that the dialect cannot express. Its outcome is `faulted`."""
     return AgentError(Failure("unsupported", sentence), "faulted")

@@ -27,7 +27,7 @@ _ACCEPT = {"Accept": "application/json, application/x-ndjson, text/event-stream"
 
 
 class EvalgateDialect:
-    """`Dialect` of evalgate's own JSON."""
+    """`Dialect` (wire format) for evalgate's own JSON."""
 
     def __init__(self, connection: AgentConnection) -> None:
         self._connection = connection
@@ -38,7 +38,7 @@ class EvalgateDialect:
 
 
 class EvalgateConversation:
-    """`RemoteConversation` that sends history and state in each request, for servers that store nothing."""
+    """`RemoteConversation` for evalgate's JSON. Requests contain history and state for stateless servers."""
 
     def __init__(self, connection: AgentConnection, case: EvalCase) -> None:
         self._connection = connection
@@ -50,7 +50,7 @@ class EvalgateConversation:
     async def ask_agent(self, message: UserMessage) -> TurnAnswer:
         """Post the message with history and state, and return the answer.
 
-        The body may be one JSON object, server-sent events or JSON lines.
+        The response may be one JSON object, server-sent events or JSON lines.
 
         Raises:
             AgentError: the request failed, the answer is malformed, or it reports an error.
@@ -106,7 +106,7 @@ class _TurnResponse:
         self._done: TurnAnswer | None = None
 
     def read_whole(self, body: bytes) -> None:
-        """Read a body that is the whole answer; raise AgentError if it is malformed or reports an error."""
+        """Read a body that is the whole answer. Raise AgentError if it is malformed or reports an error."""
         self.accept_answer(parse_json_body(body))
 
     def read_event(self, data: bytes | str) -> None:
@@ -114,7 +114,7 @@ class _TurnResponse:
         self.accept_event(parse_json_body(data))
 
     def accept_answer(self, found: object) -> None:
-        """Accept an object that is the whole answer. Its parts are read like the events of a stream.
+        """Accept a decoded body that is the whole answer. Its parts are handled like events of a stream.
 
         Raises:
             AgentError: the object is malformed or reports an error.
@@ -138,7 +138,7 @@ class _TurnResponse:
         self.accept_event({"type": "done", "response": found.get("response"), "state": found.get("state")})
 
     def accept_event(self, event: object) -> None:
-        """Accept one event of the turn; ignore None, which stands for an empty line.
+        """Accept one decoded event of the turn; ignore None, which stands for an empty line.
 
         Raises:
             AgentError: the event is malformed, follows `done`, or reports an error.

@@ -31,7 +31,7 @@ _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _RESERVED_HEADERS = frozenset(
     {"content-length", "transfer-encoding", "connection", "upgrade", "expect", "te"}
 )
-# `n` too: of several answers to a request, only the first one would be read.
+# `n` is reserved because only the first of several answers would be read.
 _RESERVED_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
 
 

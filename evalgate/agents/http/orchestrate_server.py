@@ -37,13 +37,13 @@ _MAX_SHOWN_AGENTS = 10
 
 
 class OrchestrateDialect:
-    """`Dialect` of watsonx Orchestrate, with the server's list of agents."""
+    """`Dialect` (wire format) for watsonx Orchestrate. It keeps the server's list of agents."""
 
     def __init__(self, connection: AgentConnection, agent: str | None = None) -> None:
         """Store the connection and the name of the agent.
 
-        Without a name, each case is sent to the agent that the case names. A case that names none is sent to
-        the server's only agent.
+        Without a name, each case is sent to the agent that the case names. A case without the name of an
+        agent is sent to the server's only agent.
         """
         self._connection = connection
         self._agent = agent
@@ -58,8 +58,8 @@ class OrchestrateDialect:
         """Return the id of the agent for a case; the first call requests the server's list of agents.
 
         Raises:
-            AgentError: the request failed, or the server has no agent with the name. Or there is no name, and
-                the server has several agents or none.
+            AgentError: the request failed, or the server does not have the named agent. Or no agent is named,
+                and the server does not have exactly one.
         """
         if self._ids is None:
             listed = await self._connection.request_json("GET", self._connection.build_url(_AGENTS))
@@ -81,7 +81,7 @@ class OrchestrateDialect:
 
 
 class OrchestrateConversation:
-    """`RemoteConversation` in one thread of the server."""
+    """`RemoteConversation` for watsonx Orchestrate, in one thread of the server."""
 
     def __init__(self, connection: AgentConnection, dialect: OrchestrateDialect, case: EvalCase) -> None:
         self._connection = connection
@@ -113,7 +113,7 @@ class OrchestrateConversation:
         return TurnAnswer(reply)
 
     async def end_conversation(self) -> None:
-        """Do nothing: the server keeps its threads, as after a chat in its own pages."""
+        """Do nothing: threads stay on the server, as they do after a chat in its user interface."""
 
     async def _build_request(self, message: UserMessage) -> JsonObject:
         body: dict[str, object] = {
@@ -137,7 +137,7 @@ class OrchestrateEvents:
         self._is_over = False
 
     def is_over(self) -> bool:
-        """Return True after the last event."""
+        """Return True once the run's last event, `done`, was read."""
         return self._is_over
 
     def read_line(self, line: bytes) -> None:
@@ -167,11 +167,11 @@ class OrchestrateEvents:
         self._is_over = self._is_over or name == _LAST_EVENT
 
     def build_reply(self) -> Reply:
-        """Return the reply. Its response is the last text outside of widgets; None if there is none.
+        """Return the reply. Its response is the last text that is not in a widget; None without such a text.
 
         Raises:
-            AgentError: the run has no tool call, no tool result and no message. Or the stream ended before
-                the end of the run, and without a message.
+            AgentError: the run has neither tool calls nor results nor messages, or the stream ended too early
+                and without a message.
         """
         if not self._events:
             raise build_format_error("the run ended without a message")
@@ -179,7 +179,7 @@ class OrchestrateEvents:
             raise build_format_error("the stream ended before the run did, and without a message")
         texts = [each for each in self._events if isinstance(each, Message) and each.payload is None]
         last = texts[-1] if texts else None
-        # By identity: an earlier message with the same text stays.
+        # Compared by identity, so that an earlier message with the same text is kept.
         others = tuple(event for event in self._events if event is not last)
         return Reply(None if last is None else last.text, others)
 

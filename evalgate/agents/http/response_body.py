@@ -1,4 +1,4 @@
-"""Readers of JSON, and of response bodies within a size limit: whole, as server-sent events, or as lines."""
+"""Read response bodies of limited size (whole, as server-sent events or as lines), and parse their JSON."""
 
 import asyncio
 import json
@@ -43,14 +43,14 @@ class SseReader:
         del self._rest[:cut]
         self._seen = end - cut
         for line in lines:
-            # The others are comments, of which an agent may send a flood.
+            # Other lines are comments and unused fields, which an agent may send in large numbers.
             if self._is_first or (line.startswith(b"data") if line else self._data):
                 yield from self._parse_line(line)
 
     def finish_stream(self) -> Iterator[str]:
-        """End the stream: yield the data of a last event that no empty line follows.
+        """End the stream, and yield the data of a last event that is not followed by an empty line.
 
-        The standard drops this event. Here it counts, because some servers forget the last line end.
+        The standard drops such an event. It is yielded here, because some servers omit the last line end.
         """
         if self._rest:
             yield from self._parse_line(bytes(self._rest).rstrip(b"\r"))
@@ -73,7 +73,7 @@ IsOver: TypeAlias = Callable[[], bool]
 """Function that returns True if the events read so far are the whole answer."""
 
 _SMALL = 64 * 1024
-# Some servers send their last event and do not end the stream: this is how long they may take.
+# Seconds to wait for the end of a stream after the last event, because some servers do not end the stream.
 _STREAM_END_S = 1.0
 
 
@@ -83,7 +83,7 @@ async def read_body(response: "ClientResponse") -> bytes:
     Raises:
         AgentError: the body is larger than `MAX_ANSWER_BYTES`.
     """
-    # A short plain body cannot exceed the limit. A compressed one can: the length is that of the packed body.
+    # A short body cannot exceed the limit, unless it is compressed: its length is that before decompression.
     if (response.content_length or _SMALL) < _SMALL and "Content-Encoding" not in response.headers:
         return await response.read()
     return b"".join([piece async for piece in _iter_pieces(response, lambda: False)])
@@ -93,7 +93,7 @@ async def iter_events(response: "ClientResponse", is_over: IsOver = lambda: Fals
     """Yield the data of each server-sent event until the stream ends, or 1 s after `is_over` returns True.
 
     Raises:
-        AgentError: as for `read_body`.
+        AgentError: the body is larger than `MAX_ANSWER_BYTES`.
     """
     reader = SseReader()
     async for piece in _iter_pieces(response, is_over):
@@ -107,7 +107,7 @@ async def iter_lines(response: "ClientResponse", is_over: IsOver) -> AsyncIterat
     """Yield each stripped line except blank ones, until the stream ends or 1 s after `is_over` returns True.
 
     Raises:
-        AgentError: as for `read_body`.
+        AgentError: the body is larger than `MAX_ANSWER_BYTES`.
     """
     # Pieces of a line are joined once: adding each to a growing line would take quadratic time.
     pending: list[bytes] = []
@@ -160,7 +160,7 @@ def parse_json_body(body: bytes | str) -> object:
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Return the result of `work`, which is called in a thread if `size` is more than `LARGE`, 64 KiB.
+    """Call `work`, in a thread if `size` is above 64 KiB (`LARGE`), and return its result.
 
     `size` is the size in bytes of the answer that `work` parses. The thread lets the event loop run, because
     `parse_untrusted_json` releases the GIL from time to time. The turn's timer is stopped meanwhile, so that

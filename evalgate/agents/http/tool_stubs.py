@@ -1,6 +1,9 @@
-"""Tool results for agents that leave tools to the client: from mocks, recordings and expected replies."""
+"""Provide tool results, for agents that expect the client to run tools.
 
-# The classes of the agent host: a mock matches the same calls over HTTP and in a worker.
+The results come from mocks, recordings and expected replies. No tool is run.
+"""
+
+# These are the classes of the agent host, so that a mock matches the same calls over HTTP and in a worker.
 from evalgate.agents.host.errors import NoMatchingMockError
 from evalgate.agents.host.mocked_tools import Mocks
 from evalgate.agents.host.recorded_tools import CallRecording, RecordedToolError
@@ -34,6 +37,9 @@ class CaseTools:
     def get_result(self, call: ToolCall) -> ToolResult:
         """Return the result of a call.
 
+        The result is `{"error": …}` if the recorded call raised an error. It has this form, too, if a mocked
+        or recorded tool is called with arguments that are not a JSON object.
+
         Raises:
             AgentError: the tool is mocked or recorded, and there is no result for the arguments; the
                 outcome is `faulted`.
@@ -51,16 +57,16 @@ class CaseTools:
 
 
 class ExpectedResults:
-    """Tool results of one expected reply, each of which is returned once."""
+    """Tool results of one expected reply. Each result is returned only once."""
 
     def __init__(self, expected: Reply) -> None:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the expected result of an equal call, else the first result of the tool that is left.
+        """Return the result of an equal expected call, else the first unused result of the tool.
 
-        If no result of the tool is left, return an error that the agent can read, instead of an invented
-        result. The conversation goes on, and the metrics compare this call as every other one.
+        If the tool has no unused result, return an error that the agent can read, instead of an invented
+        result. The conversation goes on, and the metrics compare this call like any other.
         """
         named = [each for each in self._left if each[1].name == call.name]
         equal = [each for each in named if each[0] is not None and each[0].args == call.args]
@@ -72,7 +78,7 @@ class ExpectedResults:
 
 
 def _list_pairs(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
-    """Return each tool result of a reply with the call that it answers; None if there is no such call."""
+    """Return (call, result) for each tool result of a reply. The call is None if no call fits the result."""
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []
     for event in expected.events:

@@ -1,4 +1,4 @@
-"""Conversion of spans of every common convention to the GenAI semantic conventions of OpenTelemetry.
+"""Convert spans of all common conventions to the GenAI semantic conventions of OpenTelemetry.
 
 `genai.read_transcript` reads the converted spans. The conversion covers the GenAI conventions before 1.37
 (messages as events of the span), OpenInference, OpenLLMetry, the Vercel AI SDK, Google ADK, Pydantic AI and
@@ -88,7 +88,7 @@ _DEEPEST = 40
 
 
 def find_conversation_id(span: Span) -> str:
-    """Return the id of the conversation that a span names in any convention; "" if it names none."""
+    """Return the conversation id in a span of any known convention; "" if the span has no such id."""
     if name := span.get_text(*_CONVERSATION):
         return name
     for attribute in _METADATA:
@@ -101,7 +101,10 @@ def find_conversation_id(span: Span) -> str:
 
 
 def convert_span(span: Span) -> Span:
-    """Return the span with GenAI attributes added or replaced, from the attributes of its convention."""
+    """Convert the attributes of a span to GenAI attributes, and return a copy of the span with them added.
+
+    Existing GenAI attributes may be replaced. If nothing can be converted, return the same span.
+    """
     operation = _find_operation(span)
     added: dict[str, object] = {"gen_ai.operation.name": operation} if operation else {}
     if operation == "execute_tool":
@@ -173,7 +176,7 @@ def _unwrap_arguments(found: object) -> object:
 
 
 def _decode_python(text: str) -> object:
-    """Return the object in a text of JSON, or of a Python literal, which LangChain writes for arguments."""
+    """Decode JSON, or a Python `dict` literal, which LangChain writes; return other texts unchanged."""
     value = decode_json(text)
     if not isinstance(value, str) or not value.startswith("{") or len(value) > 100_000:
         return value
@@ -195,7 +198,7 @@ def _is_json(found: object, depth: int = 0) -> bool:
 
 
 def _unwrap_result(found: object) -> object:
-    """Return a tool's result without the messages in which LangChain and ADK wrap it."""
+    """Return a tool's result without the message objects in which LangChain and ADK wrap it."""
     if isinstance(found, dict):
         for message in parse_messages(found, "tool") if found.keys() & {"kwargs", "lc", "output"} else ():
             for part in message["parts"]:
@@ -210,7 +213,7 @@ def _unwrap_result(found: object) -> object:
 def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
     """Yield the messages sent to the model, as one list for each convention.
 
-    A convention that the span does not use has an empty list or none.
+    A convention that the span does not use yields an empty list or no list.
     """
     yield _read_indexed(span.attributes, "llm.input_messages", "user")
     yield _read_indexed(span.attributes, "gen_ai.prompt", "user")
@@ -233,7 +236,7 @@ def _iter_inputs(span: Span) -> Iterator[list[ChatMessage]]:
 def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
     """Yield the messages of the model's answer, as one list for each convention.
 
-    A convention that the span does not use has an empty list or none.
+    A convention that the span does not use yields an empty list or no list.
     """
     yield _read_indexed(span.attributes, "llm.output_messages", "assistant")
     yield _read_indexed(span.attributes, "gen_ai.completion", "assistant")
@@ -273,18 +276,18 @@ def _read_logged_events(span: Span, *, is_output: bool) -> list[ChatMessage]:
 
 
 def _split_answer(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[ChatMessage]]:
-    """Return the messages before the answer, and the answer in a list.
+    """Return (messages before the answer, list with the answer).
 
-    The answer is the last message if it is the assistant's. Otherwise, the list is empty.
+    The answer is the last message if its role is `assistant`. Otherwise, the second list is empty.
     """
     last = len(messages) - 1 if messages and messages[-1]["role"] == "assistant" else len(messages)
     return messages[:last], messages[last:]
 
 
 def _drop_unreadable(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages, except messages of which every part is the JSON text of an object or list.
+    """Return the messages without those that consist only of texts with a JSON object or list.
 
-    The JSON is the input or output of an agent's code, and no message of a person or a model.
+    Such JSON is the input or output of the agent's code, not a message of a person or a model.
     """
     return [
         message
@@ -317,14 +320,14 @@ def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list
     tree: dict[str, Any] = {}
     for name, path in sorted(split_attribute_names(attributes, prefix).items()):
         _insert_value(tree, path, attributes[name])
-    return parse_messages(list(_iter_lists(tree)), role) if tree else []
+    return parse_messages(list(_iter_list_items(tree)), role) if tree else []
 
 
 def split_attribute_names(attributes: Mapping[str, Any], prefix: str) -> dict[str, list[str]]:
-    """Return the attributes below `prefix`. The value of each name is the list of its keys after `prefix`.
+    """Return the names of the attributes below `prefix`, each with the list of its keys after `prefix`.
 
     Keys are separated by dots: `llm.input_messages.0.message.role` has the keys `["0", "message", "role"]`
-    below `llm.input_messages`. Only the first 10,000 names count, and the first 40 keys of each.
+    below `llm.input_messages`. Only the first 10,000 names are read, and the first 40 keys of each name.
     """
     start = f"{prefix}."
     names = [name for name in attributes if name.startswith(start)][:_MOST_LISTED]
@@ -332,7 +335,7 @@ def split_attribute_names(attributes: Mapping[str, Any], prefix: str) -> dict[st
 
 
 def is_list_index(key: str) -> bool:
-    """Return True for a decimal number of at most nine digits."""
+    """Return True if the key is an index of a list: a decimal number of at most nine digits."""
     return key.isascii() and key.isdecimal() and len(key) < 10
 
 
@@ -345,8 +348,8 @@ def _insert_value(tree: dict[str, Any], path: list[str], value: object) -> None:
     tree.setdefault(path[-1], value)
 
 
-def _iter_lists(tree: dict[str, Any]) -> Iterator[Any]:
-    """Yield the values of a tree in the order of their keys, which are numbers; skip all other keys."""
+def _iter_list_items(tree: dict[str, Any]) -> Iterator[Any]:
+    """Yield the values under numeric keys, in numeric order and with nested lists; skip all other keys."""
     for key in sorted(filter(is_list_index, tree), key=int):
         yield _build_lists(tree[key])
 
@@ -355,5 +358,5 @@ def _build_lists(found: object) -> object:
     if not isinstance(found, dict):
         return found
     if found and all(map(is_list_index, found)):
-        return list(_iter_lists(found))
+        return list(_iter_list_items(found))
     return {key: _build_lists(value) for key, value in found.items()}

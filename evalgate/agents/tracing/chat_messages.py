@@ -1,4 +1,4 @@
-"""Conversion of chat messages of every common shape to the shape of the GenAI semantic conventions.
+"""Convert chat messages of all common shapes to the shape of the GenAI semantic conventions.
 
 A message is `{"role": role, "parts": [part, …]}` with the roles `system`, `user`, `assistant` and `tool`. A
 part is `{"type": "text", "content"}`, `{"type": "tool_call", "id", "name", "arguments"}` or `{"type":
@@ -91,14 +91,14 @@ def _read_object(found: dict[str, Any], role: str, depth: int) -> list[ChatMessa
 
 
 def build_text_message(role: str, text: str) -> ChatMessage:
-    """Return a message of one text."""
+    """Return a message with a single text part."""
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
 def merge_parts(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages, with consecutive messages of the assistant joined into one.
+    """Return the messages, with consecutive messages of the assistant joined into one message.
 
-    Some APIs write each call as an item of its own.
+    Some APIs write each tool call as a separate message.
     """
     merged: list[ChatMessage] = []
     for message in messages:
@@ -118,7 +118,7 @@ def get_message_text(message: ChatMessage) -> str:
 def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
     """Return a message in the shape of the GenAI conventions; None if the object is not a message."""
     if _is_converted(found):
-        return found  # as most messages of the semantic conventions are
+        return found  # fast path: most messages already have the shape of the semantic conventions
     found = _unwrap(found)
     kind = str(found.get("type") or "")
     own = _find_role(found)
@@ -227,7 +227,7 @@ def _read_part(part: dict[str, Any]) -> Iterator[Part]:
 
 
 def _read_item(part: Mapping[str, Any], kind: str) -> Part | None:
-    """Return an object as a tool call or a tool result; None if it is neither."""
+    """Return the part for an object that is a tool call or a tool result; None for any other object."""
     call = part.get("function_call") or part.get("functionCall")
     if kind == "function_call":
         return _build_call(part.get("call_id") or part.get("id"), part.get("name"), part.get("arguments"))

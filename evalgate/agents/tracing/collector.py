@@ -1,4 +1,4 @@
-"""OTLP/HTTP endpoint of the gate, which receives the OpenTelemetry spans of the agent."""
+"""OTLP/HTTP endpoint of evalgate, which receives the OpenTelemetry spans of the agent."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _MAX_BODY = 64 * 1024 * 1024
 _MAX_SPANS = 200_000
-"""Largest number of spans that no turn has claimed. Beyond it, the oldest spans are dropped."""
+"""Largest number of stored spans that no turn has taken. Beyond it, the oldest spans are dropped."""
 _SETTLE_S = 0.05
-"""Seconds to wait after a turn's topmost span.
+"""Seconds to wait for further spans after a turn's topmost span has arrived.
 
 Exporters send batches: spans that ended at the same time may arrive in two batches.
 """
@@ -27,7 +27,7 @@ Exporters send batches: spans that ended at the same time may arrive in two batc
 
 @frozen
 class CollectorEndpoint:
-    """Address of a collector, for the gate and for the agent."""
+    """Address of a collector: where evalgate listens, and the host name that the agent uses."""
 
     host: str = "127.0.0.1"
     """Address to listen at."""
@@ -38,7 +38,7 @@ class CollectorEndpoint:
 
 
 class SpanCollector:
-    """OTLP/HTTP server that stores the agent's spans until the turn to which they belong takes them."""
+    """OTLP/HTTP server that stores the agent's spans until `take_spans` is called for their turn."""
 
     def __init__(self, endpoint: CollectorEndpoint) -> None:
         self._host = endpoint.host
@@ -46,7 +46,7 @@ class SpanCollector:
         self._port = endpoint.port
         self._spans: list[Span] = []
         self.forgotten = 0
-        """Number of unclaimed spans that were dropped because there were too many."""
+        """Number of spans that were dropped because too many spans were stored."""
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
 
@@ -76,7 +76,7 @@ class SpanCollector:
             where = f"http://{self._host}:{self._port}"
             sentence = f"cannot listen for spans at {where}: {why}; give another `agent.otel.port`"
             raise InvalidInputError(sentence) from None
-        self._port = self._runner.addresses[0][1]  # the one that the system chose for port 0
+        self._port = self._runner.addresses[0][1]  # for port 0, the port that the system chose
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -84,9 +84,9 @@ class SpanCollector:
             await self._runner.cleanup()
 
     async def add_spans(self, spans: Iterable[Span]) -> None:
-        """Add spans to the unclaimed spans, and wake the turns that wait for spans.
+        """Store spans, and wake the turns that wait for spans.
 
-        If there are more than 200,000 unclaimed spans, the oldest are dropped.
+        If more than 200,000 spans are stored, the oldest are dropped.
         """
         async with self._arrived:
             self._spans += spans
@@ -95,9 +95,9 @@ class SpanCollector:
             self._arrived.notify_all()
 
     async def take_spans(self, turn: TurnTrace, wait_s: float) -> list[Span]:
-        """Remove and return the spans of a turn.
+        """Remove and return the stored spans of a turn; [] if the turn has none.
 
-        Wait until the topmost span of the turn has arrived, `wait_s` seconds at most.
+        First wait until the topmost span of the turn has arrived, but at most `wait_s` seconds.
         """
         try:
             async with asyncio.timeout(wait_s), self._arrived:

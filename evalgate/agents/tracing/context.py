@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @frozen
 class TurnTrace:
-    """Ids of one turn, which has a trace of its own (W3C Trace Context)."""
+    """Ids of one turn. Each turn is a separate trace (W3C Trace Context)."""
 
     trace_id: str
     span_id: str
@@ -60,12 +60,12 @@ class TurnTrace:
         ) == str(self.turn)
 
     def is_top(self, span: "Span") -> bool:
-        """Return True if the span's parent is no span of the agent: a topmost span ends after all others."""
+        """Return True if the span has no parent among the agent's spans. Such a topmost span ends last."""
         return span.parent_id in ("", self.span_id)
 
 
 def create_turn_trace(session: str, turn: int) -> TurnTrace:
-    """Return the context of one turn, with random trace and span ids."""
+    """Create the trace context of turn `turn` of `session`, with random trace and span ids."""
     import secrets
 
     return TurnTrace(secrets.token_hex(16), secrets.token_hex(8), session, turn)

@@ -1,8 +1,9 @@
-"""Conversion of GenAI spans to the reply of one turn.
+"""Convert GenAI spans to the reply of one turn.
 
-The attributes are those of the OpenTelemetry semantic conventions, 1.37 and later (messages as attributes)
-and earlier, and the equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry. Tool calls
-are read from the spans of the tools. Calls in a model's answer count only if there is no span of a tool.
+The attributes are those of the OpenTelemetry semantic conventions, both before 1.37 and later (messages as
+attributes). The equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry are read, too.
+Tool calls are read from the spans of the tools. Without such a span in a turn, the calls in the models'
+answers are read.
 """
 
 import json
@@ -46,13 +47,13 @@ class SpanTranscript:
     reply: Reply
     usage: Usage | None
     question: str
-    """Message of the user; empty if no span has it."""
+    """Message of the user; "" if no span has it."""
 
 
 def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
     """Return the transcript of one turn from all of its spans, which may be in any order."""
     ordered = sorted(iter_unique(spans), key=lambda span: (span.start, span.end))
-    # A model's request for a call and the call's execution are two spans: only one kind may be counted.
+    # A tool call may be in the span of the model and in that of the tool: it must be counted only once.
     tools = [span for span in ordered if _is_tool(span)]
     models = [span for span in ordered if _is_model(span)]
     agents = [span for span in ordered if _get_operation(span) == "invoke_agent"]
@@ -76,7 +77,7 @@ def read_transcript(spans: Iterable[Span]) -> SpanTranscript:
 
 
 def is_genai(span: Span) -> bool:
-    """Return True if the span is of a tool or a model, or names any GenAI operation, such as an agent's."""
+    """Return True if the span describes a tool call, a model call or another GenAI operation."""
     return _is_tool(span) or _is_model(span) or bool(_get_operation(span))
 
 
@@ -107,12 +108,12 @@ def _iter_executions(tools: Sequence[Span], spans: Sequence[Span]) -> Iterator[t
         yield span.start, _build_call(name, args, id_, author)
         result = _decode_attribute(span.get_attribute(*_RESULT))
         if result is not None:
-            # After its call, also if the clock is too coarse to tell the two moments apart.
+            # At least 1 ns after its call, even if a coarse clock measured the same time for both.
             yield max(span.end, span.start + 1), ToolResult(name, result, id_, author)
 
 
 def _find_author(span: Span, parents: dict[str, Span]) -> str | None:
-    """Return the agent name of the span, or of its nearest ancestor with one; None if there is none."""
+    """Return the agent's name in the span or in its nearest ancestor with a name; None without a name."""
     seen: set[str] = set()  # spans come from the agent, and a cycle of parents must not hang the gate
     ancestor: Span | None = span
     while ancestor is not None and ancestor.span_id not in seen:

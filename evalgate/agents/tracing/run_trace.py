@@ -1,7 +1,7 @@
-"""The trace of one run: the steps of its turns, in one order and within limits.
+"""Build the trace of one run from the steps of its turns, sorted and limited in number and size.
 
-Agents may send anything: ids that occur twice or form circles, times of another clock, and requests of any
-size. The steps of a `RunTrace` have unique ids, parents that exist, and times within the turn.
+Agents may send anything: duplicate ids, cycles of parents, times of another clock, and requests of any size.
+The steps of a `RunTrace` have unique ids, parents that exist, and times within the turn.
 """
 
 import math
@@ -21,7 +21,7 @@ PriceUsage = Callable[[Usage], Usage]
 class RunTrace:
     """Collector of the steps of one run, turn by turn.
 
-    After `MOST_SPANS` steps, only the roots of turns are kept.
+    Once it has `MOST_SPANS` steps, only the root step of each further turn is kept.
     """
 
     def __init__(self, price_usage: PriceUsage = lambda usage: usage) -> None:
@@ -41,18 +41,18 @@ class RunTrace:
         response: object = None,
         error: str = "",
     ) -> None:
-        """Add the next turn; its steps have times relative to the turn's beginning.
+        """Add the steps of the next turn. The times of `spans` are relative to the beginning of the turn.
 
         If exactly one step of kind `agent` has no parent, this step is the root of the turn. Otherwise, a new
         step is added as the root.
 
         Args:
             spans: Steps of the turn, in any order.
-            start_s: Seconds since the run began.
+            start_s: Beginning of the turn, in seconds since the run began.
             duration_s: Seconds that the turn took; later parts of steps are cut off.
             request: The user's message; ignored if the root has a request.
             response: The agent's answer; ignored if the root has a response.
-            error: Reason why there is no answer; "" if there is one.
+            error: Reason why there is no answer; "" if there is an answer.
         """
         turn, self._turns = self._turns, self._turns + 1
         ordered = sorted(_clamp_times(spans, duration_s), key=lambda span: span.start_s)
@@ -114,7 +114,7 @@ class RunTrace:
 
 
 def _fill_root(root: TraceSpan, request: object, response: object, error: str) -> TraceSpan:
-    """Return the root of a turn. If its request, response or error is empty, the argument is used."""
+    """Return a copy of a turn's root, with the arguments in place of a missing request, response or error."""
     return replace(
         root,
         request=request if root.request is None else root.request,
@@ -128,7 +128,7 @@ def _as_object(found: object) -> JsonObject:
 
 
 def _clamp_times(spans: Sequence[TraceSpan], duration_s: float) -> Iterator[TraceSpan]:
-    """Yield the steps with times between 0 and the turn's duration."""
+    """Yield copies of the steps, with times that are cut to lie between 0 and the turn's duration."""
     for span in spans:
         start = span.start_s if math.isfinite(span.start_s) else 0.0
         start = min(max(start, 0.0), duration_s)

@@ -1,4 +1,4 @@
-"""Costs of the model calls in a trace, from the price table that judges use, too."""
+"""Compute the costs of the model calls in a trace, with the price table that is also used for judges."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,7 @@ _RELEASE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
 
 
 class TraceFactory:
-    """Creator of traces that share one table of prices."""
+    """Factory of empty traces that share one table of prices."""
 
     def __init__(self, table: PriceTable) -> None:
         self._price_usage = build_price_function(table, datetime.now(UTC).date())
@@ -44,7 +44,7 @@ def build_price_function(table: PriceTable, day: date) -> PriceUsage:
 
 
 def _find_names(table: PriceTable, model: str) -> list[str]:
-    """Return the names in the table that a model may have, as `provider/model`."""
+    """Return the names (`provider/model`) in the price table that `model` may stand for; [] if unknown."""
     bare = model.removeprefix("models/")
     for name in (bare, _RELEASE.sub("", bare)):
         if name in table:

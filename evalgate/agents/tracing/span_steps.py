@@ -1,4 +1,4 @@
-"""Conversion of GenAI spans to the steps of a run's trace.
+"""Convert GenAI spans to the steps of a run's trace.
 
 Requests and responses are kept as they were recorded. Spans may follow the semantic conventions of
 OpenTelemetry (messages as attributes, and before 1.37 as events), OpenInference, OpenLLMetry, the Vercel AI
@@ -65,19 +65,19 @@ _OUTPUT_TOKENS = (
 )
 _COSTS = ("gen_ai.usage.cost", "operation.cost", "llm.cost.total")
 _DETAILS = "gen_ai.client.inference.operation.details"
-"""Event with the messages of a model call, for instrumentations that keep them out of the attributes."""
+"""Name of the event with the messages of a model call; some instrumentations write no attributes for them."""
 _ANSWER_EVENTS = ("gen_ai.choice", "gen_ai.content.completion")
 _CONTENT = (*_REQUESTS, *_OTHER_REQUESTS, *_RESPONSES, *_OTHER_RESPONSES, *_ARGUMENTS, *_RESULTS, *_SETTINGS)
 _CONTENT_PREFIXES = tuple(f"{name}." for name in (*_LISTED_REQUESTS, *_LISTED_RESPONSES, "llm.tools"))
 _LARGEST_NUMBER = 2**53
-"""Largest number of tokens, or of USD, that is believed. A float holds any integer up to it exactly."""
+"""Largest number of tokens, or of USD, that is accepted. A float holds any integer up to it exactly."""
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
-    """Return a step for each span, with times in seconds after `began`; a repeated span is one step.
+    """Return a step for each span, with times in seconds after `began`. Duplicate spans are left out.
 
-    `began` is in nanoseconds since the epoch. Spans of anything but a model, a tool or an agent become steps
-    of kind `other`.
+    `began` is in nanoseconds since the epoch. Spans that describe no model, tool or agent become steps of the
+    kind `other`.
     """
     return [_convert_span(span, began) for span in iter_unique(spans)]
 
@@ -85,8 +85,8 @@ def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:
 def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:
     """Return the steps of a finished turn that began at `began_at`, in nanoseconds since the epoch.
 
-    If a span lies outside of the turn, another clock timed the spans. The first span then counts as the
-    beginning of the turn.
+    If a span lies outside of the turn, the spans are taken to be timed by another clock. The first span then
+    counts as the beginning of the turn.
     """
     if not spans:
         return []
@@ -96,7 +96,7 @@ def convert_turn_spans(spans: Sequence[Span], began_at: int) -> list[TraceSpan]:
 
 
 def find_span_kind(span: Span) -> SpanKind:
-    """Return the kind of step that a span describes in any convention."""
+    """Return the kind of step that a span of any known convention describes; else `other`."""
     for name in _KIND_NAMES:
         if kind := _KINDS.get(span.get_text(name).lower()):
             return kind
@@ -111,7 +111,7 @@ def find_span_kind(span: Span) -> SpanKind:
 
 
 def build_trace(turns: Sequence[Sequence[Span]]) -> tuple[TraceSpan, ...]:
-    """Return the trace of one conversation from the spans of its turns, in order; no turn may be empty."""
+    """Build the trace of one conversation from the spans of its turns, in order. No turn may be empty."""
     trace = RunTrace()
     first = _find_beginning(turns[0]) if turns else 0
     for spans in turns:
@@ -199,7 +199,7 @@ def _read_response(span: Span) -> object:
 
 
 def _read_first(span: Span, names: Sequence[str]) -> object:
-    """Return the first named attribute that is not empty; None if there is none.
+    """Return the first of the named attributes that is not empty; None if all are missing or empty.
 
     The JSON text of an object or a list is parsed.
     """
@@ -213,7 +213,7 @@ def _read_first(span: Span, names: Sequence[str]) -> object:
 def _read_listed(span: Span, prefixes: Sequence[str]) -> object:
     """Return the messages in attributes such as `llm.input_messages.0.message.role`.
 
-    Only the first of `prefixes` with attributes counts. Return None if no attribute has any of the prefixes.
+    The first prefix with attributes is used. Return None if no attribute has any of the prefixes.
     """
     for prefix in prefixes:
         tree: dict[str, Any] = {}
@@ -264,7 +264,7 @@ def _read_usage(span: Span, model: str) -> Usage | None:
 
 
 def _read_cost(found: object) -> float | None:
-    """Return a cost of 0 or more; None for any other value."""
+    """Return a cost in USD, 0 or more, as a float; None for any other value."""
     # An int is accepted, too: JavaScript writes 0 and 2 without decimals.
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
@@ -272,10 +272,10 @@ def _read_cost(found: object) -> float | None:
 
 
 def _read_count(found: object) -> int | None:
-    """Return a number of tokens; None for any other value."""
+    """Return a whole number of tokens, 0 or more; None for any other value."""
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= _LARGEST_NUMBER:
         return None
-    # A program that knows no integers writes a float.
+    # Some programs write whole numbers as floats.
     return int(found) if found == int(found) else None
 
 

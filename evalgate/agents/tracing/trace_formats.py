@@ -1,4 +1,4 @@
-"""Spans, and readers of the OTLP and Jaeger formats, from requests and from trace files."""
+"""Define spans, and read them from requests and trace files in the OTLP and Jaeger formats."""
 
 import base64
 from collections.abc import Iterable, Iterator
@@ -45,10 +45,7 @@ class Span:
     """Reason why the operation failed; "" if it did not."""
 
     def get_attribute(self, *names: str) -> object:
-        """Return the first named attribute of the span, or of its resource if the span has none of the names.
-
-        Return None if neither has any of the names.
-        """
+        """Return the first of the named attributes in the span, else in its resource; else None."""
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:
@@ -62,7 +59,7 @@ class Span:
 
 
 def iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
-    """Yield each span once: OTLP exporters repeat a batch that seemed lost."""
+    """Yield the first span of each id, because OTLP exporters may repeat a batch; keep spans without id."""
     seen: set[str] = set()
     for span in spans:
         if span.span_id not in seen:
@@ -72,7 +69,7 @@ def iter_unique(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 class InvalidOtlpError(ValueError):
-    """Error for data that is not an OTLP export request; the message gives the reason."""
+    """Error for data that is not an OTLP export request. The message states the reason."""
 
 
 def read_otlp_json(request: object) -> list[Span]:
@@ -184,7 +181,7 @@ def _normalize_id(found: object, size: int) -> str:
 
 def _read_nanoseconds(found: object) -> int:
     text = str(found if found is not None else 0)
-    # Python refuses to convert thousands of digits, and 23 are enough for any nanosecond.
+    # Python refuses to convert thousands of digits. 23 digits are enough for any time in nanoseconds.
     return int(text) if text.isdecimal() and len(text) < 24 else 0
 
 
@@ -240,7 +237,7 @@ def _read_jaeger_tags(tags: object) -> dict[str, object]:
 
 
 def read_microseconds(found: object) -> int:
-    """Convert microseconds to nanoseconds. Return 0 if `found` is no integer, or is 10^20 or more."""
+    """Convert microseconds to nanoseconds. Return 0 if `found` is not an integer, or is 10^20 or more."""
     if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= _TOO_LATE:
         return 0
     return found * 1_000

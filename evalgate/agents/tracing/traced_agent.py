@@ -59,9 +59,10 @@ class _SpanCounts:
 
 
 class TracedAgent:
-    """`Agent` that reads the spans of an inner agent.
+    """`Agent` that wraps another agent and reads its spans.
 
-    The inner agent is built after the collector has started: its environment has the collector's address.
+    The inner agent is built after the collector has started, because its environment has the collector's
+    address.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class TracedAgent:
         port: int,
         resolve_endpoint: Callable[[CollectorEndpoint], CollectorEndpoint] | None = None,
     ) -> None:
-        """Store the options; entering the agent starts the collector and the inner agent.
+        """Store the options. `async with` starts the collector and builds and starts the inner agent.
 
         Args:
             build_agent: Function that builds the inner agent from the environment variables of its
@@ -94,7 +95,7 @@ class TracedAgent:
         endpoint = self._endpoint
         if self._resolve_endpoint is not None:
             endpoint = await asyncio.to_thread(self._resolve_endpoint, endpoint)
-        # First the collector: its port is part of the environment that the agent is built with.
+        # The collector starts first, because the agent's environment contains its port.
         collector = SpanCollector(endpoint)
         await collector.__aenter__()
         try:
@@ -148,7 +149,7 @@ class TracedAgent:
 
 
 class _TracedSessionContext:
-    """Asynchronous context manager of one conversation."""
+    """Asynchronous context manager that opens a session of the inner agent as a `TracedSession`."""
 
     def __init__(
         self,
@@ -236,9 +237,10 @@ class TracedSession:
         return merge_replies(reply or Reply(), transcript.reply)
 
     def take_spans(self) -> Sequence[TraceSpan]:
-        """Return the steps of the last turn, and forget them.
+        """Return the steps of the last turn, and remove them from the session.
 
-        The steps are read from the turn's spans; without spans, they are the steps that the agent reported.
+        The steps are read from the turn's spans. Without spans, they are the steps that the inner session
+        recorded.
         """
         from evalgate.agents.tracing.span_steps import convert_turn_spans
 
@@ -247,7 +249,7 @@ class TracedSession:
         return convert_turn_spans(spans, self._began_at) if spans else reported
 
     async def end(self) -> SessionResult:
-        """End the inner session and return its result; a missing usage is taken from the spans."""
+        """End the inner session and return its result. If it reports no usage, add the usage of the spans."""
         end = await self._inner.end()
         return end if end.usage is not None else replace(end, usage=self._usage)
 

@@ -38,7 +38,7 @@ _TOOL_METRICS: Mapping[str, _MatchRule] = {
     "orchestrate/tool_call_precision": _MatchRule(is_ordered=False),
     "orchestrate/tool_call_recall": _ANY_ORDER,
 }
-"""The metrics that compare tool calls, by the name of the evaluator, with what they do by default."""
+"""Default rule of each metric that compares tool calls. Keys are names of the metric registry."""
 
 _RESPONSE_METRICS = frozenset(
     {
@@ -55,7 +55,7 @@ _RESPONSE_METRICS = frozenset(
 
 
 def compares_responses(metric: str) -> bool:
-    """Return True if a metric compares responses with expected responses."""
+    """Return True if the metric of this name compares responses with expected responses."""
     return metric.rpartition("/")[2] in _RESPONSE_METRICS
 
 
@@ -64,7 +64,10 @@ def _get_args(call: ToolCall) -> object:
 
 
 def _find_rule(case: CaseResult, name: str, criteria: Criteria) -> _MatchRule | None:
-    """Return the rule by which a case's metric compares tool calls; None if it compares none."""
+    """Return the rule by which the metric `name` compares tool calls; None for metrics of other kinds.
+
+    The options of the metric's criterion override its default rule.
+    """
     prints = (metric.fingerprint for metric in case.metrics if metric.name == name)
     criterion = criteria.get((name, next(prints, "")))
     rule = _TOOL_METRICS.get((criterion.evaluator if criterion else "") or name)
@@ -87,12 +90,17 @@ def _find_rule(case: CaseResult, name: str, criteria: Criteria) -> _MatchRule | 
 def find_call_divergence(
     case: CaseResult, run: RunResult, failed: Sequence[RunMetric], criteria: Criteria
 ) -> Divergence | None:
-    """Return the first divergence of the tool calls that explains a failed metric; None if there is none."""
+    """Return the first difference of the tool calls from the expected calls, or None.
+
+    The calls are compared by the rule of the first metric in `failed` that compares tool calls. If no metric
+    of the run compares calls, but a metric of responses failed, the calls are compared exactly. In any other
+    case, or if the calls do not differ, the result is None.
+    """
     rules = {metric.name: _find_rule(case, metric.name, criteria) for metric in run.metrics}
     for metric in failed:
         if rule := rules[metric.name]:
             return _compare_turns(_select_turns(run.turns, metric.name), rule)
-    # Where no metric compares calls, they still explain another response, if the case expects some.
+    # If no metric compares calls, another call than the expected one may still explain another response.
     if any(rules.values()) or not any(compares_responses(each.name) for each in failed):
         return None
     return _compare_turns([turn for turn in run.turns if turn.expected and turn.expected.tool_calls], _EXACT)
@@ -102,7 +110,7 @@ _EXACT = _MatchRule()
 
 
 def _select_turns(turns: Sequence[TurnResult], metric: str) -> Sequence[TurnResult]:
-    """Return the turns that fail a metric; all turns if no single turn fails."""
+    """Return the turns in which the metric failed or errored; all turns if there is no such turn."""
     found = [
         turn
         for turn in turns
@@ -147,7 +155,10 @@ def _compare_calls(
 def _compare_loosely(
     expected: Sequence[ToolCall], actual: Sequence[ToolCall], rule: _MatchRule
 ) -> Divergence | None:
-    """Return the divergence for a metric that allows another order, or calls in between."""
+    """Return the first difference under a rule that ignores the order or allows extra calls, or None.
+
+    A call of the expected tool with other arguments is reported as a difference of arguments.
+    """
     left = list(actual)
     since = 0  # in `left`: where the search for the next call begins, if order counts
     lacking = []
@@ -194,9 +205,10 @@ def _compare_args(expected: ToolCall, actual: ToolCall) -> Divergence:
 
 
 def _find_argument(expected: object, actual: object, path: str, depth: int) -> tuple[FailureKind, str]:
-    """Return the kind and the path of the first argument that differs: `items[*].sku`.
+    """Return the kind of the first difference between arguments, and its path, such as `items[*].sku`.
 
-    The path names no index of a list, so cases that differ in other items of a list have the same path.
+    The path has `[*]` instead of the index of an item, so that failures in different items of a list are
+    grouped together. Differences more than 20 levels deep are reported at the 20th level.
     """
     if isinstance(expected, Mapping) and isinstance(actual, Mapping) and depth < _DEEPEST:
         for key, value in expected.items():

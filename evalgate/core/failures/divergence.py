@@ -81,14 +81,20 @@ class Divergence:
 
     @property
     def signature(self) -> str:
-        """Return a text that is equal for equal divergences, in any version of evalgate."""
+        """Return kind, tool and detail as one text, such as `missing_call lookup_order`.
+
+        Baselines store it, so it must stay the same in later versions of evalgate.
+        """
         return " ".join(filter(None, (self.kind, self.tool, self.detail)))
 
 
 Criteria: TypeAlias = Mapping[tuple[str, str], RecordedCriterion]
-"""Criteria by the name of the metric and its fingerprint, as `Record.index_criteria` returns them."""
+"""Criteria by (metric name, metric fingerprint), as `Record.index_criteria` returns them."""
 
 
 def clean_name(name: str) -> str:
-    """Return a name for labels: on one line, shortened, without a backtick."""
+    """Return a name for labels: on one line of at most 80 characters, with "'" for each backtick.
+
+    If nothing visible is left, return "?".
+    """
     return to_one_line(name.replace("`", "'"), _LONGEST_NAME) or "?"

@@ -1,4 +1,4 @@
-"""Find the first divergence of a failed run, and the run that shows the failure of a case best."""
+"""Choose the run that best shows the failure of a case, and find the first divergence of a failed run."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +16,8 @@ _HALF = 0.5  # judges' scores of rubrics: yes is 1, no is 0
 def find_failing_run(case: CaseResult) -> RunResult | None:
     """Return the run of a case that shows the failure best; None if the case was not run.
 
-    The first run without an answer is taken. If all have one, the first run with a failed or errored gating
-    metric is taken, and otherwise the first run.
+    The first choice is the first run without an answer, the second choice the first run with a failed or
+    errored gating metric. Otherwise, return the first run.
     """
     if len(case.runs) <= 1:
         return case.runs[0] if case.runs else None
@@ -27,10 +27,11 @@ def find_failing_run(case: CaseResult) -> RunResult | None:
 
 
 def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
-    """Return the divergence that stands for a failed case: that of the run which `find_failing_run` chooses.
+    """Return the divergence of a failed case: the divergence of the run that `find_failing_run` chooses.
 
-    If no run failed by itself, as when only the mean misses a threshold, name the first failed metric of the
-    case, else the first errored one.
+    That run has no divergence if no run failed by itself, for example because only the mean misses a
+    threshold. Then the result names the first failed metric of the case, else the first errored metric. If
+    there is neither, its kind is `unknown`.
     """
     run = find_failing_run(case)
     found = find_run_divergence(case, run, criteria) if run is not None else None
@@ -38,7 +39,7 @@ def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
 
 
 def find_run_divergence(case: CaseResult, run: RunResult, criteria: Criteria) -> Divergence | None:
-    """Return the first divergence of one run.
+    """Return the first divergence of a run from the expectation of its case.
 
     Return None if the run has an answer, and no gating metric failed or errored.
     """
@@ -82,7 +83,7 @@ def _describe_ending(run: RunResult) -> Divergence:
 def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
     """Return a divergence that names the first failed gating metric of a case.
 
-    Without a failed metric, name the first errored one. Without both, return the kind `unknown`.
+    If no metric failed, it names the first errored metric. If none errored either, its kind is `unknown`.
     """
     failed = (metric for metric in metrics if metric.gating_status == "failed")
     errored = (metric for metric in metrics if metric.gating_status == "errored")
@@ -94,20 +95,26 @@ def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
 
 
 def _find_odd_turn(run: RunResult, failed: Sequence[RunMetric]) -> Divergence | None:
-    """Return the divergence of a run with a missing or extra turn, unless only checks or budgets failed."""
+    """Return a divergence of the kind `missing_turn` or `extra_turn`; None if no turn is missing or extra.
+
+    Return None, too, if only checks or budgets failed: the number of turns does not explain such a failure.
+    """
     if all(metric.name.startswith(_CHECK) or metric.name in BUDGETS for metric in failed):
         return None
-    is_played = all(turn.expected is None for turn in run.turns)  # by a simulated user
+    is_simulated = all(turn.expected is None for turn in run.turns)  # a simulated user wrote the messages
     for turn in run.turns:
         if turn.actual is None:
             return Divergence("missing_turn")
-        if turn.expected is None and not is_played:
+        if turn.expected is None and not is_simulated:
             return Divergence("extra_turn")
     return None
 
 
 def _find_judged_fault(run: RunResult, failed: Sequence[RunMetric]) -> Divergence:
-    """Return the divergence that a check, a rubric, a comparison of responses or another metric found."""
+    """Return the divergence of the first failed check, else of a missed rubric, else of another metric.
+
+    If only metrics that compare responses failed, the kind is `response`.
+    """
     for metric in failed:
         if metric.name.startswith(_CHECK):
             return _name_metric(metric.name)
@@ -127,7 +134,7 @@ def _name_metric(name: str) -> Divergence:
 
 
 def _find_missed_rubric(run: RunResult, metric: RunMetric) -> str:
-    """Return the id of the first rubric that a judge denied; "" if no rubric was denied."""
+    """Return the id of the first rubric that a judge scored below 0.5; "" if there is no such rubric."""
     turns = (each.details for turn in run.turns for each in turn.metrics if each.name == metric.name)
     for details in (*turns, metric.details):
         listed = (details or {}).get("rubrics") or (details or {}).get("rubric_scores")

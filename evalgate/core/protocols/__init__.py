@@ -1,4 +1,4 @@
-"""Protocols of plugins, of the data that plugins receive, and of optional abilities.
+"""Protocols that plugins implement, protocols of optional abilities, and types of the data that plugins get.
 
 A plugin inherits from no base class. For a plugin of evalgate, add one file to the folder of its family, and
 one line to `evalgate.core.plugin_registry`.

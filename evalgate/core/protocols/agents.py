@@ -74,8 +74,9 @@ class AgentError(Exception):
 class SessionLostError(Exception):
     """Loss of a session because its worker ended. Another case in the same worker may be the cause.
 
-    If `alone` is True, the case starts again in a worker without other cases. So a case is blamed only if it
-    ends a worker by itself. If `alone` is False, no case can be the cause, as when the whole machine is lost.
+    If `alone` is True, the case is run again in a worker without other cases: only a case that ends such a
+    worker is blamed. If `alone` is False, no case can be the cause, for example because the machine was lost.
+    The case is then run again in any worker.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class AgentUnreachableError(Exception):
 
 @frozen
 class SessionResult:
-    """Data that a session returns at its end."""
+    """Usage, final session state and surplus replies of a conversation, returned at its end."""
 
     usage: Usage | None = None
     final_state: JsonObject | None = None
@@ -127,7 +128,7 @@ class AgentSession(Protocol):
         ...
 
     async def end(self) -> SessionResult:
-        """Return the final data of the conversation; no turn may follow."""
+        """End the conversation, and return its usage and final state. No turn may follow."""
         ...
 
 
@@ -142,9 +143,9 @@ class AgentContext:
     timeout: float
     """Seconds that one turn may take."""
     workers: int
-    """Processes, at most."""
+    """Largest number of worker processes."""
     concurrency: int
-    """Conversations at the same time, at most, over all workers."""
+    """Largest number of simultaneous conversations, over all workers."""
     read_recording: Callable[[str], Record | EvalSet]
     """Function that reads the file of recorded conversations at a path; only a replaying agent calls it."""
     python: str | None = None
@@ -170,7 +171,7 @@ class Agent(Protocol):
     ) -> AbstractAsyncContextManager[AgentSession]:
         """Open a new conversation for run `run` (1-based) of `case`, as an async context manager.
 
-        If `alone` is True, no other conversation may share its process.
+        If `alone` is True, no other conversation may use the same agent process.
         """
         ...
 
@@ -194,7 +195,7 @@ class AgentType(Protocol):
     """
 
     named_by: str
-    """The option that the WHAT of `--agent KIND:WHAT` sets."""
+    """Name of the option that is set to WHAT by `--agent KIND:WHAT`."""
     model_fields: Mapping[str, object]
 
     def model_validate(self, obj: object) -> AgentOptions:
@@ -266,7 +267,7 @@ class RecordsSpans(Protocol):
     def take_spans(self) -> Sequence[TraceSpan]:
         """Return the steps of the last turn, and remove them from the session.
 
-        Times are seconds since the turn began. The caller ignores `turn`, and checks ids, parents and sizes.
+        Times are seconds since the turn began. The caller sets `turn`, and checks ids, parents and sizes.
         """
         ...
 
@@ -283,30 +284,30 @@ class ReportsInterimResult(Protocol):
 
 @runtime_checkable
 class StreamsEvents(Protocol):
-    """A session that passes on the events of a turn while it lasts."""
+    """A session that reports the events of a turn (messages, tool calls, results) while the turn lasts."""
 
     on_event: Callable[[Event], None] | None
-    """Function that is called with each event as it arrives; None: events are not passed on."""
+    """Function that is called with each event as it arrives; None: events are not reported."""
 
 
 @runtime_checkable
 class ChecksEntry(Protocol):
-    """An agent that can report, once `async with` has started it, that its entry point does not exist."""
+    """An agent that can check, after `async with` has started it, that its entry point exists."""
 
     async def check_entry(self) -> None:
         """Wait until the agent is ready or has failed. Raise an error if its entry point does not exist.
 
-        Sessions report all other failures of the agent.
+        Other failures of the agent are not raised here: its sessions report them.
 
         Raises:
-            InvalidInputError: there is no such file, module, attribute or command.
+            InvalidInputError: the file, module, attribute or command does not exist.
         """
         ...
 
 
 @runtime_checkable
 class HasNotices(Protocol):
-    """An agent that, after its end, has sentences about the whole run for the report."""
+    """An agent that, once it has been stopped, has notices about the whole run for the reports."""
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -316,20 +317,21 @@ class HasNotices(Protocol):
 
 @runtime_checkable
 class TracksFiles(Protocol):
-    """An agent that knows the files of the project that it opened."""
+    """An agent that knows which files of the project it opened."""
 
     @property
     def opened_files(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the opened files by the id of the eval set, as paths relative to the working folder.
+        """Return a mapping of eval set id to the files that the agent opened while it ran the set's cases.
 
-        An eval set is left out if some of its opened files are not known.
+        The paths are relative to the working folder. An eval set is left out if some of its opened files are
+        not known.
         """
         ...
 
 
 @runtime_checkable
 class ProvidesUser(Protocol):
-    """An agent that also provides the user, such as a recording, which holds the user's messages."""
+    """An agent that also provides the user's messages, such as a recording of conversations."""
 
     def create_user(self, case: EvalCase, run: int) -> User:
         """Return the user of run `run` (1-based) of a case."""

@@ -59,7 +59,7 @@ class ReportsIgnoredKeys(Protocol):
 
 @frozen
 class WriteResult:
-    """An eval set as the text of a file."""
+    """Text of an eval-set file, and a list of the data that its format cannot hold."""
 
     text: str
     lost: tuple[str, ...] = ()
@@ -77,7 +77,8 @@ class EvalSetWriter(Protocol):
 class EvalSetEditor(Protocol):
     """Editor of a kind of eval-set file, which changes cases in the decoded JSON of the file.
 
-    An unchanged object or list of the file must be returned as the same Python object: then its text is kept.
+    Unchanged objects and lists of the file must be returned as the same Python objects. evalgate recognizes
+    them by identity and keeps their text in the file.
     """
 
     def get_cases(self, value: object) -> Sequence[JsonObject]:
@@ -95,7 +96,7 @@ class EvalSetEditor(Protocol):
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
         """Return the decoded case `raw` with the changes from `old` to `new`.
 
-        `old` is the case that was read from `raw`. The result is read as `new`.
+        `old` is the case that was read from `raw`. Reading the result must produce `new`.
 
         Raises:
             InvalidInputError: the format cannot hold the change.
@@ -105,7 +106,7 @@ class EvalSetEditor(Protocol):
 
 @frozen
 class LintWarning:
-    """Likely mistake in an eval set that can be read."""
+    """Likely mistake in a valid eval set."""
 
     line: int
     """1-based; 0 when unknown."""
@@ -119,7 +120,7 @@ CaseChecker: TypeAlias = Callable[[EvalCase], Iterable[str]]
 
 
 class Lint(Protocol):
-    """A search for likely mistakes in an eval set that can be read."""
+    """A search for likely mistakes in a valid eval set."""
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Return a function that checks one case of `eval_set`.

@@ -9,8 +9,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, Criterion, EvalCase, JsonObject, MetricResult, Rubric
 
 PathResolver: TypeAlias = Callable[[Path], Path]
-"""Function that gets the path of a file with rules of the gate, such as a prompt, and returns the path to
-read: the same path, or the path of a copy of the base branch's version."""
+"""Function that takes the path of a file with rules of the gate, such as a prompt, and returns the path to
+read. This is the same path, or the path of a copy of the base branch's version of the file."""
 
 
 class Metric(Protocol):
@@ -31,7 +31,7 @@ class LlmJudged(Protocol):
 
     @property
     def judged_by(self) -> JsonObject:
-        """Return as JSON the judge model, its parameters and the prompt, on which the scores depend."""
+        """Return the judge model, its parameters and the prompt as JSON. The scores depend on all of them."""
         ...
 
 
@@ -47,7 +47,7 @@ class RequiresReference(Protocol):
 class AveragesTurns(Protocol):
     """A metric that scores a run by the mean of its turns' scores.
 
-    `evalgate merge` then checks the score of a run with the scores of its turns.
+    `evalgate merge` therefore checks that the score of each run is the mean of its turns' scores.
     """
 
     is_mean_of_turns: ClassVar[Literal[True]]
@@ -59,7 +59,7 @@ class AllowsExtraCalls(Protocol):
 
     @property
     def allows_extra_calls(self) -> bool:
-        """Return True if the metric, with its options, accepts further calls."""
+        """Return True if the metric, with its present options, accepts calls beyond the expected ones."""
         ...
 
 
@@ -74,7 +74,7 @@ class SelectsRubrics(Protocol):
 
 @runtime_checkable
 class DescribesOptions(Protocol):
-    """A metric that itself lists the data on which its scores depend, such as the content of a named file."""
+    """A metric with scores that depend on more than its options, such as the content of a named file."""
 
     def describe_options(self) -> JsonObject:
         """Return as JSON the data on which the scores depend, for the metric's fingerprint.
@@ -95,7 +95,7 @@ class AsyncCloseable(Protocol):
 
 @frozen
 class MetricCode:
-    """The source files of a custom metric, which are read once."""
+    """Snapshot of the source files of a custom metric."""
 
     entry: str
     """Entry point as the thresholds file names it."""
@@ -107,9 +107,9 @@ class MetricCode:
     roots: tuple[str, ...] = ("",)
     """Folders of the workspace in which Python looks for modules; "" is the workspace itself."""
     digest: str = ""
-    """Hash of the module and the files that it imports, directly or indirectly: 16 hexadecimal digits. It
-    leaves out files that are found only in a further folder of `roots`, and each `__init__.py` of a package
-    that no import statement names. "" if the module is not found, or found only in such a folder."""
+    """Hash of the module and the files that it imports, directly or indirectly: 16 hexadecimal digits. Not
+    covered are files that are found only below the second or a later folder of `roots`, and the `__init__.py`
+    of packages that no import statement names. "" if the module is not found below the first folder."""
     left_out: tuple[str, ...] = ()
     """Files in the folder of the module that are too large to keep, alone or together."""
 
@@ -126,14 +126,15 @@ class MetricEnvironment:
     """Numeric id of the user that the metric runs as; None: the user of the gate."""
     gid: int | None = None
     read_code: Callable[[str, Sequence[str]], MetricCode] | None = None
-    """Reader of the code of an entry below the given code roots. None: the code is read from `folder`."""
+    """Function that gets an entry point and the code roots to search, and reads the code. None: the code is
+    read from `folder`."""
 
 
 class ProvidesJudges(Protocol):
     """Source of the judge model for metrics.
 
-    evalgate's own metrics pass it to `llm.judge_resolver.get_judge_resolver`, which returns a judge of a
-    known type.
+    evalgate's own metrics pass it to `llm.judge_resolver.get_judge_resolver`, which returns it typed as a
+    `JudgeResolver`.
     """
 
     @property
@@ -143,7 +144,7 @@ class ProvidesJudges(Protocol):
 
     @property
     def config(self) -> object | None:
-        """Return the `judge` section of the run; None if there is none."""
+        """Return the `judge` section that applies to the run; None if there is no such section."""
         ...
 
 
@@ -166,7 +167,8 @@ class MetricContext:
     is_recording: bool = False
     """True: the agent is a recording, so that its runs have no latency."""
     load_personas: Callable[[], Mapping[str, object]] = dict
-    """Returns the personas of simulated users by name; the text of each is its description for a model."""
+    """Function that returns the personas of simulated users by name; `str` of a persona describes it for a
+    model."""
 
 
 class MetricType(Protocol):

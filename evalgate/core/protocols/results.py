@@ -58,7 +58,8 @@ class ReportContext:
     """Facts about the report folder that are not in the record."""
 
     folder: str = ""
-    """The folder that paths in the record start from, relative to the repository's root; "" is the root."""
+    """Folder to which paths in the record are relative, itself relative to the repository's root; "" is the
+    root."""
     files: frozenset[str] = frozenset()
     """The file names of this run's reports in the same folder, this one included."""
 
@@ -76,10 +77,10 @@ class ContextualReporter(Protocol):
 
 
 class BaselineStore(Protocol):
-    """A place that stores a baseline, such as a file or a branch."""
+    """Storage of a baseline, such as a file or a branch."""
 
     def read(self) -> Baseline | None:
-        """Return the stored baseline; None if there is none yet.
+        """Return the stored baseline; None if no baseline has been stored yet.
 
         Raises:
             InvalidInputError: the baseline exists and cannot be read.
@@ -135,9 +136,9 @@ class ExplainsMissing(Protocol):
 
 
 def explain_missing_baseline(store: BaselineStore) -> str:
-    """Return ": " and the reason that `store` gives, or "" if it gives none.
+    """Return ": " and the store's reason why there is no baseline; "" if the store knows no reason.
 
-    The result is appended to `there is no baseline`.
+    The result is appended to the words `there is no baseline`.
     """
     why = store.absence if isinstance(store, ExplainsMissing) else ""
     return f": {why}" if why else ""

@@ -17,7 +17,8 @@ class BaselineSource:
     commit: str | None = None
     branch: str | None = None
     accepted: str | None = None
-    """A person's reason to accept this run as the new baseline; None if it was added to the others."""
+    """A person's reason to replace all earlier runs by this run (`evalgate baseline accept`); None: the run
+    was added to the earlier runs."""
     digest: str = ""
     """Identity of the gate run: a run that is saved twice counts once."""
 
@@ -63,19 +64,20 @@ class BaselineCase:
     """Status in the newest gate run that has the case."""
     fingerprint: str
     metric_fingerprints: Mapping[str, str]
-    """Metric name to its fingerprint; scores can be compared only if it is equal."""
+    """Metric name to the metric's fingerprint; only scores with equal fingerprints can be compared."""
     runs: tuple[BaselineRun, ...]
     """Stored runs, the oldest first."""
     replies: tuple[Reply | None, ...] = ()
     """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
     long to keep, or not known."""
     failing_since: FailingSince | None = None
-    """Set if the case passed before and every run since has failed, at least two and too many for luck. It
-    stays set when the passed runs are no longer stored. None: the case did not break."""
+    """Gate run in which the case broke: it passed before, and all runs since have failed. These are at least
+    two, and more than luck explains. It stays set when the passed runs are no longer stored. None: the case
+    did not break."""
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of eval set and case, which identify a case among all sets."""
+        """Return (eval set id, case id), which identifies the case among the cases of all eval sets."""
         return self.eval_set_id, self.eval_id
 
 
@@ -88,8 +90,8 @@ class TrackedFiles:
     """Paths relative to the working folder, with slashes, sorted; paths elsewhere in the repository begin
     with `../`."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """Path of a file to the first 16 hexadecimal digits of its SHA-256, for the eval set and the files that
-    the newest run opened. If one of these files changes, the agent may open other files."""
+    """Path of a file to the first 16 hexadecimal digits of its SHA-256, for the eval-set file and the files
+    that the newest run opened. If one of these files changes, the agent may open other files than before."""
 
 
 @frozen
@@ -108,5 +110,5 @@ class Baseline:
     """Files that the agent opened in any stored run, for eval sets whose newest run tracked all of them."""
 
     def index_cases(self) -> dict[CaseKey, BaselineCase]:
-        """Return the cases by eval set id and case id."""
+        """Return the cases by (eval set id, case id)."""
         return {case.key: case for case in self.cases}

@@ -1,7 +1,7 @@
 """Results of comparing metrics and cases with a baseline, and with control runs.
 
 The statistics return these types with scores as shares of a metric's range: 0 is the worst score, 1 the best.
-`to_scores` converts the shares to the metric's own scores, which a record has.
+`to_scores` converts the shares to the metric's own scores. A record holds these scores, not shares.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,11 +57,11 @@ class RatioEstimate:
     """
 
     value: float
-    """Above 1: more than before."""
+    """Above 1: the budget's figures grew."""
     low: float
     high: float
     notice: float
-    """Ratios of this size or more are caught about four times in five."""
+    """Ratio that the test detects with a power of about 80 %; larger ratios are detected more often."""
     max: float
     """Smallest ratio that is too large."""
     cases: int
@@ -98,7 +98,7 @@ class MetricComparison:
     high: float | None = None
     """Upper end of the confidence interval of the drop; `low` is the lower end."""
     notice: float | None = None
-    """Drops of this size or more are caught about four times in five."""
+    """Drop that the test detects with a power of about 80 %; larger drops are detected more often."""
     minimum: ThresholdEstimate | None = None
     reliability: ThresholdEstimate | None = None
     flip: Margin | None = None
@@ -134,14 +134,14 @@ class CaseComparison:
     passed: int
     mean: float | None
     p: float | None = None
-    """Probability that luck alone causes so large a fall of this case; None if it did not fall far enough
-    to be tested."""
+    """Probability that luck alone causes a fall of this size; None if the case did not fall far enough to be
+    tested."""
     need: int | None = None
     """Failed runs that would confirm a break of the case; None: its baseline cannot confirm a break."""
 
     @property
     def drop(self) -> float | None:
-        """Return the baseline's mean minus this run's mean; None if they cannot be compared.
+        """Return the baseline's mean minus this run's mean; None if the means cannot be compared.
 
         Above 0 is worse; for a budget, above 0 is better.
         """
@@ -164,9 +164,9 @@ class FollowUp:
     """Conclusion from all runs of a failing case, follow-up runs included: whether the case broke."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: the first `need` runs all failed, or of a larger number of first runs all but one. `flake`:
-    too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way. `open`:
-    too few runs to decide."""
+    """`broke`: the first `need` runs all failed, or all runs of a longer beginning failed except one.
+    `flake`: too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way.
+    `open`: too few runs to decide."""
     runs: int
     """Runs that ended in a pass or a failure, follow-up runs included."""
     failed: int
@@ -176,13 +176,15 @@ class FollowUp:
     baseline_runs: int
     """Number of stored runs that the case is compared with."""
     baseline_failed: int
-    """Number of these that failed in the same way: by a crash, or by missing the same metric's threshold."""
+    """Number of the `baseline_runs` that failed as the case did: by a crash, or by missing the threshold of
+    the same metric."""
     crashed: bool = False
     """The agent crashed or timed out in a run that counts."""
     baseline_otherwise: int = 0
     """Number of the `baseline_runs` that failed in other ways only."""
     baseline_unscored: int = 0
-    """Further stored runs, which say nothing about this failure: they have no score of the metric."""
+    """Number of further stored runs, which show nothing about this failure: they lack a score of the
+    metric."""
 
 
 @frozen
@@ -198,8 +200,8 @@ class SamplingCost:
 
 AnchorOutcome: TypeAlias = Literal["held", "fell", "fell_before", "doubtful"]
 """`held`: the mean did not fall too far. The other three mean that it fell too far. `fell`: this closes the
-gate. `fell_before`: the tested change, which is not merged, is not shown to take part, so the gate stays
-open. `doubtful`: luck alone may cause the fall."""
+gate. `fell_before`: the mean fell before the tested, unmerged change, which is not shown to contribute. So
+the gate stays open. `doubtful`: luck alone may cause the fall."""
 
 
 @frozen
@@ -261,9 +263,9 @@ class ControlRun:
     outcome: Outcome
     duration_s: float
     scores: Mapping[str, float | None] = field(default_factory=dict)
-    """Score by metric; None: the metric has none."""
+    """Metric name to score; None: the metric has no score."""
     failed: bool | None = None
-    """True: the run failed in the way that made its case a suspect. None: the run does not tell."""
+    """True: the run failed in the way that made its case a suspect. None: the run does not show it."""
 
 
 @frozen
@@ -287,7 +289,7 @@ class ControlCase:
     control_failed: int = 0
     control_otherwise: int = 0
     p: float | None = None
-    """Chance that two agents that are equal differ as much."""
+    """Probability that two equally good agents differ at least as much by luck."""
     level: float | None = None
     """Significance level that `p` is compared with."""
     sentence: str = ""
@@ -295,7 +297,7 @@ class ControlCase:
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of eval set and case, which identify a case among all sets."""
+        """Return (eval set id, case id), which identifies the case among the cases of all eval sets."""
         return self.eval_set_id, self.eval_id
 
     @property
@@ -338,17 +340,17 @@ class ControlComparison:
     commit: str
     """Full hash of the base commit."""
     answer: ControlAnswer
-    """The first of `broke`, `open`, `drifted` and `recovered` that the control runs of a case or metric
-    gave, even if these runs were too few to count; `open` if there is no answer."""
+    """First of `broke`, `open`, `drifted` and `recovered` that is the answer for any case or metric, even if
+    its control runs were too few to count. `open` if there is no answer at all."""
     cases: tuple[ControlCase, ...]
     """In file order."""
     metrics: tuple[ControlMetric, ...] = ()
     runs: int = 0
     """Runs that were made, of both sides."""
     cost_usd: float | None = 0.0
-    """Cost of these runs, without judges; None: the cost of some of them is not known."""
+    """Cost of the control runs in US dollars, without judges; None: the cost of some runs is not known."""
     url: str = ""
-    """Address of the base's deployment; "" if the control was started here."""
+    """Address of the deployed agent of the base commit; "" if evalgate started the control itself."""
 
     def iter_sentences(self, *answers: ControlAnswer | None) -> Iterator[str]:
         """Yield the sentences of all cases, then of all metrics, with an answer in `answers`.
@@ -360,7 +362,7 @@ class ControlComparison:
 
     @property
     def settled(self) -> frozenset[CaseKey]:
-        """Return the keys of the cases with an answer of the control runs.
+        """Return the keys of the cases for which the control runs gave an answer.
 
         For these cases, the answer replaces the result of the comparison with the baseline.
         """

@@ -27,7 +27,7 @@ class ToolCall:
 
     name: str
     args: JsonObject | None = None
-    """None: the source names no arguments; an empty object: the call has no arguments."""
+    """None: the source does not list arguments; an empty object: the call has no arguments."""
     id: str | None = None
     author: str | None = None
     type: Literal["tool_call"] = "tool_call"
@@ -36,7 +36,7 @@ class ToolCall:
 
     @property
     def arguments(self) -> object:
-        """Return the arguments, a JSON object or any other value; None if the source names none."""
+        """Return the arguments, a JSON object or any other value; None if the source does not list them."""
         return self.args if self.other_args is None else self.other_args
 
 
@@ -143,10 +143,9 @@ class Usage:
         cost_usd: float | None = None,
         models: tuple[str, ...] = (),
     ) -> "Usage":
-        """Return the usage of a number of tokens.
+        """Build the usage from numbers of tokens and their cost in US dollars.
 
-        `cost_usd` is None if the cost is not known. If both numbers of tokens are 0, a cost of None becomes
-        0.
+        `cost_usd` is None if the cost is not known. If both numbers of tokens are 0, None becomes 0.
         """
         if cost_usd is None and not (input_tokens or output_tokens):
             cost_usd = 0.0
@@ -200,7 +199,7 @@ class TraceSpan:
     request: object = None
     """JSON that went to the model (messages, settings, tools), or a tool's arguments."""
     response: object = None
-    """JSON that came back."""
+    """JSON that the model or tool returned."""
     error: str = ""
     """Reason why the step failed; "" if it did not."""
     attributes: JsonObject = field(default_factory=dict)
@@ -222,7 +221,7 @@ class Failure:
     """Traceback or the tail of the agent's stderr, bounded."""
 
     def quote_last_output(self) -> "Failure":
-        """Return the failure with the last line of `detail` quoted in its message, if there is one."""
+        """Return a copy with the last line of `detail` added to its message; self if `detail` is blank."""
         lines = self.detail.strip().splitlines()
         if not lines:
             return self
@@ -230,7 +229,7 @@ class Failure:
 
     @classmethod
     def from_plugin(cls, error: Exception) -> "Failure":
-        """Return the failure of a run in which an agent of another package raised an unexpected exception."""
+        """Build the failure, of the kind `plugin`, for an unexpected exception of another package's agent."""
         detail = truncate_start("".join(traceback.format_exception(error)), _MAX_TRACEBACK)
         return cls("plugin", f"the agent's plugin raised {type(error).__name__}: {error}", detail)
 

@@ -27,8 +27,8 @@ class Rubric:
 
 
 NativeData: TypeAlias = Mapping[str, JsonObject]
-"""Name of a format to the content of its file that fits no field of evalgate, by that format's own keys. Only
-the format's own writer reads it; it never affects a score."""
+"""Content of an eval-set file that fits no field of evalgate. Keys are format names; the values have the keys
+of the format. Only the writer of the format reads it. It never affects a score."""
 
 NO_NATIVE_DATA: NativeData = {}
 
@@ -71,8 +71,8 @@ class Scenario:
     max_turns: int | None = None
     """Most turns of the user, the first included; -1: unlimited. None: the run's limit."""
     driver: str = ""
-    """Agent that the user talks to: "" for the agent under test, "expected" for a reference agent, which
-    evalgate does not have: the case cannot be run."""
+    """Agent that the user talks to: "" for the agent under test, "expected" for a reference agent. evalgate
+    has no reference agent, so a case with "expected" cannot be run."""
     script: tuple[str, ...] | None = None
     """Fixed messages of the user after the opening; None: the user follows the plan."""
 
@@ -85,7 +85,7 @@ docs/formats-orchestrate.md."""
 
 @frozen
 class Goal:
-    """One thing that a conversation should reach."""
+    """One goal of a conversation, such as a tool call to make or a text to say."""
 
     name: str
     """Name that `Journey.order` refers to; "" for checks, which have no order."""
@@ -101,21 +101,21 @@ class Goal:
     keywords: tuple[str, ...] = ()
     """Words that a text must contain, all of them."""
     identifier: tuple[str, str] | None = None
-    """Key and value by which an interaction's widget is known."""
+    """Key and value that identify the widget of an interaction."""
     check: str = ""
     """Statement that a judge must affirm."""
     scope: Literal["response", "conversation"] = "conversation"
     """Text that the judge of a check sees: the last response, or the whole conversation."""
 
     def replace_args(self, args: JsonObject | None) -> "Goal":
-        """Return the goal with other arguments; `arg_matching` keeps its entries for those that are left."""
+        """Return a copy with arguments `args`. `arg_matching` loses its entries for other arguments."""
         left = set(iter_argument_paths(args or {}))
         matching = {path: way for path, way in self.arg_matching.items() if path in left}
         return replace(self, args=args, arg_matching=matching)
 
 
 def iter_argument_paths(args: JsonObject, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of each value in the arguments of a tool call, at every level.
+    """Yield the dotted path of each value in a tool call's arguments, such as `order` and `order.id`.
 
     Empty objects are left out, except at the top level.
     """
@@ -141,7 +141,7 @@ class Journey:
 
 @frozen
 class SessionInput:
-    """Initial state of the agent's session."""
+    """App, user and initial state of the agent's session."""
 
     app_name: str = ""
     user_id: str = ""
@@ -151,7 +151,7 @@ class SessionInput:
 
 @frozen
 class ToolMock:
-    """A fixed result that replaces a tool call. Of several mocks that match a call, the first counts."""
+    """A fixed result that replaces a tool call. If several mocks match a call, the first is used."""
 
     tool: str
     result: object
@@ -186,7 +186,7 @@ class RecordedCall:
 
     tool: str
     args: JsonObject | None
-    """None when the source names no arguments."""
+    """None: the source does not list arguments."""
     answers: tuple[RecordedAnswer, ...]
     """One answer for each call, in the order of the calls."""
 
@@ -234,8 +234,8 @@ class EvalCase:
     context_messages: tuple[JsonObject, ...] = ()
     """Messages that precede the conversation, as in the eval set: the agent gets them with the session."""
     recorded: tuple[Reply, ...] | None = None
-    """The agent's replies, if the eval set itself has them: then the agent is not run on this case. Else
-    None."""
+    """The agent's replies, if the eval set contains them: the agent is then not run on this case. None: the
+    eval set contains no replies."""
     rubrics: tuple[Rubric, ...] = ()
     """Statements that a judge must affirm of every turn, or of the conversation."""
     creation_timestamp: float = 0.0
@@ -243,8 +243,8 @@ class EvalCase:
     tags: tuple[str, ...] = ()
     """Labels by which the source groups its cases."""
     tool_mocks: tuple[ToolMock, ...] = ()
-    """Fixed results that replace calls. A tool is never called for real in a turn for which it has a
-    mock."""
+    """Fixed results that replace tool calls. If a tool has a mock for a turn, it is never called for real in
+    that turn."""
     tool_recording: ToolRecording | None = None
     """Recording that answers all other tool calls, except calls of the tools that it lists as live; None:
     there is no recording."""
@@ -253,16 +253,17 @@ class EvalCase:
     source: str = ""
     """Link to the recorded trace that the case was made from; "" if it has none."""
     alternatives: tuple[tuple[Reply, ...], ...] = ()
-    """Other correct conversations, each with a reply for every turn. A run is compared with the nearest."""
+    """Other correct conversations, each with a reply for every turn. A run is compared with the most similar
+    one."""
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of eval set and case, which identify a case among all sets."""
+        """Return (eval set id, case id), which identifies the case among the cases of all eval sets."""
         return self.eval_set_id, self.eval_id
 
     @property
     def is_simulated(self) -> bool:
-        """Return True if the case is a scenario."""
+        """Return True if the case is a scenario, in which a simulated user makes up the messages."""
         return self.scenario is not None
 
     @property
@@ -277,18 +278,18 @@ class EvalCase:
 
     @property
     def rubric_metrics(self) -> tuple[str, ...]:
-        """Return the metric names in the case's rubrics, each once."""
+        """Return the names of the metrics that the case's rubrics are for, without duplicates."""
         return tuple(dict.fromkeys([rubric.metric for rubric in self.rubrics if rubric.metric]))
 
 
 @frozen
 class CaseChecks:
-    """Checks of single cases, from the notes next to their eval set."""
+    """Checks of individual cases, from the file with notes next to their eval set."""
 
     sections: Mapping[str, Mapping[str, Mapping[str, object]]]
     """Id of a case to its section `checks`: name to conditions, as in a thresholds file."""
     file: str
-    """Path of the file of notes, as messages show it."""
+    """Path of the file with the notes, as messages show it."""
     find_position: Callable[[tuple[str | int, ...]], tuple[int, int]]
     """Function that returns line and column of a place in the notes."""
 
@@ -317,7 +318,7 @@ class EvalSet:
     format_name: str = ""
     """The format that read the file."""
     checks: CaseChecks | None = None
-    """Checks of single cases; None if there are none."""
+    """Checks of individual cases; None if there are no such checks."""
 
     @property
     def display_name(self) -> str:

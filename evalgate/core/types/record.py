@@ -57,7 +57,7 @@ class MetricSummary:
 
     name: str
     score: float | None
-    """Mean of the case scores, by their weights; None when no case has one."""
+    """Mean of the case scores, weighted by the cases' weights; None if no case has a score."""
     threshold: float
     status: Status
     baseline: float | None
@@ -68,7 +68,8 @@ class MetricSummary:
     n: int
     """Number of cases that the metric was evaluated on, crashed cases included."""
     errors: int
-    """Number of these cases without a score, because the agent crashed or timed out, or the metric broke."""
+    """Number of the `n` cases without a score, because the agent crashed or timed out, or the metric
+    broke."""
     compared: int = 0
     """Number of cases that `baseline` and `delta` are computed from."""
     eval_sets: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ class MetricSummary:
     """Result of the statistics; None if they do not judge this line, for example because there is neither a
     baseline nor a statistical rule, or because scores are out of range."""
     agreement: float | None = None
-    """Share of pairs of the judge's samples that agree; None: the judge was not asked twice."""
+    """Share of agreeing pairs among the judge's samples, in [0, 1]; None: the judge was not asked twice."""
     flip: Margin | None = None
     """Distance of the mean from its minimum; None without a mean or minimum, or if scores are out of
     range."""
@@ -90,11 +91,11 @@ class MetricSummary:
     range: Range = UNIT_RANGE
     """The metric's worst and best score."""
     min_mean: float | None = None
-    """Minimum of the mean, if that is not `threshold`."""
+    """Minimum of the mean if it differs from `threshold`; else None."""
     corrected_score: float | None = None
-    """`score` without the bias of `runs: auto`, which stops at averages that are too good, and goes on after
-    those that are too bad; None if it did not stop at this average. `score`, `delta` and the verdict are not
-    corrected."""
+    """`score` without the upward bias of `runs: auto`, which stops when an average is good and makes further
+    runs when it is bad. None: the runs did not stop because of this average. `score`, `delta` and the verdict
+    are not corrected."""
     mean_judged_by: Literal["minimum", "baseline"] = "minimum"
     """`baseline`: no minimum of the mean is set, and the comparison with the baseline judges the mean;
     `threshold` then applies to single cases only."""
@@ -110,9 +111,9 @@ class MetricSummary:
 
     @property
     def compared_score(self) -> float | None:
-        """Return the mean of this run over the cases that the baseline has, too.
+        """Return the mean of this run over the cases that can be compared with the baseline.
 
-        If nothing is compared, return `score`. A crash counts as the worst score, as in `delta`.
+        If no case can be compared, return `score`. A crash counts as the worst score, as in `delta`.
         """
         if self.baseline is None or self.delta is None:
             return self.score
@@ -121,7 +122,7 @@ class MetricSummary:
 
     @property
     def label(self) -> str:
-        """Return the metric's name, followed in brackets by the scope and eval sets that limit this line.
+        """Return the metric's name, followed in brackets by the scope and eval sets of this summary.
 
         For a metric that does not gate, the brackets also hold `report only`.
         """
@@ -129,10 +130,10 @@ class MetricSummary:
         return f"{self.name} ({where})" if where else self.name
 
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
-        """Yield (name to print first, sentence) for each sentence of the statistics.
+        """Yield (name, sentence) for each sentence of the statistics; reports print the name first.
 
-        Sentences about this line come first, with `label`. Sentences about the whole metric follow, with
-        `name`.
+        Sentences about this summary come first, with `label` as the name. Sentences about all summaries of
+        the metric follow, with the metric's `name`.
         """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
@@ -157,7 +158,7 @@ class CaseChange:
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of eval set and case, which identify a case among all sets."""
+        """Return (eval set id, case id), which identifies the case among the cases of all eval sets."""
         return self.eval_set_id, self.eval_id
 
 
@@ -240,7 +241,7 @@ class CaseSelection:
     of: int
     """Number of cases in the eval sets."""
     is_sample: bool = False
-    """True: the cases were drawn, so the run has no verdict."""
+    """True: the cases were sampled at random (`--sample`), so the run has no verdict."""
 
 
 @frozen
@@ -279,7 +280,7 @@ class Shard:
     """1-based."""
     count: int
     cases: tuple[int, ...]
-    """Indices of its cases among all cases."""
+    """Indices of the shard's cases among all cases of the run."""
     of: int
     """Number of cases in the whole run."""
     plan: PlanId
@@ -297,11 +298,11 @@ class FailureGroup:
     unknown.
     """
     newly_failing: int
-    """Number of its cases that passed in the baseline."""
+    """Number of the group's cases that passed in the baseline."""
     cases: tuple[CaseKey, ...]
     """Ids of eval set and case; at least one. Newly failing cases are first."""
     tool: str = ""
-    """The tool that was called, or was not; "" if none is concerned."""
+    """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
     """The other tool, the path of the argument, the check, rubric or metric, or the exception."""
     unprecedented: bool = False
@@ -371,7 +372,7 @@ class Record:
         return datetime.fromisoformat(self.created_at).timestamp() if self.created_at else 0.0
 
     def index_criteria(self) -> dict[tuple[str, str], RecordedCriterion]:
-        """Return the recorded criteria, each by its metric's name and fingerprint."""
+        """Return the recorded criteria by (metric name, metric fingerprint)."""
         return {(each.metric, each.fingerprint): each for each in self.criteria}
 
     def group_cases(self) -> dict[str, list[CaseResult]]:
@@ -384,7 +385,7 @@ class Record:
 
 @frozen
 class GateInput:
-    """Input of the gate's decision: the record before its verdict."""
+    """Input of the gate's decision: the parts of a record that exist before its verdict."""
 
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]

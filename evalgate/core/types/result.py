@@ -212,7 +212,7 @@ class ModelUsage:
     spared: int = 0
     """Calls that were answered from the cache."""
     spared_usage: Usage = NO_USAGE
-    """Consumption of those calls when they were made."""
+    """Consumption of the spared calls when they were first made."""
 
     def __add__(self, other: "ModelUsage") -> "ModelUsage":
         return ModelUsage(
@@ -292,7 +292,7 @@ class CaseMetric:
     status: Status
     reason: str = ""
     fingerprint: str = ""
-    """Hash of the metric and its options: two scores can be compared only if it is equal."""
+    """Hash of the metric and its options; only scores with equal fingerprints can be compared."""
     scope: str = ""
     """The cases that `threshold` applies to; "" for all."""
     standing: CaseComparison | None = None
@@ -307,10 +307,10 @@ class CaseMetric:
 
     @property
     def decline(self) -> float | None:
-        """Return the decline of the case against its baseline; None if it is not known. Above 0 is worse.
+        """Return how far the case declined from its baseline; None if it is not known. Above 0 is worse.
 
         The decline is a drop in points of the score. For a budget, it is the increase as a share of the
-        baseline's figure, or the increase itself if that figure is 0.
+        baseline's figure, or the increase itself if the baseline's figure is 0.
         """
         drop = self.standing.drop if self.standing else None
         if drop is None or not self.range.lower_is_better:
@@ -341,12 +341,12 @@ class CaseResult:
     metrics: tuple[CaseMetric, ...]
     runs: tuple[RunResult, ...]
     fingerprint: str = ""
-    """Hash of what the case asks and expects: two results can be compared only if it is equal."""
+    """Hash of the case's messages and expectations; only results with equal fingerprints can be compared."""
     path: str = ""
     line: int = 0
     tags: tuple[str, ...] = ()
     weight: float = 1.0
-    """Share in the mean of each metric."""
+    """Weight of the case in the mean of each metric, above 0."""
     protected: bool = False
     """True: the gate closes when the case fails, regardless of `max_failed_cases`."""
     quarantine: Quarantine | None = None
@@ -361,12 +361,12 @@ class CaseResult:
 
     @property
     def gates(self) -> bool:
-        """Return True if the case counts for the verdict: it is neither quarantined nor observed."""
+        """Return True if the case counts for the verdict, that is, if it is not quarantined or `observed`."""
         return self.quarantine is None and not self.observed
 
     @property
     def key(self) -> CaseKey:
-        """Return the ids of eval set and case, which identify a case among all sets."""
+        """Return (eval set id, case id), which identifies the case among the cases of all eval sets."""
         return self.eval_set_id, self.eval_id
 
     @property

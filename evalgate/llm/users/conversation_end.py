@@ -1,4 +1,4 @@
-"""Parse the messages of a simulated user, and decide if they end the conversation.
+"""Parse the messages of a simulated user, and decide if a message ends the conversation.
 
 The rules follow the framework that the case comes from: Google ADK 2.3.0 and tRPC-Agent-Go for scenarios,
 and watsonx Orchestrate 1.6.9 for stories. docs/conformance.md lists the differences.
@@ -65,10 +65,20 @@ def _parse_structured(text: str) -> SimulatedMessage | None:
 
 
 def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
-    """Return True if the conversation ends before `message`. The message is then not sent.
+    """Return True if the conversation ends before `message`, so that the message is not sent.
 
-    `failures` is the number of messages in a row that report a failed goal; the last of them is `message`.
-    `earlier` are the user's previous messages.
+    The conversation ends:
+
+    - if the message reports a satisfied goal,
+    - if three messages in a row report a failed goal,
+    - if the role's `is_over` finds the stop signal in the message,
+    - in roles with `ends_when_stuck`, if the last three earlier messages are similar.
+
+    Args:
+        role: Role of the user, with its stop signal.
+        message: New message of the user.
+        failures: Number of messages in a row, up to `message`, that report a failed goal.
+        earlier: Previous messages of the user.
     """
     if message.goal == "satisfied" or failures >= _MOST_FAILURES:
         return True

@@ -1,4 +1,4 @@
-"""Define the personas of simulated users: built-in ones, those in a file, and those in scenarios."""
+"""Define the personas of simulated users: built in, read from a file, or described in a scenario."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -14,7 +14,7 @@ from evalgate.documents.validation_errors import translate_validation_error
 
 
 class Behavior(BaseModel):
-    """A behavior of a persona, with the field and method names of Google ADK, which ADK's templates use."""
+    """A behavior of a persona. Its fields and methods have the names that Google ADK's templates use."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -38,14 +38,14 @@ def _format_list(lines: Sequence[str]) -> str:
 
 @frozen
 class Persona:
-    """Persona, a kind of user, described for the model that simulates users."""
+    """A kind of user, described in words for the model that simulates users."""
 
     description: str
     habits: tuple[str, ...] = ()
     """Sentences about what such a user does and does not do."""
     id: str = field(default="", compare=False)
     own: tuple[Behavior, ...] = field(default=(), compare=False)
-    """Behaviors that the persona's author wrote; their sentences are among the habits, too."""
+    """Behaviors in the persona's file or scenario; their sentences are also in `habits`."""
 
     def __str__(self) -> str:
         """Return the text for the prompt: the description, then each habit as a list item."""
@@ -53,7 +53,7 @@ class Persona:
 
     @property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """Return `own`, for Google ADK's templates. If `own` is empty, return a behavior for each habit."""
+        """Return the behaviors for Google ADK's templates: `own`, or if empty, a behavior for each habit."""
         return self.own or tuple(
             Behavior(name=habit, description=habit, behavior_instructions=(habit,)) for habit in self.habits
         )
@@ -117,9 +117,9 @@ _FILE: TypeAdapter[dict[str, _PersonaConfig]] = TypeAdapter(dict[str, _PersonaCo
 
 
 def read_personas(path: Path, shown_as: str) -> Mapping[str, Persona]:
-    """Read the personas in a YAML, TOML or JSON file, and return them and the built-in ones by name.
+    """Return the personas in a YAML, TOML or JSON file, and the built-in personas, by name.
 
-    A persona of the file replaces the built-in one of the same name.
+    A persona in the file replaces the built-in persona of the same name.
 
     Raises:
         InvalidInputError: the file cannot be read, or is invalid. The error lists every problem.
@@ -135,7 +135,7 @@ def read_personas(path: Path, shown_as: str) -> Mapping[str, Persona]:
 
 
 class UnknownPersonaError(ValueError):
-    """Error for a case that names an unknown persona, or describes a persona in an invalid form."""
+    """Error for a case with the name of an unknown persona, or with an invalid description of a persona."""
 
 
 def resolve_persona(value: str | Mapping[str, Any] | None, known: Mapping[str, Persona]) -> Persona | None:

@@ -1,4 +1,4 @@
-"""Build the role of a simulated user in a case: its plan, its persona, and the end of its conversation."""
+"""Build the role of a case's simulated user: plan, persona, and the conditions that end the conversation."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -67,10 +67,10 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
 
 
 def apply_story(case: EvalCase) -> EvalCase:
-    """Return the case with its story as a scenario for a simulated user. watsonx Orchestrate has stories.
+    """Convert the story of a watsonx Orchestrate case to a scenario for a simulated user.
 
-    A case without a story is returned unchanged. So is a case with written messages of the user
-    (`user_prompts`), and a case that does not have exactly one turn, the starting sentence.
+    The only turn of such a case has the user's first message. Return the case unchanged if it has no story,
+    if it has several turns or none, or if the eval set has written user messages (`user_prompts`).
     """
     journey = case.journey
     has_script = "user_prompts" in case.native.get("orchestrate", {})
@@ -81,7 +81,7 @@ def apply_story(case: EvalCase) -> EvalCase:
 
 
 def _contains_word(text: str, signal: str) -> bool:
-    """Return True if the text has `signal` as a whole word in the same case; END is not in SEND."""
+    """Return True if the text has `signal` as a whole word. Upper and lower case are different."""
     return re.search(rf"(?<!\w){re.escape(signal)}(?!\w)", text) is not None
 
 

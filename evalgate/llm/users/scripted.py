@@ -1,4 +1,4 @@
-"""Send the written messages of a case, one after the other, as its user."""
+"""Play the user of a case by sending its written messages, one after the other."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ class ScriptedUser:
         self._messages = messages
 
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
-        """Return the message number `len(replies)`, from 0; None after the last message."""
+        """Return the message with the 0-based number `len(replies)`; None after the last message."""
         return self._messages[len(replies)] if len(replies) < len(self._messages) else None
 
 

@@ -1,4 +1,4 @@
-"""Simulate users by a model, and create the user of each run."""
+"""Simulate users with a model, and create the user of each run."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ class SimulatedUser:
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         """Return the user's next message; None at the end of the conversation.
 
-        If the model would write the next message and the agent's last reply is empty, the conversation ends.
+        The conversation also ends if the agent's last reply is empty and the model would have to answer it.
 
         Raises:
             SimulatedUserError: the model failed, or did not keep to its role.
@@ -94,7 +94,7 @@ class SimulatedUser:
             try:
                 return parse_simulated_message(answer.text)
             except UnparsableAnswerError as error:
-                # Cached answers are no attempts, as in `take_samples`: else every repeated run would fail.
+                # As in `take_samples`, cached answers are no attempts: else each repeated run would fail.
                 asked += not answer.cached
                 if asked == ATTEMPTS:
                     sentence = (
