@@ -209,7 +209,7 @@ def list_cells(args) -> Iterator[Cell]:
         yield Cell(suite, drift, change, cases, runs, stored)
 
 
-def told(found: Found) -> str:
+def format_line(found: Found) -> str:
     """Format the results of a cell as one line of output."""
     cell = found.cell
     why = ", ".join(f"{times} {answer}" for answer, times in sorted(found.answers.items()))

@@ -187,7 +187,7 @@ def as_share(count: int, trials: int) -> str:
     return f"{100 * count / trials:5.1f} ({100 * low:.0f}-{100 * high:.0f})"
 
 
-def told(found: Found) -> str:
+def format_line(found: Found) -> str:
     """Format the results of a cell as one line of output."""
     cell = found.cell
     tags = "tags" if cell.is_tagged else ""
@@ -199,7 +199,7 @@ def told(found: Found) -> str:
     )
 
 
-def pooled(founds: Iterable[Found], keep: Iterable[str]) -> list[Found]:
+def add_up_results(founds: Iterable[Found], keep: Iterable[str]) -> list[Found]:
     """Add up the results of cells with equal values of the fields in `keep`. A sum has its group's first cell."""
     names = tuple(keep)
     groups: dict[tuple[object, ...], list[Found]] = {}
@@ -218,7 +218,7 @@ def pooled(founds: Iterable[Found], keep: Iterable[str]) -> list[Found]:
     ]
 
 
-def misses(found: Found) -> Iterator[str]:
+def list_missed_goals(found: Found) -> Iterator[str]:
     """Yield the names of goals that a cell misses even at the more favourable end of its 95 % interval."""
     low, high = compute_wilson_interval(found.red, found.repeats)
     if found.cell.goal == "few" and low > GOALS["red"]:
@@ -251,18 +251,18 @@ def _grid(
     Results that differ only in other fields are added up.
     """
     groups: dict[tuple[object, ...], dict[tuple[str, str], Found]] = {}
-    for found in pooled(founds, (*rows, "runs", "change")):
+    for found in add_up_results(founds, (*rows, "runs", "change")):
         key = tuple(getattr(found.cell, name) for name in rows)
         groups.setdefault(key, {})[found.cell.change, str(found.cell.runs)] = found
     yield f"| {' | '.join((*rows, *(f'runs {each}' for each in runs)))} |"
     yield f"|---|{'--:|' * (len(rows) + len(runs) - 1)}"
-    for key in sorted(groups, key=repr_with_numbers):
+    for key in sorted(groups, key=build_sort_key):
         cells = [" / ".join(_shares(groups[key], changes, each)) for each in runs]
         labels = ["tags" if value is True else "none" if value is False else str(value) for value in key]
         yield f"| {' | '.join((*labels, *cells))} |"
 
 
-def repr_with_numbers(key: Iterable[object]) -> tuple[tuple[float, str], ...]:
+def build_sort_key(key: Iterable[object]) -> tuple[tuple[float, str], ...]:
     """Return a sort key by which numbers are sorted by size, and texts alphabetically."""
     return tuple((0.0, each) if isinstance(each, str) else (float(each), "") for each in key)
 

@@ -93,7 +93,7 @@ class Chain:
             index: [replace(self._score(index, outcome), run=at) for at, outcome in enumerate(runs, 1)]
             for index, runs in enumerate(outcomes)
         }
-        run_results = RunResults(plan, Unwatched(), RunStart(finished))
+        run_results = RunResults(plan, SilentListener(), RunStart(finished))
         return build_baseline(
             build_record(plan, run_results, None, None, RunTiming("2026-01-01T00:00:00+00:00", 1.0))
         )
@@ -102,7 +102,9 @@ class Chain:
         """Return the record of one gate run. `draw(index of a case, number of a run)` returns an outcome."""
         index = {head.eval_id: at for at, (_, head) in enumerate(self.places.iter_cases())}
         agent = replace(self.plan.agent, options=DrawnAgent(lambda case, run: draw(index[case.eval_id], run)))
-        return run_gate(replace(self.plan, baseline_store=Kept(baseline), agent=agent), Unwatched())
+        return run_gate(
+            replace(self.plan, baseline_store=MemoryBaselineStore(baseline), agent=agent), SilentListener()
+        )
 
     def _score(self, index: int, outcome: Outcome) -> RunResult:
         """Return the scored run of a case with this outcome. Results are cached by case and outcome."""
@@ -224,7 +226,7 @@ class _DrawnSession:
         return SessionResult(final_state=_final_state(self._outcome or frozenset()))
 
 
-class Kept:
+class MemoryBaselineStore:
     """Baseline store with one baseline in memory. It cannot be changed."""
 
     def __init__(self, baseline: Baseline) -> None:
@@ -237,7 +239,7 @@ class Kept:
         raise NotImplementedError(f"nothing is stored here: {change}")
 
 
-class Unwatched:
+class SilentListener:
     """Progress listener that does nothing."""
 
     def on_runs_planned(self, runs):

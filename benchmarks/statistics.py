@@ -105,13 +105,13 @@ def _measure_gate(args):
     cells = [] if args.table else falsealarms.list_cells(args)
     for found in falsealarms.measure(cells, args.repeats, args.processes, None if args.table else args.out):
         founds.append(found)
-        print(falsealarms.told(found), flush=True)
+        print(falsealarms.format_line(found), flush=True)
     print(*falsealarms.table(founds), sep="\n")
-    missed = [(found, list(falsealarms.misses(found))) for found in founds]
+    missed = [(found, list(falsealarms.list_missed_goals(found))) for found in founds]
     print(f"\n{sum(bool(goals) for _, goals in missed)} of {len(founds)} cells miss a goal for certain")
     for found, goals in missed:
         if goals:
-            print(f"  {', '.join(goals)}: {falsealarms.told(found)}")
+            print(f"  {', '.join(goals)}: {falsealarms.format_line(found)}")
 
 
 def _measure_control(args):
@@ -119,7 +119,7 @@ def _measure_control(args):
     cells = [] if args.table else controlruns.list_cells(args)
     for found in controlruns.measure(cells, args.repeats, args.processes, None if args.table else args.out):
         founds.append(found)
-        print(controlruns.told(found), flush=True)
+        print(controlruns.format_line(found), flush=True)
     print(*controlruns.table(founds), *controlruns.list_rows(3 * REPEATS), sep="\n")
 
 

@@ -100,9 +100,10 @@ def outcome(request: Any) -> "Outcome":
 
 @pytest.fixture
 def evalgate(request: pytest.FixtureRequest) -> "ProjectEvaluator":
-    """Return an object with the methods `evaluate` and `evaluate_async`. They use the project's settings.
+    """Return an object with methods `evaluate` and `evaluate_async`, which use the project's settings.
 
-    The fixture also works without `--evalgate`.
+    These are the settings of the thresholds file and of the options `--evalgate-…`. The fixture also works
+    without `--evalgate`.
     """
     from evalgate.api.testing.project import ProjectEvaluator
 

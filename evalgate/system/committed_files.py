@@ -93,7 +93,7 @@ class CommittedFiles:
         self._add_entries("", commit)
 
     def _add_entries(self, submodule: str, commit: str) -> None:
-        """Add the files and submodules of a commit. `submodule` is its path, or "" for the workspace."""
+        """Add the files and submodules of a commit of `submodule`, or of the workspace if that is ""."""
         if submodule and not find_submodule_commit(self._home / submodule, commit):
             raise _build_error(f"the submodule {submodule} is not checked out with its history")
         for path, entry in _list_entries(self._home / submodule, commit):

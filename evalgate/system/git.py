@@ -141,7 +141,9 @@ class _PlaceInSubmodule(NamedTuple):
 
 
 def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodule | None:
-    """Return the place of `path` in a submodule of a commit, also behind links; None if in no submodule.
+    """Find the submodule of a commit that contains `path`. Return None if no submodule does.
+
+    Symbolic links on the way to `path` are followed.
 
     Raises:
         GitError: git fails.
@@ -175,7 +177,7 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
 def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, str] | None:
     """Return (mode, hash, path) of the first link or submodule on the way to `path`; None if there is none.
 
-    Paths are from the top of the repository.
+    Paths are relative to the top of the repository.
     """
     steps = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)][:-1]
     listed = os.fsdecode(execute_git(folder, "ls-tree", "-z", "--full-tree", commit, "--", *steps))
@@ -243,7 +245,7 @@ def is_tracked(folder: Path, path: str) -> bool:
 
 
 def _list_submodules(folder: Path, paths: Sequence[str]) -> list[str]:
-    """Return those of `paths` that git tracks as submodules. Paths are from the top of the repository."""
+    """Return the members of `paths` that are submodules. Paths are relative to the top of the repository."""
     specs = [f":(top,literal){path}" for path in paths]
     if not specs:
         return []

@@ -1,4 +1,4 @@
-"""Write the files of a commit into a temporary folder. Only the contents come from git."""
+"""Write the files of a commit into a temporary folder, without hooks and filters of the repository."""
 
 import fcntl
 import hashlib

@@ -123,10 +123,10 @@ def ignore_end_signals() -> None:
 
 @contextmanager
 def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Cancel the current task at the first end signal in the block; then restore the earlier handlers.
+    """Cancel the current task at the first end signal within the block.
 
-    `on_signal` is called with the number of each signal, before the task is cancelled. Outside the main
-    thread no handler is installed.
+    `on_signal` is called with the number of each signal, before the task is cancelled. After the block, the
+    earlier handlers are restored. Outside the main thread no handler is installed.
 
     Raises:
         RuntimeError: no task of asyncio is running.

@@ -104,7 +104,7 @@ RECORD: Mapping[str, object] = {
 """Case id to outcome, status, turns and scores."""
 
 
-def told(record: Any) -> dict[str, object]:
+def extract_results(record: Any) -> dict[str, object]:
     """Return the part of a record that must be equal for all kinds of agents, in the form of `RECORD`."""
     return {case["eval_id"]: _case(case) for case in record["cases"]}
 

@@ -260,7 +260,8 @@ class EvalgateSession:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Move cases to the end, group by group, so that no other test runs at the same time as agents.
 
-        If the project has no agent and a marked function uses an eval-set file, drop the file's own cases.
+        If the project has no agent and a marked function is the agent of an eval-set file, drop the items
+        that were collected from the file itself.
         """
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():
