@@ -31,7 +31,7 @@ from evalgate.integrations.adk.writer import build_invocation
 
 EVAL_SESSION_ID_PREFIX = "___eval___session___"
 _USER_ID = "test_user_id"
-"""Id of the user for a case that names none, as in Google ADK."""
+"""Default user id for a case without a user, as in Google ADK."""
 
 
 class _RequestModel(BaseModel):

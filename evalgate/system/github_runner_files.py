@@ -89,7 +89,7 @@ _HELD = _HeldFiles()
 
 
 def hold_command_files(environ: Mapping[str, str]) -> None:
-    """Read the event and open the command files. Call this before anything of the agent runs.
+    """Read the event and open the command files. Call this before any process of the agent starts.
 
     Do nothing outside GitHub Actions. If the gate is root and the runner's user is not, the command files
     belong to root until `release_command_files`. A file that cannot be opened and read is skipped.

@@ -20,7 +20,7 @@ from evalgate.core.frozen import frozen
 _TAIL = 4000  # characters of the command's output that an error shows
 
 STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
-"""Event to set to end a setup in another thread, because signals and cancellations do not reach it."""
+"""Event that a caller sets to end a setup in another thread, which signals and cancellations do not reach."""
 
 _POLL_S = 0.1
 

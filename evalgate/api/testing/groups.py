@@ -50,7 +50,7 @@ class EvaluationGroup:
     sets: dict[str, EvalSet] = field(default_factory=dict)
     """Whole eval sets by their id."""
     selected: set[CaseKey] = field(default_factory=set)
-    """Cases that pytest has not deselected (`-k`, `-m`, `--lf`)."""
+    """Cases that remain after pytest's selection (`-k`, `-m`, `--lf`)."""
     asked: set[str] = field(default_factory=set)
     """Node ids of the items for which `get_result` has returned a result."""
     _plan: Plan | None = None

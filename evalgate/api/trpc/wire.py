@@ -21,7 +21,7 @@ from evalgate.integrations.trpc.file_models import TrpcModel
 from evalgate.integrations.trpc.go_json import dump_compact_json
 
 FROM_FILE: Mapping[str, object] = {"from_file": True}
-"""Validation context of the content of a file, in which unknown keys are kept."""
+"""Validation context for the content of a file: unknown keys are kept."""
 
 
 class WireModel(TrpcModel):

@@ -24,7 +24,7 @@ REAL_CLOCK = Clock()
 
 
 SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
-"""Function that waits while other conversations may use the slot of the current one.
+"""Function that waits while other conversations may use the slot of the current conversation.
 
 Arguments: the seconds to wait, and True if a rate limit is the reason.
 """
@@ -32,7 +32,7 @@ Arguments: the seconds to wait, and True if a rate limit is the reason.
 # A context variable instead of an argument: HTTP clients retry far below the conversation that holds the
 # slot, behind the interface of agents, which knows nothing of slots.
 slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", default=None)
-"""The wait function of the current conversation, which holds a slot; None without a slot.
+"""The wait function for the current conversation; None if the conversation holds no slot.
 
 `runner/case_runner.py` sets it for each turn, and `wait_without_slot` reads it.
 """

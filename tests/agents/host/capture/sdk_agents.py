@@ -65,7 +65,7 @@ def _ran(message: Any) -> list[Any]:
 
 
 def chat(text: str) -> str:
-    """The plain loop."""
+    """Ask the model and run its tool calls in a loop, until it answers."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         message = (
@@ -80,7 +80,7 @@ def chat(text: str) -> str:
 
 
 async def async_chat(text: str) -> str:
-    """The same, asynchronous."""
+    """Do the same with the asynchronous client of the SDK."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = await _async_openai().chat.completions.create(model=_MODEL, messages=messages, tools=_TOOLS)
@@ -168,13 +168,13 @@ async def async_chat_stream_helper(text: str) -> str:
 
 
 def chat_in_pool(text: str) -> str:
-    """Use its own pool of threads."""
+    """Ask the model in a pool of threads of the agent."""
     with ThreadPoolExecutor(2) as pool:
         return pool.submit(chat, text).result()
 
 
 def chat_in_thread(text: str) -> str:
-    """Use its own thread."""
+    """Ask the model in a new thread of the agent."""
     found = []
     thread = threading.Thread(target=lambda: found.append(chat(text)))
     thread.start()
@@ -230,7 +230,7 @@ def _output(call: Any) -> Any:
 
 
 def messages(text: str) -> str:
-    """The plain loop."""
+    """Ask the model and run its tool calls in a loop, until it answers."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = _anthropic().messages.create(
@@ -242,7 +242,7 @@ def messages(text: str) -> str:
 
 
 async def async_messages(text: str) -> str:
-    """The same, asynchronous."""
+    """Do the same with the asynchronous client of the SDK."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = await _async_anthropic().messages.create(
