@@ -1,4 +1,5 @@
-"""Speed and memory of evalgate, each beside a floor measured in the same run: `make benchmarks`.
+"""Measure speed, memory and error rates of evalgate: `make benchmarks`.
 
-Figures are ratios, because machines differ; nothing here is a test.
+Speed and memory are compared with a reference that is measured in the same run, such as `json.loads`, because
+machines differ. No benchmark is a test.
 """

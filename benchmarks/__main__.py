@@ -1,4 +1,4 @@
-"""Run the benchmarks named on the command line, or all. Options after the name of one are its own."""
+"""Run the named benchmarks, or all. If options follow a single name, they are passed to this benchmark."""
 
 import inspect
 import sys
@@ -45,7 +45,7 @@ ALL = {
 
 
 def main(names):
-    """Print one table a benchmark."""
+    """Run the benchmarks in `names` (all if empty) and print their tables. Exit with an error for unknown names."""
     first, *options = names or [""]
     if first in {"-h", "--help"}:
         print(f"{__doc__}\n\npython -m benchmarks [NAME...] [OPTION...]\n\n{', '.join(ALL)}")

@@ -1,4 +1,4 @@
-"""How soon `gate.anchor` sees an agent that erodes, and how often it alarms about one that does not."""
+"""Simulate how soon `gate.anchor` finds an agent that gets slowly worse, and how often it gives a false alarm."""
 
 import random
 import statistics
@@ -23,19 +23,19 @@ GATE = GateConfig(baseline="baseline.json")
 
 @frozen
 class Setting:
-    """One line of the table."""
+    """Parameters of one line of the table."""
 
     cases: int
     runs: int
     """Runs of every case in each gate run of the default branch."""
     erosion: float
-    """Points that each merge takes off the average."""
+    """Points by which each merge lowers the average."""
     drift: float = 0.0
-    """Standard deviation, in points, of the average of a session: the provider of the model drifts."""
+    """Standard deviation, in points, of the average between gate runs, because the model provider drifts."""
     is_unmerged: bool = False
-    """The gate runs are those of unmerged changes, and the default branch fell by `erosion` before."""
+    """True: one unmerged change is gated, after the default branch has fallen by `erosion` points."""
     step: float = 0.0
-    """Points that an unmerged change takes off."""
+    """Points by which an unmerged change lowers the average."""
 
 
 def main(repeats: int, processes: int) -> None:
@@ -55,7 +55,7 @@ def main(repeats: int, processes: int) -> None:
 
 
 def measure(setting: Setting, repeats: int) -> str:
-    """Return what was found, in words."""
+    """Simulate a setting `repeats` times and return its results as text."""
     if setting.is_unmerged:
         closed = [_judge_unmerged_change(setting, repeat) for repeat in range(repeats)]
         return ", ".join(
@@ -79,7 +79,7 @@ def measure(setting: Setting, repeats: int) -> str:
 
 
 class _Agent:
-    """An agent that is drawn: each case passes with its chance, which erosion and drift take from."""
+    """A simulated agent: each case passes a run with its own chance, which erosion and drift lower."""
 
     def __init__(self, setting: Setting, seed: str) -> None:
         self.dice = random.Random(seed)
@@ -88,7 +88,7 @@ class _Agent:
         self.drift = setting.drift
 
     def draw(self, lost: float, runs: int) -> list[list[float]]:
-        """Return the scores of each case in one session, `lost` points below the beginning."""
+        """Return the scores of each case in one gate run, with an average `lost` points below the beginning."""
         points = lost - self.dice.gauss(0, self.drift) if self.drift else lost
         factor = 1 - points / 100 / self.mean
         return [
@@ -104,7 +104,7 @@ def _judge(
     *,
     is_unmerged: bool,
 ) -> tuple[bool, bool, str]:
-    """Return if the gate closes without and with the anchor, and the anchor's outcome."""
+    """Return True if the gate closes without the anchor, the same with the anchor, and the anchor's outcome."""
     runs = len(now[0])
     alone, shared = (
         build_statistical_policy(GATE, runs, (), shares_with_anchor=each).parameters
@@ -127,9 +127,9 @@ def _build_tables(
 
 
 def _count_merges(setting: Setting, repeat: int) -> tuple[int, int, int, int]:
-    """Return the first merge at which the gate of the default branch closes without and with the anchor.
+    """Return the first merge at which the gate of the default branch closes, without and with the anchor.
 
-    The last two figures count the closed gates of the first 20 merges.
+    The last two figures are the numbers of gate runs that closed, without and with the anchor.
     """
     agent = _Agent(setting, f"{setting}/{repeat}")
     anchor = agent.draw(0, STORED)

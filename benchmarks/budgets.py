@@ -1,4 +1,4 @@
-"""How often `max_increase` of a budget is wrong and how often it is right, with lognormal figures."""
+"""Simulate how often `max_increase` of a budget closes the gate rightly and wrongly, with lognormal figures."""
 
 import math
 import random
@@ -16,27 +16,28 @@ from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric
 
 ALPHA, AVERAGES, DOUBT = 0.05, 0.6, 0.10
-"""Defaults of the gate; the averages of all metrics share the second part of `alpha`."""
+"""Defaults of the gate. `AVERAGES` is the part of `ALPHA` that the averages of all metrics share."""
 BETWEEN = 0.8
 """Standard deviation of the logarithm of a case's typical figure: cases differ more than their runs."""
 
 
 @frozen
 class Design:
-    """One line of the table."""
+    """Parameters of one line of the table."""
 
     cases: int
     runs: int
     stored: int
+    """Runs of each case in the baseline."""
     spread: float
     """Standard deviation of the logarithm of one run's figure within a case; 0.3 is about 30 %."""
     factor: float
-    """What the average case costs now, compared with before."""
+    """True ratio of a case's current figures to its stored figures."""
     max_increase: float
 
 
 def iter_designs() -> Iterator[Design]:
-    """Yield the designs of the table."""
+    """Yield the designs of the table, one for each line."""
     for spread in (0.15, 0.3, 0.6):
         yield Design(20, 3, 3, spread, 1.0, 0.0)
         for factor in (1.0, 1.15, 1.3):
@@ -47,7 +48,7 @@ def iter_designs() -> Iterator[Design]:
 
 
 def simulate_gate(design: Design, draw: random.Random) -> tuple[str, bool]:
-    """Return the verdict on drawn figures, and whether the interval of the ratio holds the true one."""
+    """Return the verdict on drawn figures, and True if the interval of the ratio contains the true ratio."""
     rows = {}
     for at in range(design.cases):
         typical = draw.gauss(8, BETWEEN)
@@ -67,9 +68,9 @@ def simulate_gate(design: Design, draw: random.Random) -> tuple[str, bool]:
 
 
 def measure_design(number: int, design: Design, repeats: int) -> str:
-    """Return the line of a design."""
+    """Simulate a design `repeats` times and return its line of the table. `number` is the random seed."""
     draw = random.Random(number)
-    # An exact law of 20 cases takes more than its budget in any case: it is not tried in vain.
+    # For 20 cases, the exact distribution always exceeds its time budget, so it is not even tried.
     mean_difference._BUDGET = 100  # noqa: SLF001
     found = [simulate_gate(design, draw) for _ in range(repeats)]
     verdicts = Counter(verdict for verdict, _ in found)
@@ -81,7 +82,7 @@ def measure_design(number: int, design: Design, repeats: int) -> str:
 
 
 def main(options=()):
-    """Print a table; the option is the number of repetitions, as `-1000`."""
+    """Print the table. The only option is the number of repetitions, such as `-1000`."""
     repeats = int(options[0].lstrip("-")) if options else 1_000
     began = time.perf_counter()
     print("cases × runs (stored)  spread  max_increase  true factor    closed   can't tell   interval holds")

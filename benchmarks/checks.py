@@ -1,8 +1,9 @@
-"""What ten checks cost a case: in the whole command, and of that to evaluate them.
+"""Measure the cost of ten checks for each case: in the whole command, and for their evaluation alone.
 
-The command runs 10,000 distinct cases with Google ADK's two metrics, and again with ten checks next to them, one after the
-other within a round. Its figures are of user and system time of the process and its children. To evaluate them is timed in
-this process: each run is scored without metrics, with ADK's two, and with the ten checks.
+The command runs 10,000 distinct cases with Google ADK's two metrics, and again with ten checks in addition, one
+after the other within a round. Its figures are CPU time (user and system) of the process and its children. The
+evaluation alone is timed in this process: each run is scored without metrics, with ADK's two metrics, and with the
+ten checks.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ from evalgate.metrics.scoring import score_run
 from evalgate.runner.plan import build_plan
 
 CASES = 10_000
-PART, STRIDE, TIMES = 20, 200, 25  # runs that are timed together; distance of their starts; repetitions
-GOAL_US = 60  # CPU a case to evaluate ten checks
+PART, STRIDE, TIMES = 20, 200, 25  # runs that are timed together; distance between their starts; repetitions
+GOAL_US = 60  # microseconds of CPU to evaluate ten checks of one case
 ROUNDS = 3
 CHECKS = {
     "never_deletes": {"tools": {"forbid": ["delete_*", "drop_table"]}},
@@ -40,7 +41,7 @@ CHECKS = {
 
 
 def main():
-    """Print the cost of the checks, in the whole command and to evaluate."""
+    """Print the cost of the checks for each case, in the whole command and for their evaluation alone."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = write_distinct(folder, CASES)
         Path(folder, "checks.yaml").write_text(yaml.safe_dump({"checks": CHECKS}))
@@ -72,7 +73,7 @@ def _report_evaluation(folder):
         "two": tuple(bound for bound in suite.metrics if not bound.name.startswith("check/")),
         "ten": tuple(bound for bound in suite.metrics if bound.name.startswith("check/")),
     }
-    # Short parts of the set, the best of several times each: what else the machine does only adds to a part.
+    # Short parts of the set, and the fastest of several repetitions: other load of the machine only adds time.
     rounds = [_time_part(part, metrics) for part in _split(runs)]
     costs = {name: statistics.mean(each[name] for each in rounds) / PART * 1e6 for name in metrics}
     ten, two = (costs[name] - costs["none"] for name in ("ten", "two"))

@@ -1,6 +1,6 @@
-"""How a Ray cluster on this machine scales an agent that computes, and what a case through Ray costs.
+"""Measure how an agent that computes scales on a local Ray cluster, and the cost of one case through Ray.
 
-Ray is in no environment of evalgate's own. In one that has it (`pip install -e '.[ray]'` in a checkout):
+evalgate's own environments do not contain Ray. In an environment with Ray (`pip install -e '.[ray]'` in a checkout):
 
     python -m benchmarks cluster
 """
@@ -35,15 +35,18 @@ def compute(text):
 
 
 def main():
-    """One line a figure. One worker and two take turns, so that what else the machine does meets both."""
+    """Print the time of a case with one and with two workers, for local processes and for Ray.
+
+    Measurements with one and with two workers alternate, so that other load of the machine affects both alike.
+    """
     if find_spec("ray") is None:
         print("skipped: Ray is not installed here; benchmarks/cluster.py says how")
         return
     for executor in ("local", "ray"):
-        asyncio.run(_compared(executor))
+        asyncio.run(_compare_workers(executor))
 
 
-async def _compared(executor):
+async def _compare_workers(executor):
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "agent.py").write_text(AGENT)
@@ -51,12 +54,12 @@ async def _compared(executor):
             workers: await stack.enter_async_context(_agent(executor, folder, workers)) for workers in (1, 2)
         }
         for agent in agents.values():
-            await _seconds_a_case(agent, 0.0)  # workers are started when they are needed
+            await _seconds_a_case(agent, 0.0)  # starts the workers, which start at the first case
         for what, seconds in (("computes 50 ms", 0.05), ("does nothing", 0.0)):
-            _tell(executor, what, [await _round(agents, seconds) for _ in range(ROUNDS)])
+            _print_times(executor, what, [await _round(agents, seconds) for _ in range(ROUNDS)])
 
 
-def _tell(executor, what, rounds):
+def _print_times(executor, what, rounds):
     one, two = (statistics.median(each[workers] for each in rounds) * 1e3 for workers in (1, 2))
     ratio = statistics.median(each[1] / each[2] for each in rounds)
     cpu = statistics.median(each["cpu"] for each in rounds) * 1e3
@@ -73,7 +76,7 @@ async def _round(agents, seconds):
 
 
 def _cpu_seconds():
-    """Of this process and all that descend from it, Ray's among them; Linux only."""
+    """Return the CPU seconds of this process and all its descendants, also those of Ray. Linux only."""
     fields = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,8 +1,9 @@
-"""Control runs: how often the gate closes for a drift of the provider, and how many broken cases it still finds.
+"""Simulate control runs: how often a drift of the model provider closes the gate, and how many broken cases are found.
 
-The baseline comparison is the whole gate on drawn outcomes, as in `falsealarms`. Where it closes, fresh runs of the
-head and of the base commit's agent are drawn, and `evalgate.statistics.control_runs` plans and decides. A drift moves
-the chances of both sides after the baseline was stored; a change moves those of the head alone.
+The comparison with the baseline is the whole gate on simulated outcomes, as in `falsealarms`. If it closes the gate,
+new runs of the head and of the base commit's agent are simulated, and `evalgate.statistics.control_runs` plans and
+decides. A drift changes the chances of both agents after the baseline was stored. A change affects only the head's
+chances.
 """
 
 import json
@@ -38,7 +39,7 @@ CHANGES = ("none", "1 broken", "2 broken", "-10 points")
 
 @frozen
 class Cell:
-    """One line of the table."""
+    """One combination of suite, drift, change and settings."""
 
     suite: str
     drift: str
@@ -50,29 +51,29 @@ class Cell:
 
 @frozen
 class Found:
-    """What both comparisons said in one cell."""
+    """Results of both comparisons in one cell, counted over all repetitions."""
 
     cell: Cell
     repeats: int
     red: int
-    """The baseline comparison closed the gate."""
+    """Repetitions in which the comparison with the baseline closed the gate."""
     closed: int
-    """The control comparison closed it as well."""
+    """Repetitions of these in which the comparison with control runs closed the gate, too."""
     answers: dict[str, int]
-    """Answers in all, of the runs where the baseline comparison closed the gate."""
+    """Count of each answer of the control runs, in the `red` repetitions."""
     undecided: int
-    """Inconclusive in the end."""
+    """Repetitions that ended inconclusive."""
     pairs: int
-    """Pairs of control and further head runs, over all repetitions."""
+    """Pairs of a control run and a further head run, over all repetitions."""
 
 
 def play(cell: Cell, repeats: int, seed: int = 0) -> Found:
-    """Let the gate decide so many times; the same seed gives the same answer."""
+    """Let the gate decide `repeats` simulated changes, and count the results. Equal seeds give equal results."""
     chain = open_chain(Setup(cell.cases, cell.runs, 1, False))
     answers: Counter[str] = Counter()
     red = undecided = pairs = 0
     for repeat in range(repeats):
-        # One seed for all drifts and changes of a suite: what differs between two cells is what they are named for.
+        # One seed for all drifts and changes of a suite, so that cells differ only by drift and change.
         dice = Dice(f"{seed}/{cell.suite}/{cell.cases}/{cell.runs}/{cell.stored}/{repeat}", chain.metrics)
         before = list_chances(cell.suite, cell.cases, dice.random)
         stored = [[dice.draw(chance) for _ in range(cell.stored)] for chance in before]
@@ -95,7 +96,7 @@ def play(cell: Cell, repeats: int, seed: int = 0) -> Found:
 
 
 def _drifted(before: Sequence[float], drift: str) -> list[float]:
-    """Return the chances of the unchanged agent today; the case that dies is no case that a change breaks."""
+    """Return the chances of the unchanged agent after a drift. A drift and a change break different cases."""
     if drift == "1 dead":
         return [BROKEN if index == 2 else chance for index, chance in enumerate(before)]
     return _lowered(before, 0 if drift == "none" else int(drift.split(maxsplit=1)[0]))
@@ -120,7 +121,7 @@ def _control(
     control: Sequence[float],
     dice: random.Random,
 ) -> tuple[ControlDecision, int]:
-    """Make the pairs that the control comparison wants; return its decision and their number."""
+    """Simulate pairs of runs until the control comparison decides. Return the decision and the number of pairs."""
     index = {case.eval_id: at for at, case in enumerate(record.cases)}
     history = [[float(outcome == frozenset()) for outcome in runs] for runs in stored]
     fresh: dict[str, list[tuple[bool, bool]]] = {name: [] for name in index}
@@ -179,7 +180,7 @@ def _list_averages(
 
 
 def measure(cells: Iterable[Cell], repeats: int, processes: int, out: Path | None) -> Iterator[Found]:
-    """Play cells, each once; those that `out` holds already are read from it, and others added as they end."""
+    """Yield the results of cells. Read those that the file `out` has; measure the others and append them to `out`."""
     known = {found.cell: found for found in read(out)} if out and out.exists() else {}
     wanted = list(cells)
     yield from (known[cell] for cell in wanted if cell in known)
@@ -194,22 +195,22 @@ def measure(cells: Iterable[Cell], repeats: int, processes: int, out: Path | Non
 
 
 def read(file: Path) -> Iterator[Found]:
-    """Return what an earlier call measured."""
+    """Yield the results that an earlier call of `measure` wrote to a file."""
     for line in file.read_text("utf-8").splitlines():
         value = json.loads(line)
         yield Found(**{**value, "cell": Cell(**value["cell"])})
 
 
 def list_cells(args) -> Iterator[Cell]:
-    """Return the cells that the options name."""
+    """Yield every combination of the values in the options as a cell."""
     for cases, suite, runs, stored, change, drift in product(
         args.cases, args.suites, args.runs, args.stored, args.control_changes, args.drifts
     ):
         yield Cell(suite, drift, change, cases, runs, stored)
 
 
-def told(found: Found) -> str:
-    """Return one line for people."""
+def format_line(found: Found) -> str:
+    """Format the results of a cell as one line of output."""
     cell = found.cell
     why = ", ".join(f"{times} {answer}" for answer, times in sorted(found.answers.items()))
     return (
@@ -230,11 +231,14 @@ RATES = (
     (0.1, 0.1),
     (0.005, 0.005),
 )
-"""How often the head and the control fail, for one suspect alone."""
+"""Shares of failing runs of head and control, for a single suspect case."""
 
 
 def list_rows(repeats: int) -> Iterator[str]:
-    """Return the Markdown table of one suspect with ten clean stored runs: shares of the answers, and pairs."""
+    """Yield the lines of a Markdown table for a single suspect case: share of each answer, and mean pairs.
+
+    The case has ten stored runs that all passed.
+    """
     yield "| head fails | control fails | broke | drifted | recovered | open | pairs |"
     yield "|--:|--:|--:|--:|--:|--:|--:|"
     for head, control in RATES:
@@ -262,7 +266,10 @@ def _play_suspect(head: float, control: float, dice: random.Random) -> CaseContr
 
 
 def table(founds: Iterable[Found]) -> Iterator[str]:
-    """Return the Markdown table of docs/statistics.md, pooled over what its rows do not name."""
+    """Yield the lines of the Markdown table in docs/statistics.md, by suite, change and drift.
+
+    Results that differ only in other fields are added up.
+    """
     groups: dict[tuple[str, str, str], list[Found]] = {}
     for found in founds:
         cell = found.cell

@@ -1,4 +1,4 @@
-"""Cases of 1 KB, each with words, calls and an answer of its own, so that nothing computed for one serves another."""
+"""Write cases of 1 KB that all differ in words, calls and answer, so that no result can be cached between cases."""
 
 import json
 import random
@@ -23,15 +23,18 @@ MIDDLES = ("", "a", "con", "dis", "in", "mo", "per", "re", "sta", "tri")
 ENDS = ("", "s", "ed", "ing", "er", "ers", "able", "ation", "ational", "fulness", "ly", "ment", "ness")
 WORDS = [f"{middle}{start}{end}" for start in STARTS for middle in MIDDLES for end in ENDS]
 TOKENS = 50  # of an answer
-REPLACED = 4  # words of a right answer that are not those of the reference: models never repeat it
+REPLACED = 4  # words of a right answer that differ from the reference, because models never repeat it exactly
 
 
 def write_distinct(folder, cases, *, wrong_every=10):
-    """Write an agent, its replies and the same cases for each of the compared programs; return evalgate's arguments."""
+    """Write an agent, its replies, and the cases for evalgate and for the other programs, into a folder.
+
+    Return the arguments of `evalgate`.
+    """
     folder, source = Path(folder), random.Random(7)
     weights = [
         1 / rank for rank in range(1, len(WORDS) + 1)
-    ]  # as in a language, few words are most of a text
+    ]  # as in natural language, a few words make up most of a text
     totals = [sum(weights[: end + 1]) for end in range(len(weights))]
     shuffled = source.sample(WORDS, len(WORDS))
 
@@ -69,7 +72,7 @@ def _calls(number, source):
 
 
 def _evalset(expected):
-    """The cases as Google ADK writes them."""
+    """Return the cases in the form of Google ADK's eval sets."""
     cases = [
         {
             "eval_id": name,
@@ -87,7 +90,7 @@ def _evalset(expected):
 
 
 def _dataset(expected):
-    """The cases as pydantic-evals reads them."""
+    """Return the cases in the form of a dataset of pydantic-evals."""
     cases = [
         {"name": name, "inputs": text, "expected_output": {"text": answer, "calls": calls}}
         for name, text, answer, calls in expected

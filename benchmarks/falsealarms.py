@@ -1,4 +1,7 @@
-"""How often the gate is right, cell by cell: drawn outcomes through the whole gate, with what `init` writes."""
+"""Measure how often the gate is right: simulated outcomes pass through the whole gate, with the settings of `init`.
+
+A cell is one combination of suite, change and settings.
+"""
 
 import json
 import random
@@ -17,18 +20,19 @@ from evalgate.statistics.threshold_test import compute_wilson_interval
 STEADY, BROKEN, RARE = 0.995, 0.02, 0.9
 CHANGES = ("none", "broken", "crash", "-10 points")
 GOALS = {"red": 0.05, "found": 0.90, "inconclusive": 0.10}
-"""False alarms at most; a broken steady case found at least, from 3 stored runs on; inconclusive at most, from 20
-cases on."""
+"""Goals as shares. `red`: at most so many false alarms. `found`: at least so often a broken steady case is found, with
+3 or more stored runs. `inconclusive`: at most so many inconclusive verdicts, with 20 or more cases."""
 
 
 @frozen
 class Cell:
-    """One line of the table."""
+    """One combination of suite, change and settings."""
 
     suite: str
     """`realistic` or `typical`."""
     change: str
-    """One of `CHANGES`: nothing, one steady case that passes 2 % now, one that crashes every time, −10 points."""
+    """One of `CHANGES`: no change; one steady case passes only 2 % of its runs; one crashes every time; all cases
+    pass less often, so that the average falls by 10 points."""
     cases: int
     runs: int | str
     stored: int
@@ -38,7 +42,7 @@ class Cell:
 
     @property
     def goal(self) -> str:
-        """What share of `red` is wanted: `few`, `most`, or "" where the table only tells."""
+        """Return the wanted share of red verdicts: `few`, `most`, or "" without a goal."""
         if self.change == "none":
             return "few"
         return "most" if self.change in {"broken", "crash"} and self.stored >= 3 else ""
@@ -46,27 +50,30 @@ class Cell:
 
 @frozen
 class Found:
-    """What the gate did in one cell."""
+    """Results of the gate in one cell, counted over all repetitions."""
 
     cell: Cell
     repeats: int
     red: int
-    """The gate closed, or had no verdict."""
+    """Repetitions in which the gate closed or had no verdict."""
     inconclusive: int
+    """Repetitions with the verdict `inconclusive`."""
     made: int
-    """Runs, over all repetitions."""
+    """Runs of all cases in all repetitions."""
     reasons: dict[str, int]
+    """Counts of the four most frequent reasons of verdicts other than `pass`."""
 
     @property
     def runs_per_case(self) -> float:
+        """Return the mean number of runs of a case."""
         return self.made / self.repeats / self.cell.cases
 
 
 def list_chances(suite: str, cases: int, dice: random.Random) -> list[float]:
     """Return the chance of each case to pass a run, the steady ones first.
 
-    Realistic: 5 % of the cases pass nine times in ten, the others 995 times in 1,000. Typical: 60 % steady, 10 %
-    that hardly ever pass, 30 % anything between.
+    Realistic: 5 % of the cases pass with the chance 0.9, all others with 0.995. Typical: 60 % with 0.995, 10 % with
+    0.02, and 30 % with a chance between 0.3 and 0.95.
     """
     if suite == "realistic":
         rare = round(0.05 * cases)
@@ -81,12 +88,12 @@ def list_chances(suite: str, cases: int, dice: random.Random) -> list[float]:
 
 @lru_cache(maxsize=1)
 def open_chain(setup: Setup) -> Chain:
-    """Return the gate of a folder, made once for all repetitions of a cell."""
+    """Return the gate for `setup`. It is created once and then cached for all repetitions of a cell."""
     return Chain(setup)
 
 
 def play(cell: Cell, repeats: int, seed: int = 0) -> Found:
-    """Let the gate decide so many times; the same seed gives the same answer."""
+    """Let the gate decide `repeats` simulated changes, and count the verdicts. Equal seeds give equal results."""
     chain = open_chain(Setup(cell.cases, cell.runs, cell.metrics, cell.is_tagged))
     verdicts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -102,7 +109,7 @@ def play(cell: Cell, repeats: int, seed: int = 0) -> Found:
 
 
 def _situation(cell: Cell, chain: Chain, seed: str):
-    """Return a drawn baseline, and what draws the runs after the change."""
+    """Return a simulated baseline, and a function that draws the outcome of a run after the change."""
     dice = Dice(seed, chain.metrics)
     before = list_chances(cell.suite, cell.cases, dice.random)
     baseline = chain.store_runs([[dice.draw(chance) for _ in range(cell.stored)] for chance in before])
@@ -124,7 +131,7 @@ def _situation(cell: Cell, chain: Chain, seed: str):
 
 
 def _kind(reason: str) -> str:
-    """Why the gate closed or could not tell, without names and figures."""
+    """Return the kind of a verdict's reason, without names and figures."""
     signs = {
         "below its threshold": "mean below its threshold",
         "below its minimum": "mean below its minimum",
@@ -138,7 +145,7 @@ def _kind(reason: str) -> str:
 
 
 def list_cells(args) -> Iterator[Cell]:
-    """Return the cells that the options name, small suites first."""
+    """Yield every combination of the values in the options as a cell, in the order of `args.cases`."""
     for cases, suite, change, stored, runs, metrics, tags in product(
         args.cases, args.suites, args.changes, args.stored, args.runs, args.metrics, args.tags
     ):
@@ -146,12 +153,12 @@ def list_cells(args) -> Iterator[Cell]:
 
 
 def count_repeats(cell: Cell, repeats: int) -> int:
-    """Return fewer repetitions for large suites, which cost more: a half of them at 60 cases, a fifth at 200."""
+    """Return the repetitions of a cell. Suites with more than 20 cases get fewer: half at 60 cases, 15 % at 200."""
     return max(10, round(repeats * min(1.0, 30 / cell.cases if cell.cases > 20 else 1.0)))
 
 
 def measure(cells: Iterable[Cell], repeats: int, processes: int, out: Path | None) -> Iterator[Found]:
-    """Play cells, each once; those that `out` holds already are read from it, and others added as they end."""
+    """Yield the results of cells. Read those that the file `out` has; measure the others and append them to `out`."""
     known = {found.cell: found for found in read(out)} if out and out.exists() else {}
     wanted = list(cells)
     yield from (known[cell] for cell in wanted if cell in known)
@@ -168,20 +175,20 @@ def measure(cells: Iterable[Cell], repeats: int, processes: int, out: Path | Non
 
 
 def read(file: Path) -> Iterator[Found]:
-    """Return what an earlier call measured."""
+    """Yield the results that an earlier call of `measure` wrote to a file."""
     for line in file.read_text("utf-8").splitlines():
         value = json.loads(line)
         yield Found(**{**value, "cell": Cell(**value["cell"])})
 
 
 def as_share(count: int, trials: int) -> str:
-    """Return a percentage with its 95 % interval."""
+    """Format `count` of `trials` as a percentage with its 95 % interval."""
     low, high = compute_wilson_interval(count, trials)
     return f"{100 * count / trials:5.1f} ({100 * low:.0f}-{100 * high:.0f})"
 
 
-def told(found: Found) -> str:
-    """Return one line for people."""
+def format_line(found: Found) -> str:
+    """Format the results of a cell as one line of output."""
     cell = found.cell
     tags = "tags" if cell.is_tagged else ""
     why = ", ".join(f"{times} {kind}" for kind, times in found.reasons.items())
@@ -192,8 +199,8 @@ def told(found: Found) -> str:
     )
 
 
-def pooled(founds: Iterable[Found], keep: Iterable[str]) -> list[Found]:
-    """Return the sums over whatever is not named in `keep`, each with a cell of its group."""
+def add_up_results(founds: Iterable[Found], keep: Iterable[str]) -> list[Found]:
+    """Add up the results of cells with equal values of the fields in `keep`. A sum has its group's first cell."""
     names = tuple(keep)
     groups: dict[tuple[object, ...], list[Found]] = {}
     for found in founds:
@@ -211,8 +218,8 @@ def pooled(founds: Iterable[Found], keep: Iterable[str]) -> list[Found]:
     ]
 
 
-def misses(found: Found) -> Iterator[str]:
-    """Return the goals that a cell misses for certain: even the kind end of its interval does."""
+def list_missed_goals(found: Found) -> Iterator[str]:
+    """Yield the names of goals that a cell misses even at the more favourable end of its 95 % interval."""
     low, high = compute_wilson_interval(found.red, found.repeats)
     if found.cell.goal == "few" and low > GOALS["red"]:
         yield "false alarms"
@@ -224,7 +231,7 @@ def misses(found: Found) -> Iterator[str]:
 
 
 def table(founds: Sequence[Found]) -> Iterator[str]:
-    """Return the Markdown tables of docs/statistics.md."""
+    """Yield the lines of the Markdown tables in docs/statistics.md."""
     runs = list(dict.fromkeys(str(found.cell.runs) for found in founds))
     by_depth = [found for found in founds if found.cell.change in {"none", "broken"}]
     yield from _grid(by_depth, ("suite", "cases", "stored"), runs, ("none", "broken"))
@@ -239,21 +246,24 @@ def table(founds: Sequence[Found]) -> Iterator[str]:
 def _grid(
     founds: Sequence[Found], rows: Sequence[str], runs: Sequence[str], changes: Sequence[str]
 ) -> Iterator[str]:
-    """Return one table with a line for each of the `rows` and a column for each of the `runs`, the rest pooled."""
+    """Yield a table's lines: one for each combination of the fields `rows`, with a column for each of `runs`.
+
+    Results that differ only in other fields are added up.
+    """
     groups: dict[tuple[object, ...], dict[tuple[str, str], Found]] = {}
-    for found in pooled(founds, (*rows, "runs", "change")):
+    for found in add_up_results(founds, (*rows, "runs", "change")):
         key = tuple(getattr(found.cell, name) for name in rows)
         groups.setdefault(key, {})[found.cell.change, str(found.cell.runs)] = found
     yield f"| {' | '.join((*rows, *(f'runs {each}' for each in runs)))} |"
     yield f"|---|{'--:|' * (len(rows) + len(runs) - 1)}"
-    for key in sorted(groups, key=repr_with_numbers):
+    for key in sorted(groups, key=build_sort_key):
         cells = [" / ".join(_shares(groups[key], changes, each)) for each in runs]
-        told = ["tags" if value is True else "none" if value is False else str(value) for value in key]
-        yield f"| {' | '.join((*told, *cells))} |"
+        labels = ["tags" if value is True else "none" if value is False else str(value) for value in key]
+        yield f"| {' | '.join((*labels, *cells))} |"
 
 
-def repr_with_numbers(key: Iterable[object]) -> tuple[tuple[float, str], ...]:
-    """Return what sorts numbers by their size and texts by their letters."""
+def build_sort_key(key: Iterable[object]) -> tuple[tuple[float, str], ...]:
+    """Return a sort key by which numbers are sorted by size, and texts alphabetically."""
     return tuple((0.0, each) if isinstance(each, str) else (float(each), "") for each in key)
 
 

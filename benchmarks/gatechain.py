@@ -1,8 +1,8 @@
-"""Play the whole gate on drawn outcomes: what `evalgate init` writes, with dice in the place of the agent.
+"""Run the whole gate on simulated outcomes, in a folder that `evalgate init` would write, with a random agent.
 
-Nothing of the gate is copied. A folder is made by `write_scaffold`, its eval set is replaced by one of so many cases, and
-`build_plan` and `run_gate` do the rest: loading, sampling, scoring, comparing, deciding. Only three things are put
-in: an agent that answers as the dice say, a baseline that is kept in memory, and nobody who watches.
+No code of the gate is copied. `write_scaffold` writes the folder, and its eval set is replaced by one with the wanted
+number of cases. `build_plan` and `run_gate` then load, run, score, compare and decide. Only three parts are replaced:
+the agent, which answers according to drawn outcomes; the baseline, which is kept in memory; and the progress listener.
 """
 
 import asyncio
@@ -32,34 +32,34 @@ from evalgate.runner.suites import CaseIndex
 SPOKEN = "It is sunny in Lisbon and the wind is weak today"
 STATE = {"answered": True}
 TAGS = {"north": 0.95, "east": 0.9, "south": 0.85, "west": 0.8}
-"""Tag → the threshold of its own for the first metric. A run scores 0 or 1, so a case passes as often with each."""
+"""Tag to its threshold for the first metric. Runs score 0 or 1, so they pass equally often with each threshold."""
 MORE_CRITERIA: Mapping[str, dict[str, object]] = {
     "final_session_state": {},
     "trajectory_single_tool_use": {"tool_name": "get_weather"},
 }
-"""What a suite with four metrics has beside those that `write_scaffold` writes, with the options that each needs."""
+"""The metrics, with their options, that are added to those of `write_scaffold` for a suite with four metrics."""
 
 CRASH: frozenset[str] | None = None
-"""Of an outcome, in the place of the metrics that it misses: the agent raised."""
+"""Outcome of a run in which the agent raised an exception."""
 
 Outcome = frozenset[str] | None
-"""The metrics that a run misses."""
+"""The names of the metrics whose threshold a run misses, or `CRASH`."""
 
 
 @frozen
 class Setup:
-    """One folder that a team could have."""
+    """Cases, runs and criteria of a folder."""
 
     cases: int
     runs: int | str
     metrics: int = 1
-    """1: the first that `write_scaffold` writes; 2: both; 4: two more."""
+    """1: the first metric that `write_scaffold` writes; 2: both; 4: both and `MORE_CRITERIA`."""
     is_tagged: bool = False
-    """Whether a quarter of the cases each has a tag with a threshold of its own."""
+    """True: each of the four `TAGS` belongs to a quarter of the cases, and sets their threshold."""
 
 
 class Chain:
-    """The gate of one folder."""
+    """The gate of one folder, which can be run many times with different outcomes."""
 
     def __init__(self, setup: Setup) -> None:
         with tempfile.TemporaryDirectory(prefix="evalgate-statistics-") as name:
@@ -76,7 +76,7 @@ class Chain:
             self._check_scores(missed)
 
     def _check_scores(self, missed: frozenset[str]) -> None:
-        """Refuse rules by which a drawn run would not miss exactly what was drawn: every figure would be wrong."""
+        """Raise ValueError if a simulated run does not miss exactly the drawn metrics: figures would be wrong."""
         found = {each.name for each in self._score(0, missed).metrics if each.status != "passed"}
         if found != missed:
             raise ValueError(
@@ -84,25 +84,30 @@ class Chain:
             )
 
     def store_runs(self, outcomes: Sequence[Sequence[Outcome]]) -> Baseline:
-        """Return what `evalgate run --runs N` and `evalgate baseline save` keep of these runs of each case."""
+        """Return the baseline that `evalgate run --runs N` and `evalgate baseline save` would store.
+
+        `outcomes` has a list for each case, with the outcome of each run.
+        """
         plan = replace(self.plan, baseline_store=None, runs=len(outcomes[0]))
         finished = {
             index: [replace(self._score(index, outcome), run=at) for at, outcome in enumerate(runs, 1)]
             for index, runs in enumerate(outcomes)
         }
-        run_results = RunResults(plan, Unwatched(), RunStart(finished))
+        run_results = RunResults(plan, SilentListener(), RunStart(finished))
         return build_baseline(
             build_record(plan, run_results, None, None, RunTiming("2026-01-01T00:00:00+00:00", 1.0))
         )
 
     def run(self, baseline: Baseline, draw) -> Record:
-        """Return the record of one gate run; `draw` gives the outcome of (index of a case, number of a run)."""
+        """Return the record of one gate run. `draw(index of a case, number of a run)` returns an outcome."""
         index = {head.eval_id: at for at, (_, head) in enumerate(self.places.iter_cases())}
         agent = replace(self.plan.agent, options=DrawnAgent(lambda case, run: draw(index[case.eval_id], run)))
-        return run_gate(replace(self.plan, baseline_store=Kept(baseline), agent=agent), Unwatched())
+        return run_gate(
+            replace(self.plan, baseline_store=MemoryBaselineStore(baseline), agent=agent), SilentListener()
+        )
 
     def _score(self, index: int, outcome: Outcome) -> RunResult:
-        """Return what a run with this outcome scores; each is scored once, by the product."""
+        """Return the scored run of a case with this outcome. Results are cached by case and outcome."""
         found = self._scored.get((index, outcome))
         if found is None:
             case = self.places.get_case(index)
@@ -113,7 +118,7 @@ class Chain:
 
 
 def _write_rules(file: Path, setup: Setup) -> list[str]:
-    """Change what `write_scaffold` wrote as little as the setup asks for; gives the names of the metrics."""
+    """Change the criteria in the thresholds file as `setup` requires, and return the names of the metrics."""
     rules = yaml.safe_load(file.read_text("utf-8"))
     written = rules["criteria"]
     first, *_ = written
@@ -162,7 +167,7 @@ def _write_cases(folder: Path, setup: Setup, metrics: Sequence[str]) -> None:
 
 
 def _reply(case, missed: frozenset[str]) -> Reply:
-    """What the agent does that misses these metrics and meets all others."""
+    """Return a reply that misses the metrics in `missed` and meets all others."""
     calls = case.turns[0].expected.tool_calls
     if "trajectory_single_tool_use" in missed:
         calls = ()
@@ -186,7 +191,7 @@ def _case_run(case, outcome: Outcome) -> CaseRun:
 
 
 class DrawnAgent:
-    """An agent, and its options, that does what is drawn for a case and a run."""
+    """Agent (and its options) that answers according to the outcome drawn for a case and a run."""
 
     def __init__(self, draw) -> None:
         self._draw = draw
@@ -221,8 +226,8 @@ class _DrawnSession:
         return SessionResult(final_state=_final_state(self._outcome or frozenset()))
 
 
-class Kept:
-    """A baseline in memory."""
+class MemoryBaselineStore:
+    """Baseline store with one baseline in memory. It cannot be changed."""
 
     def __init__(self, baseline: Baseline) -> None:
         self._baseline = baseline
@@ -234,8 +239,8 @@ class Kept:
         raise NotImplementedError(f"nothing is stored here: {change}")
 
 
-class Unwatched:
-    """A run that nobody watches."""
+class SilentListener:
+    """Progress listener that does nothing."""
 
     def on_runs_planned(self, runs):
         del runs
@@ -245,26 +250,26 @@ class Unwatched:
 
 
 def close_missed(missed: Iterable[str]) -> frozenset[str]:
-    """Return the metrics with those that cannot be met then: without any call the trajectory is wrong, too."""
+    """Return `missed` with the metrics that are then missed, too: without calls, the trajectory is also wrong."""
     implied = {"tool_trajectory_avg_score"} if "trajectory_single_tool_use" in missed else set()
     return frozenset(missed) | implied
 
 
 class Dice:
-    """The outcomes of one repetition: by case and run, the same however often they are asked for."""
+    """Random outcomes of one repetition, from a seeded generator."""
 
     def __init__(self, seed: str, metrics: Sequence[str]) -> None:
         self.random = random.Random(seed)
         self._metrics = metrics
 
     def draw(self, chance: float) -> Outcome:
-        """Return the metrics that a run misses: none with this chance, else each three times in four."""
+        """Draw the outcome of a run: it misses no metric with the probability `chance`, else `draw_missed`."""
         if self.random.random() < chance:
             return frozenset()
         return self.draw_missed()
 
     def draw_missed(self) -> frozenset[str]:
-        """Return the metrics that a run that goes wrong misses: each three times in four, at least one."""
+        """Draw the metrics that a failing run misses: each with the probability 0.75, but at least one."""
         missed: frozenset[str] = frozenset()
         while not missed:
             missed = frozenset(

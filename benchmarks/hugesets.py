@@ -1,4 +1,4 @@
-"""Eval sets that are larger than memory should be, and reports of runs in which everything fails."""
+"""Measure reading and running a huge eval set, and reports of runs in which every case fails."""
 
 import gc
 import json
@@ -88,7 +88,7 @@ print(f"{peak:.0f} MB, of which {held:.0f} are the record, and {peak - held:.0f}
 
 
 def write_huge(folder, cases):
-    """An agent and an eval set as Google ADK writes one, with ids and times: 1.09 KB a case."""
+    """Write an agent and an eval set in Google ADK's form, with ids and times: 1.09 KB for each case."""
     folder = Path(folder)
     write_project(folder, 1)
     with (folder / "bench.evalset.json").open("w") as file:
@@ -119,11 +119,12 @@ def _wire_case(number):
 
 
 def main():
-    """CPU and peak of reading one huge eval set and of a run of it; then time and size of reports, for n and
-    4 n failing cases.
+    """Print CPU and peak memory of reading and of running one huge eval set, then time and size of reports.
+
+    Reports are made of 25,000 and of 100,000 failing cases.
     """
     with tempfile.TemporaryDirectory() as folder:
-        # In a process of its own: the peak of a child counts from its parent's size on.
+        # In a child process, because the peak of later children is at least the size of this process.
         run(python(WRITE), cwd=folder)
         size = (Path(folder) / "bench.evalset.json").stat().st_size
         print(f"{CASES} cases, {size / 1e6:.0f} MB")
@@ -153,7 +154,7 @@ def _reports(how):
 
 
 def _written(record):
-    """Report → CPU seconds and characters."""
+    """Return the CPU seconds and the number of characters of each report, by name."""
     every = {name: plugin_registry.get_reporter(name) for name in plugin_registry.REPORTERS}
     reporters = {name: each for name, each in every.items() if hasattr(each, "render")}
     return {name: _cost(each, record) for name, each in {**reporters, "terminal": TerminalReport()}.items()}

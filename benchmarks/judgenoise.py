@@ -1,4 +1,4 @@
-"""How often the interval of the judge's share of the noise holds the true share, with simulated judges."""
+"""Simulate judges: how often does the interval of the judge's share of the noise contain the true share?"""
 
 import random
 from collections.abc import Iterator
@@ -7,24 +7,25 @@ from evalgate.core.frozen import frozen
 from evalgate.statistics.judge_noise import FEWEST_CASES, CaseVariance, decompose_case, estimate_judge_share
 
 SUITES = 400
-"""Simulated suites for each line; the true share comes from fifty times as many cases."""
+"""Simulated suites for each line. The true share is computed from 50 * SUITES cases."""
 SAMPLES = 5
 
 
 @frozen
 class Design:
-    """One line of the table."""
+    """Parameters of one line of the table."""
 
     runs: int
     agent: float
-    """Standard deviation of the agent's scores; for answers of yes or no, the share of cases that flip."""
+    """Standard deviation of the agent's scores; for yes/no scores, the share of cases with varying answers."""
     judge: float
-    """Standard deviation of one sample; for answers of yes or no, the share of wrong samples."""
+    """Standard deviation of one sample of the judge; for yes/no scores, the share of wrong samples."""
     is_binary: bool
+    """True for yes/no scores."""
 
 
 def iter_designs() -> Iterator[Design]:
-    """Yield the designs of the table."""
+    """Yield the designs of the table, one for each line."""
     for runs in (2, 5):
         yield Design(runs, 0.2, 0.2, is_binary=False)
         yield Design(runs, 0.1, 0.4, is_binary=False)
@@ -34,7 +35,7 @@ def iter_designs() -> Iterator[Design]:
 
 
 def simulate_case(design: Design, rng: random.Random) -> CaseVariance:
-    """Return the variance of a case with one question."""
+    """Simulate the runs and judge samples of a case, and return their variance by source (agent, judge)."""
     base, flips = rng.random(), rng.random() < design.agent
     responses = []
     for _ in range(design.runs):
@@ -49,7 +50,7 @@ def simulate_case(design: Design, rng: random.Random) -> CaseVariance:
 
 
 def main() -> None:
-    """Print a line for each design."""
+    """Print a table with a line for each design."""
     print(f"{SUITES} suites of {FEWEST_CASES} cases, {SAMPLES} samples of each answer")
     print("runs  agent  judge  yes/no   share  mean  interval holds  no estimate")
     for design in iter_designs():

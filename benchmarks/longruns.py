@@ -1,4 +1,7 @@
-"""What it costs to survive: the journal, going on from one, and putting shards together. Ratios of one run."""
+"""Measure the cost of the journal, of resuming a run from it, and of merging shards.
+
+Each cost is shown as a ratio of the cost of the same run without a journal.
+"""
 
 import json
 import os
@@ -83,7 +86,7 @@ print(json.dumps({"wall": time.perf_counter() - began, "cpu": cpu, "mb": own.ru_
 
 
 def main():
-    """CPU of the gate and its worker, wall time and the gate's peak, for each way to the same record."""
+    """Make the same record in each way of `SHOWN`. Print wall time, CPU of gate and worker, and peak memory."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_project(folder, CASES)
@@ -96,12 +99,12 @@ def main():
                 f"({found['cpu'] / whole['cpu']:.2f} of whole, {found['cpu'] / CASES * 1e6:.0f} µs a case)  "
                 f"{found['mb']:5.0f} MB{note}"
             )
-    _with_an_agent_that_takes_time()
-    _crowd()
+    _measure_waiting_agent()
+    _measure_many_conversations()
 
 
-def _with_an_agent_that_takes_time():
-    """What going on saves who waits for a model: nearly all of the time that the agent took."""
+def _measure_waiting_agent():
+    """Resume a run of an agent that waits, as for a model, after nine tenths. Print how much time this saves."""
     cases, seconds, at_once = 1_000, 0.2, 16
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -129,8 +132,8 @@ def _step(folder, step, entry="answer", concurrency=64):
     return json.loads(done.stdout) if done.stdout else None
 
 
-def _crowd():
-    """A thousand conversations at once in one asynchronous worker, each of one second."""
+def _measure_many_conversations():
+    """Run 1,000 conversations of one second at once in one asynchronous worker, and print the cost."""
     from benchmarks.measure import evalgate, run
 
     with tempfile.TemporaryDirectory() as folder:

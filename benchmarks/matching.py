@@ -1,4 +1,4 @@
-"""What it costs to match many tool calls in any order: nearly linear, where comparing each with each is not."""
+"""Measure the cost of matching many tool calls in any order. It grows nearly linearly, unlike pairwise comparison."""
 
 import asyncio
 import random
@@ -14,7 +14,7 @@ TOOLS = 20
 
 
 def main():
-    """Both metrics on calls that are the same in another order: 1,000 of them, and ten times as many."""
+    """Print the milliseconds of both metrics for 1,000 and 10,000 calls that differ only in their order."""
     metrics = {
         "Google ADK": ToolTrajectory(match_type="ANY_ORDER"),
         "tRPC-Agent-Go": TrpcToolTrajectory.build(

@@ -1,4 +1,4 @@
-"""How often the sentences of `evalgate matrix` are right: false differences, false "not worse", power."""
+"""Simulate how often conclusions of `evalgate matrix` are right: false differences, false "not worse", power."""
 
 import math
 import random
@@ -87,14 +87,17 @@ def _measure_ratios(repeats):
 
 
 def _average_runs(dice, draw):
-    """Return the mean costs of one case, of the reference and the variant."""
+    """Return the mean cost of three simulated runs of one case, for the reference and for the variant."""
     run = draw(dice)
     costs = [run() for _ in range(3)]
     return sum(then for then, _ in costs) / 3, sum(now for _, now in costs) / 3
 
 
 def _vary_size(spread, noise):
-    """Costs that differ between cases by `spread` and between runs by `noise`, on the logarithmic scale."""
+    """Return a law of costs that vary between cases by `spread` and between runs by `noise`.
+
+    Both are standard deviations of the logarithm. The variant costs a quarter of the reference.
+    """
 
     def draw(dice):
         size = dice.lognormvariate(0, spread)
@@ -161,11 +164,14 @@ COSTS = {
     "10 % of the variant's cost 5 times": (partial(_retry_runs, both=False), 0.25 * 1.4),
     "15 % of its cases cost 6 times": (_retry_cases, 0.25 * 1.75),
 }
-"""Name to a law of the costs of a case's runs, and the true ratio."""
+"""Name to a law of the costs, and the true ratio of the variant's costs to the reference's.
+
+A law draws a case and returns a function that draws the costs (reference, variant) of one of its runs.
+"""
 
 
 def _draw(dice, repeats, cases, runs, variants, metrics, drop, how="spread"):
-    """Yield the comparisons of simulated matrices; metrics of one run go up and down together."""
+    """Yield the comparisons of simulated matrices. Scores of several metrics in the same run are correlated."""
     for _ in range(repeats):
         chances = _choose_chances(dice, cases)
         lowered = _lower(dice, chances, drop, how)
@@ -183,7 +189,7 @@ def _draw(dice, repeats, cases, runs, variants, metrics, drop, how="spread"):
 
 
 def _choose_chances(dice, cases):
-    """60 % of the cases all but certain to pass, 10 % to fail, 30 % flaky."""
+    """Return the chance to pass for each case: 60 % of the cases stable, 10 % failing, 30 % flaky."""
     stable, failing = round(0.6 * cases), round(0.1 * cases)
     return (
         [0.995] * stable
@@ -205,7 +211,10 @@ def _lower(dice, chances, drop, how):
 
 
 def _run_all(dice, chances, runs, metrics):
-    """Return the scores of each case by metric; half of a further metric's runs agree with the first one."""
+    """Return the scores of each case by metric.
+
+    In half of the runs, a further metric has the score of the first metric; in the others, its score is drawn.
+    """
     rows = []
     for chance in chances:
         first = [dice.random() < chance for _ in range(runs)]

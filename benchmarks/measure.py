@@ -1,4 +1,4 @@
-"""What every benchmark needs: timed child processes, eval sets of any size, an agent that costs nothing."""
+"""Helpers of all benchmarks: timed child processes, eval sets of any size, and agents without work."""
 
 import gc
 import json
@@ -38,7 +38,7 @@ CALLS = [
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command and its children took; seconds and MB."""
+    """Wall time and CPU time in seconds, and peak memory in MB, of a command with its children."""
 
     wall: float
     cpu: float
@@ -46,9 +46,12 @@ class Cost:
 
 
 def run(argv, *, cwd=None, expect=(0,), env=None):
-    """Run a command once and measure it and all its children; `env` is added to the environment."""
+    """Run a command once and return its cost, including its children. `env` is added to the environment.
+
+    End the benchmark if the exit code is not in `expect`.
+    """
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    # An installed command has its bytecode; some machines forbid writing it.
+    # An installed command finds compiled bytecode, so a child may write it even if this process may not.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
         argv, cwd=cwd, env={**inherited, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -65,7 +68,7 @@ def run(argv, *, cwd=None, expect=(0,), env=None):
 
 
 def median(argv, *, times=7, **options):
-    """Median of several runs, each figure by itself."""
+    """Run a command several times and return the median of each figure of its cost."""
     costs = [run(argv, **options) for _ in range(times)]
     return Cost(
         *(statistics.median(getattr(cost, name) for cost in costs) for name in ("wall", "cpu", "peak_mb"))
@@ -73,9 +76,9 @@ def median(argv, *, times=7, **options):
 
 
 def seconds_a_call(call, arguments, *, times=5):
-    """CPU seconds that `call` takes for one of `arguments`: the best of several rounds over all of them.
+    """Return the mean CPU seconds of `call` for one of `arguments`, in the fastest of several rounds over all.
 
-    Nothing is collected meanwhile, so that what else lives in this process does not count.
+    Garbage collection is disabled, so that other objects in this process do not affect the time.
     """
     gc.collect()
     gc.disable()
@@ -93,17 +96,21 @@ def _round(call, arguments):
 
 
 def python(code):
-    """The argv of a Python one-liner."""
+    """Return the command line that runs `code` with this interpreter."""
     return [sys.executable, "-c", code]
 
 
 def evalgate(*arguments):
-    """The argv of our command, as installed."""
+    """Return the command line of the installed command `evalgate` with `arguments`."""
     return [str(Path(sys.executable).with_name("evalgate")), *arguments]
 
 
 def write_project(folder, cases, *, entry="answer", texts=None):
-    """An agent and an eval set of `cases` single-turn cases in `folder`."""
+    """Write an agent and an eval set of single-turn cases into a folder, and return the arguments of `evalgate`.
+
+    `entry` is the agent's function: `answer` answers at once, and `wait` waits the seconds in the user's text. `texts`
+    are the users' texts, one for each case.
+    """
     folder = Path(folder)
     (folder / "agent.py").write_text(AGENT)
     conversation = [

@@ -1,17 +1,17 @@
-"""What evalgate itself costs a case, next to pydantic-evals and to a plain loop over the same cases.
+"""Measure the overhead of evalgate per case, compared with pydantic-evals and with a plain loop over the same cases.
 
-Every case has words, calls and an answer of its own, and every tenth is wrong (`benchmarks.distinct_cases`). All three
-ask the same agent, compare its calls exactly, and compute the ROUGE-1 of its answer with the same function:
+All cases have different words, calls and answers, and every tenth answer is wrong (`benchmarks.distinct_cases`). The
+three programs ask the same agent, compare its calls exactly, and compute ROUGE-1 of its answer with the same function:
 
 - evalgate: the whole command, with its worker, its journal, and results.json, junit.xml, comment.md and report.html;
-- pydantic-evals: the whole process, with its dataset in JSON and two evaluators of one's own. It writes and prints no
-  report, which would double what it takes;
+- pydantic-evals: the whole process, with its dataset in JSON and two custom evaluators. It writes and prints no
+  report, because a report would double its time;
 - the loop: reads the cases, asks, scores, and writes one JSON file.
 
-Figures are of user and system time of the process and its children, each the smallest of its rounds: other programs on
-the machine only add to them. Ratios are medians over the rounds, in which the programs run one after the other.
-pydantic-evals lives in an environment of its own, which is made at the first use in `.venv-pydantic-evals`;
-`EVALGATE_BENCH_PYDANTIC_EVALS` names another interpreter.
+Figures are CPU time (user and system) of a process and its children. Each is the smallest of all rounds, because other
+programs on the machine can only increase it. Ratios are medians over the rounds, in which the programs run one after
+the other. pydantic-evals is installed in its own environment, `.venv-pydantic-evals`, at the first use; the variable
+`EVALGATE_BENCH_PYDANTIC_EVALS` can name another interpreter.
 """
 
 import os
@@ -28,13 +28,16 @@ from benchmarks.measure import Cost, evalgate, run
 ROOT = Path(__file__).parents[1]
 PEERS = Path(__file__).parent / "peers"
 PEER = ("pydantic-evals==2.62.0", "pydantic==2.14.3")  # releases of November 2026
-GOAL = 0.6  # of what pydantic-evals takes
-LARGE, LARGE_GOAL = 100_000, 40  # cases of which half fail; seconds of wall
+GOAL = 0.6  # of the CPU time of pydantic-evals
+LARGE, LARGE_GOAL = 100_000, 40  # cases, of which half fail; seconds of wall time
 ROUNDS = 3
 
 
 def main(options=()):
-    """Compare at 10,000 cases, then run 100,000 of which half fail; `--small` leaves the second out."""
+    """Compare the programs at 10,000 cases, then run evalgate with 100,000 cases, of which half fail.
+
+    The option `--small` leaves out the second part.
+    """
     peer = find_peer()
     base, medium = _measure_alone(1), _measure_alone(1_000)
     cases = 10_000
@@ -45,7 +48,7 @@ def main(options=()):
             "pydantic-evals": [peer, str(PEERS / "with_pydantic_evals.py")],
             "plain loop": [sys.executable, str(PEERS / "plain_loop.py")],
         }
-        # One after the other within a round, so that a slow minute of the machine meets all of them.
+        # One after the other within a round, so that a slow minute of the machine affects all of them.
         rounds = [
             {name: _run_with_root(argv, folder) for name, argv in programs.items()} for _ in range(ROUNDS)
         ]
@@ -69,7 +72,7 @@ def main(options=()):
 
 
 def find_peer():
-    """Return an interpreter that has pydantic-evals; install it if there is none."""
+    """Return the path of an interpreter with pydantic-evals. Create its environment if necessary."""
     given = os.environ.get("EVALGATE_BENCH_PYDANTIC_EVALS")
     if given:
         return given
@@ -93,7 +96,10 @@ def _measure_alone(cases, *, wrong_every=10, rounds=3):
 
 
 def _run_with_root(argv, folder):
-    """Run a program that finds `evalgate.metrics.rouge`, which imports only the standard library, in this checkout."""
+    """Run a program with this checkout on PYTHONPATH, so that it can import `evalgate.metrics.rouge`. Return its cost.
+
+    That module imports only the standard library.
+    """
     return run(argv, cwd=folder, expect=(0, 1), env={"PYTHONPATH": str(ROOT)})
 
 

@@ -1,7 +1,7 @@
-"""The simulation beside the real command line: the same draws must end in the same verdict.
+"""Compare the simulation of `gatechain` with the real command line: the same draws must give the same verdict.
 
-A folder is made by `evalgate init` and gated by the first steps of the README, typed as printed. The agent counts its
-calls of each case in a file, and asks the same seeded function as the simulation whether this one goes wrong.
+`evalgate init` creates a folder, and the commands of the README's first steps gate it. The agent counts its calls for
+each case in a file. The same seeded function as in the simulation decides if a call gives a wrong answer.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def answer(text, session):
 
 
 def main(options=()):
-    """Print, for each repetition, what the command line and the simulation decide."""
+    """Print how many verdicts of the command line and of the simulation agree, and each difference."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks realruns", description=__doc__)
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=12, help="of each change")
@@ -62,7 +62,7 @@ def main(options=()):
 
 
 class _Drawn:
-    """One repetition: what each run of each case comes to, before the change and after it."""
+    """One repetition: the chance of each case to pass a run, before the change and after it."""
 
     def __init__(self, cases: int, change: str, seed: str) -> None:
         self.cases, self.seed = cases, seed
@@ -71,17 +71,17 @@ class _Drawn:
         self.after = [first, *self.before[1:]]
 
     def gate_for_real(self) -> str:
-        """Return the verdict of the last command of the README's first steps."""
+        """Run the commands of the README's first steps, and return the verdict of the last one."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             _evalgate(folder, "init")
             (folder / "evals/sample_agent.py").write_text(AGENT, "utf-8")
             (folder / "evals/sample.evalset.json").write_text(json.dumps(_eval_set(self.cases)), "utf-8")
             (folder / "counts").mkdir()
-            self._say(folder, "before", self.before)
+            self._write_settings(folder, "before", self.before)
             _evalgate(folder, "run", "--runs", "10")
             _evalgate(folder, "baseline", "save", *_allow_failing(folder))
-            self._say(folder, "after", self.after)
+            self._write_settings(folder, "after", self.after)
             _evalgate(folder, "run")
             return json.loads((folder / "evalgate-report/results.json").read_text("utf-8"))["verdict"][
                 "status"
@@ -92,7 +92,7 @@ class _Drawn:
         chain = Chain(Setup(self.cases, "auto", metrics=2))
         missed = frozenset(chain.metrics)
         namespace: dict[str, object] = {}
-        exec(AGENT, namespace)  # the agent's own dice
+        exec(AGENT, namespace)  # for `goes_wrong`, which draws the outcomes
         goes_wrong = namespace["goes_wrong"]
 
         def outcome(phase: str, index: int, number: int, chance: float | str) -> Outcome:
@@ -109,7 +109,7 @@ class _Drawn:
         record = chain.run(baseline, lambda index, run: outcome("after", index, run, self.after[index]))
         return record.verdict.status
 
-    def _say(self, folder: Path, phase: str, chances: list[float | str]) -> None:
+    def _write_settings(self, folder: Path, phase: str, chances: list[float | str]) -> None:
         settings = {"seed": self.seed, "phase": phase, "chances": chances}
         (folder / "settings.json").write_text(json.dumps(settings), "utf-8")
 
@@ -127,7 +127,7 @@ def _eval_set(cases: int) -> dict[str, object]:
 
 
 def _allow_failing(folder: Path) -> list[str]:
-    """Return the option that a red first run needs, where this release has it."""
+    """Return the option of `baseline save` that accepts failing cases, or [] if this release lacks it."""
     shown = subprocess.run(
         [sys.executable, "-m", "evalgate", "baseline", "save", "--help"],
         cwd=folder,

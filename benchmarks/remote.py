@@ -1,4 +1,4 @@
-"""What the gate adds to a turn over HTTP and to a turn in a container, beside the bare client and the bare pipe."""
+"""Measure the time that the gate adds to a turn over HTTP and in a container, compared with a bare client or pipe."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ AGENT = "async def answer(text, session):\n    return 'done'\n"
 
 
 def main():
-    """One line a figure; where there is no Docker daemon, none for containers."""
+    """Print one line for each figure. Containers are left out if no Docker daemon is running."""
     asyncio.run(_http())
     if (
         shutil.which("docker")
@@ -62,7 +62,7 @@ async def _http():
         for _ in range(3):
             bare.append(await _bare(url))
             ours.append(await _turns(HttpAgentOptions(url=url)))
-    _tell("http, a turn", statistics.median(ours), "bare client", statistics.median(bare))
+    _print_added_time("http, a turn", statistics.median(ours), "bare client", statistics.median(bare))
     with _server(LATENCY) as url:
         cases = [_case(str(number), 1) for number in range(CASES)]
         bare, ours = [], []
@@ -83,10 +83,10 @@ async def _container():
         for _ in range(3):
             pipe.append(await _turns(PythonAgentOptions(entry="agent.py:answer"), folder))
             inside.append(await _turns(docker, folder))
-    _tell("container, a turn", statistics.median(inside), "plain pipe", statistics.median(pipe))
+    _print_added_time("container, a turn", statistics.median(inside), "plain pipe", statistics.median(pipe))
 
 
-def _tell(what, ours, floor_name, floor):
+def _print_added_time(what, ours, floor_name, floor):
     added = (ours - floor) * 1e3
     print(f"{what:20} {ours * 1e3:7.3f} ms   {floor_name} {floor * 1e3:.3f} ms   + {added:.3f} ms")
 
@@ -106,7 +106,7 @@ async def _bare(url):
 
 
 async def _bare_at_once(url):
-    """Seconds that a client takes which does nothing but ask."""
+    """Return the seconds of `CASES` requests that a bare client sends, `CONCURRENCY` at once."""
     import aiohttp
 
     async def asks(todo):
@@ -126,7 +126,7 @@ async def _post(client, url):
 
 
 async def _turns(options, folder="."):
-    """Seconds a turn takes, of many conversations of ten turns."""
+    """Return the mean seconds of a turn, over `TURNS` turns in conversations of ten turns."""
     warm, cases = [_case("warm", 10)], [_case(str(number), 10) for number in range(TURNS // 10)]
     async with options.build(_place(folder)) as agent:
         await _play(agent, warm, 1)

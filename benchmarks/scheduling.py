@@ -1,4 +1,4 @@
-"""How close the run comes to the ideal schedule: 1,000 cases that wait, 64 at once."""
+"""Compare the time of a run with the ideal schedule: 1,000 cases that only wait, 64 at once."""
 
 import heapq
 import json
@@ -12,7 +12,10 @@ CASES, CONCURRENCY = 1_000, 64
 
 
 def main():
-    """Equal latencies beside rounds × latency, heavy-tailed ones beside the list schedule in file order."""
+    """Print time and ideal time of a run with equal and with heavy-tailed latencies.
+
+    The ideal is the list schedule: each case, in file order, starts as soon as one of the 64 slots is free.
+    """
     tail = random.Random(7)
     latencies = {
         "constant 50 ms": [0.05] * CASES,
@@ -24,7 +27,7 @@ def main():
 
 
 def _run_phase(seconds):
-    """Seconds from the first turn to the last answer, start-up of the worker left out."""
+    """Return the seconds from the first turn to the last answer, without the start-up of the worker."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = write_project(
             folder, len(seconds), entry="wait", texts=[f"{value:.6f}" for value in seconds]

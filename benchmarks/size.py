@@ -1,4 +1,4 @@
-"""How much an installation weighs."""
+"""Measure the disk space of an installation of evalgate."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def main():
-    """The base installation without extras, beside an empty environment."""
+    """Install evalgate without extras into an empty folder. Print its size in MB and number of distributions."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=False)
         target = Path(folder) / "packages"

@@ -1,4 +1,4 @@
-"""How long a user waits before anything happens."""
+"""Measure the start-up time of the command `evalgate`."""
 
 import tempfile
 
@@ -6,7 +6,7 @@ from benchmarks.measure import evalgate, median, python, write_project
 
 
 def main():
-    """`--help` beside `import click`; one case beside `import pydantic, click, jinja2`."""
+    """Compare `--help` with `import click`, and a run of one case with `import pydantic, click, jinja2`."""
     click = median(python("import click"))
     help_ = median(evalgate("--help"))
     print(f"import click                     {click.wall * 1000:7.1f} ms wall")

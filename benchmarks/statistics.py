@@ -1,4 +1,4 @@
-"""The gate's statistics: what a decision costs, and how often it is right."""
+"""Measure the gate's statistics: the time of a decision, and how often decisions are right."""
 
 import argparse
 import random
@@ -18,8 +18,9 @@ REPEATS = 1_000
 BASELINE_RUNS = 10
 BROKEN = 0.02
 
-# Scenario → (FAIL %, runs per case) of AUTO that the procedure's authors simulated; binary scores, 10 baseline
-# runs, 60 % of the cases all but certain to pass, 10 % to fail, 30 % flaky.
+# Number of cases to scenario to (FAIL %, runs per case) of `runs: auto`, as the procedure's authors simulated it.
+# Scores are binary, with 10 baseline runs; 60 % of the cases almost always pass, 10 % almost always fail, and 30 %
+# are flaky.
 REFERENCE = {
     20: {
         "no change": (3.7, 1.86),
@@ -41,10 +42,10 @@ REFERENCE = {
 
 
 def main(options=()):
-    """Time decisions and measure the procedure.
+    """Print the time of decisions, and the error rates of the statistical procedure next to `REFERENCE`.
 
-    With options measure the whole gate, its control runs (`--control`), `gate.anchor` over merges (`--anchor`), or
-    the sentences of `evalgate matrix` (`--matrix`).
+    With options, measure the whole gate instead, or its control runs (`--control`), `gate.anchor` over many merges
+    (`--anchor`), or the conclusions of `evalgate matrix` (`--matrix`).
     """
     if "--matrix" in options:
         matrix.main(_parse(options).repeats)
@@ -104,13 +105,13 @@ def _measure_gate(args):
     cells = [] if args.table else falsealarms.list_cells(args)
     for found in falsealarms.measure(cells, args.repeats, args.processes, None if args.table else args.out):
         founds.append(found)
-        print(falsealarms.told(found), flush=True)
+        print(falsealarms.format_line(found), flush=True)
     print(*falsealarms.table(founds), sep="\n")
-    missed = [(found, list(falsealarms.misses(found))) for found in founds]
+    missed = [(found, list(falsealarms.list_missed_goals(found))) for found in founds]
     print(f"\n{sum(bool(goals) for _, goals in missed)} of {len(founds)} cells miss a goal for certain")
     for found, goals in missed:
         if goals:
-            print(f"  {', '.join(goals)}: {falsealarms.told(found)}")
+            print(f"  {', '.join(goals)}: {falsealarms.format_line(found)}")
 
 
 def _measure_control(args):
@@ -118,7 +119,7 @@ def _measure_control(args):
     cells = [] if args.table else controlruns.list_cells(args)
     for found in controlruns.measure(cells, args.repeats, args.processes, None if args.table else args.out):
         founds.append(found)
-        print(controlruns.told(found), flush=True)
+        print(controlruns.format_line(found), flush=True)
     print(*controlruns.table(founds), *controlruns.list_rows(3 * REPEATS), sep="\n")
 
 
@@ -145,7 +146,7 @@ def _milliseconds(work):
 
 
 def _suite(cases, kind, dice):
-    """Runs of an agent that fell by 5 points, so that AUTO goes through several rounds."""
+    """Return scores of an agent that got worse by 5 points, so that `runs: auto` needs several rounds."""
     chances = _chances(cases, dice)
     draw = {
         "binary scores": lambda chance: float(dice.random() < chance),
@@ -160,7 +161,7 @@ def _suite(cases, kind, dice):
 
 
 def _chances(cases, dice):
-    """A typical suite: 60 % stable, 10 % failing, 30 % flaky."""
+    """Return the chance to pass for each case of a typical suite: 60 % stable, 10 % failing, 30 % flaky."""
     stable, failing = round(0.6 * cases), round(0.1 * cases)
     flaky = [dice.uniform(0.3, 0.95) for _ in range(cases - stable - failing)]
     return [0.995] * stable + [BROKEN] * failing + flaky
@@ -190,7 +191,7 @@ def _simulated(cases, scenario):
 
 
 def _changed(before, scenario):
-    """The chances after the change; stable cases break first."""
+    """Return the chances to pass after the change of `scenario`. Stable cases break first."""
     if scenario.endswith("broken"):
         return before | dict.fromkeys(list(before)[: int(scenario.split()[0])], BROKEN)
     points = 0 if scenario == "no change" else int(scenario.split()[0])

@@ -1,6 +1,6 @@
-"""Start the command `evalgate`, and turn each way in which it can end into an exit code.
+"""Start the command `evalgate`, and convert every outcome, also a crash or a signal, to an exit code.
 
-Python and click both exit with 1 after an uncaught error. Here 1 only means that the gate is closed.
+Python and click exit with 1 after an uncaught error. In evalgate, 1 only means that the gate is closed.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None 
     Errors and interruptions of the command become an exit code.
 
     Raises:
-        KeyboardInterrupt: the user interrupts the report of an error or of an earlier interruption.
+        KeyboardInterrupt: an end signal arrives while an error or an earlier interruption is reported.
     """
     interrupts = interrupts or InterruptHandler()
     _tune_interpreter()
@@ -60,8 +60,8 @@ def _run_cli(argv: Sequence[str] | None, interrupts: InterruptHandler) -> int:
 def _tune_interpreter() -> None:
     # Start-up: pydantic would look through every installed package for plugins, and we use none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # The records of a run live until its end and hold no cycles: looking for some after every 700 new objects
-    # is the largest cost of a big run.
+    # The records of a run live until its end and hold no cycles. A search for cycles after every 700 new
+    # objects (Python's default) is the largest cost of a big run.
     gc.set_threshold(100_000, 50, 100)
 
 
@@ -80,7 +80,7 @@ def _set_outputs_without_verdict(code: int) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Print an error, set the outputs of a GitHub step, and return the exit code; 3 if memory runs out."""
+    """Print an error, set the outputs of a GitHub step, and return the exit code (3 if memory runs out)."""
     try:
         return _set_outputs_without_verdict(_explain_error(error))
     except MemoryError:
@@ -117,11 +117,11 @@ def entry_point() -> None:
         if not (interrupts.has_interrupted or is_out_of_memory(error)):
             raise
         code = _report_interruption() if interrupts.has_interrupted else _report_out_of_memory()
-    # Ignored by the system from here on, because Python removes its own handlers before the process ends.
+    # From here on the operating system ignores the signals: Python removes its own handlers before it exits.
     ignore_end_signals()
     if is_in_github_job:
         _release_command_files()
-    gc.freeze()  # the interpreter need not look for garbage in what it is about to drop anyway
+    gc.freeze()  # no search for garbage at exit: the memory is released anyway
     sys.exit(code)
 
 

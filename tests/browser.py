@@ -35,14 +35,14 @@ class _PausedLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def pause(self) -> None:
-        """Let other tests have their own loop."""
+        """Stop the event loop of Playwright, so that other tests can run their own loop."""
         self._loop = asyncio._get_running_loop()
         self._hooks, hooks = sys.get_asyncgen_hooks(), self._hooks
         asyncio._set_running_loop(None)
         sys.set_asyncgen_hooks(*hooks)
 
     def resume(self) -> None:
-        """Go on with the loop that was paused."""
+        """Resume the event loop of Playwright."""
         self._hooks, hooks = sys.get_asyncgen_hooks(), self._hooks
         asyncio._set_running_loop(self._loop)
         sys.set_asyncgen_hooks(*hooks)
@@ -50,7 +50,7 @@ class _PausedLoop:
 
 @pytest.fixture(scope="module")
 def browser(browser_program: str) -> Iterator[tuple["Browser", _PausedLoop]]:
-    """Start a browser for all tests of a module: a start takes longer than most of them."""
+    """Start one browser for all tests of a module, because a start takes longer than most tests."""
     from playwright.sync_api import sync_playwright
 
     loop = _PausedLoop()

@@ -1,4 +1,4 @@
-"""Short, valid, overridable pieces of data for tests."""
+"""Build small valid objects for tests. Arguments override the default values."""
 
 from evalgate.core.types import (
     AgentInfo,
@@ -32,22 +32,22 @@ RESPONSE = "response_match_score"
 
 
 def a_call(name: str = "get_weather", args: JsonObject | None = None, **more: object) -> ToolCall:
-    """A tool call; keyword arguments are the tool's arguments."""
+    """Return a tool call. Its arguments are `args`, or else the keyword arguments."""
     return ToolCall(name, args if args is not None else more)
 
 
 def a_reply(response: str | None = "It is sunny.", *events: Event) -> Reply:
-    """A reply; further arguments are what came before the response."""
+    """Return a reply with the events that came before the response."""
     return Reply(response, events)
 
 
 def a_turn(user: str = "How is the weather?", expected: Reply | None = None) -> CaseTurn:
-    """One exchange."""
+    """Return a turn with a user's text and an expected reply."""
     return CaseTurn(UserMessage(user), expected if expected is not None else a_reply())
 
 
 def a_case(eval_id: str = "weather", *turns: CaseTurn, line: int = 1) -> EvalCase:
-    """A case with one turn by default."""
+    """Return a case, with one turn by default."""
     return EvalCase(eval_id, turns or (a_turn(),), line=line)
 
 
@@ -57,7 +57,7 @@ def a_turn_result(
     actual: Reply | None = None,
     metrics: tuple[TurnMetric, ...] = (),
 ) -> TurnResult:
-    """A turn in which the agent did what was expected, by default."""
+    """Return the result of a turn. By default, the agent did what was expected."""
     expected = expected if expected is not None else a_reply()
     return TurnResult(user, expected, actual if actual is not None else expected, metrics)
 
@@ -70,7 +70,7 @@ def a_run_result(
     duration_s: float = 0.5,
     metrics: tuple[RunMetric, ...] = (),
 ) -> RunResult:
-    """An answered run of one turn by default."""
+    """Return the result of a run. By default, it is answered and has one turn."""
     return RunResult(run, outcome, duration_s, turns or (a_turn_result(),), metrics, failure=failure)
 
 
@@ -84,7 +84,7 @@ def a_case_result(
     path: str = "evals/travel.evalset.json",
     line: int = 3,
 ) -> CaseResult:
-    """A case with one run and one metric whose score fits its status."""
+    """Return the result of a case, by default with one run and one metric with a score that fits the status."""
     if metrics is None:
         score = {"passed": 1.0, "failed": 0.0}.get(status)
         metrics = (CaseMetric(TRAJECTORY, score, 1.0, status),)
@@ -99,7 +99,7 @@ def a_record(
     comparison: Comparison | None = None,
     notices: tuple[str, ...] = (),
 ) -> Record:
-    """A record whose totals fit its cases; the verdict is `pass` by default."""
+    """Return a record with totals that fit its cases. The default verdict is `pass`."""
     counts = {name: sum(case.status == name for case in cases) for name in _STATUSES}
     return Record(
         evalgate_version="1.0.0",
@@ -128,7 +128,7 @@ def a_summary(
     errors: int = 0,
     compared: int = 0,
 ) -> MetricSummary:
-    """A line of the metric table."""
+    """Return the summary of a metric, which is one line in the table of metrics."""
     return MetricSummary(name, score, threshold, status, baseline, delta, n, errors, compared)
 
 

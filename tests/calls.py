@@ -1,4 +1,4 @@
-"""Lists of small tool calls, for properties, and a call that is nested too deep."""
+"""Hypothesis strategies for lists of small tool calls, and a tool call with deeply nested arguments."""
 
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
-"""A program that runs `evalgate` many times and imports it once: each command is a fork of this process.
+"""A program that imports evalgate once and runs many commands: each command is a fork of this process.
 
-Standard input is a socket. For each command a client sends one byte and four files: a socket for the exit code,
-the command as JSON (arguments, folder, environment), and the files for its standard output and error.
+Standard input is a socket. For each command a client sends one byte and four file descriptors: a socket for the exit
+code, the command as JSON (arguments, folder, environment), and files for its standard output and standard error.
 """
 
 import atexit
@@ -19,12 +19,12 @@ from contextlib import suppress
 import evalgate
 
 NOT_OURS = "evalgate.agents.host"
-"""The part that runs in the agent's interpreter; some of its modules begin to work when they are imported."""
+"""Package that runs in the agent's interpreter and is not imported: some of its modules act at their import."""
 SLOW_LIBRARIES = ("openai",)
 
 
 def load_evalgate() -> None:
-    """Import all modules of evalgate that the environment has the libraries for."""
+    """Import all modules of evalgate, except those that need libraries that are not installed."""
     found = [module.name for module in pkgutil.walk_packages(evalgate.__path__, "evalgate.")]
     for name in (*found, *SLOW_LIBRARIES):
         if not name.startswith(NOT_OURS) and not name.endswith("__main__"):

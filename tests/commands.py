@@ -1,4 +1,4 @@
-"""Run the command `evalgate` in a process, folder and environment of its own."""
+"""Run the command `evalgate` in its own process, folder and environment."""
 
 import atexit
 import json
@@ -20,7 +20,7 @@ LONGEST_S = 600.0
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """Exit code and output of a command that has ended."""
 
     code: int
     out: str
@@ -79,7 +79,7 @@ def _start_interpreter(arguments: Sequence[str], cwd: Path, environ: Mapping[str
 
 
 class CommandServer:
-    """A process that runs commands; it ends with this one."""
+    """Client of a `command_server` process, which ends together with this process."""
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair()

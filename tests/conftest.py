@@ -1,4 +1,4 @@
-"""Options of the test run, and what holds for all of it."""
+"""Options and settings of the whole test run, and fixtures for all tests."""
 
 import os
 import signal
@@ -12,11 +12,11 @@ from evalgate.system.signals import END_SIGNALS
 
 pytest_plugins = ["tests.browser"]
 
-# Under `nohup` a hang-up is ignored, and every program that a test starts inherits that.
+# `nohup` ignores SIGHUP, and every program that a test starts would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# The same examples every time, however slowly they come: nothing fails by chance. `--hypothesis-profile=search`
-# looks for new ones.
+# The same examples every time and without deadline, so that no test fails by chance.
+# `--hypothesis-profile=search` looks for new examples.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fixed", settings.get_profile("search"), derandomize=True, database=None)
 settings.load_profile("fixed")
@@ -36,14 +36,14 @@ def pytest_xdist_auto_num_workers() -> int | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Search for no garbage meanwhile: the ten thousand tests that are made stay until the end."""
+    """Pause garbage collection: the ten thousand collected tests are kept until the end of the session."""
     with pause_gc():
         return (yield)
 
 
 @pytest.fixture(autouse=True)
 def restored_signals() -> Iterator[None]:
-    """Undo what a command that ran within a test did to signals: at its end it ignores them."""
+    """Restore the signal handlers after each test, because a command in this process ignores signals at its end."""
     before = {number: signal.getsignal(number) for number in END_SIGNALS}
     yield
     for number, handler in before.items():
@@ -53,6 +53,6 @@ def restored_signals() -> Iterator[None]:
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No worker counts as stalled: on a busy machine one that is well may take long to answer a cancel."""
+    """Let no worker count as stalled: on a busy machine, a healthy worker may answer a cancellation late."""
     monkeypatch.setattr("evalgate.agents.workers.worker.GRACE_S", 120.0)
     monkeypatch.setattr("evalgate.agents.workers.session.STALL_S", 120.0)

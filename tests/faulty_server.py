@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that answers as a fake service says, and shows its faults on the wire."""
+"""An HTTP server on loopback that sends the answers of a fake service, with injected faults."""
 
 import json
 import socket
@@ -26,33 +26,33 @@ class Request:
 
 
 class Service(Protocol):
-    """What is served."""
+    """A fake service that `serving` puts behind an HTTP server."""
 
     @property
     def usual_headers(self) -> Mapping[str, str]:
-        """Of every answer, refused or not."""
+        """Return the headers of every answer, also of refusals."""
         ...
 
     def fault(self, method: str, path: str) -> Fault:
-        """What befalls a request; a fault that does nothing when none does."""
+        """Return the fault to inject into a request; `Fault()` for none."""
         ...
 
     def refusal(self, fault: Fault) -> Any:
-        """The body with which the service refuses, when the fault says so."""
+        """Return the body of the answer if the fault sets a status."""
         ...
 
     def answer(self, request: Request) -> tuple[int, Any, Mapping[str, str]]:
-        """Status, body (bytes, or what becomes JSON; None: nothing) and headers."""
+        """Return status, body (bytes, a value for JSON, or None for an empty body) and headers."""
         ...
 
     def exchanged(self, request: Request, status: int) -> None:
-        """The request is decided; whether the client learns of it is another matter."""
+        """Note the status of a request, before the answer is sent. The client may never receive it."""
         ...
 
 
 @contextmanager
 def serving(service: Service) -> Iterator[int]:
-    """Serve while the block lasts; gives the port."""
+    """Serve during the block, and yield the port."""
     server = _Server(service)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
@@ -74,7 +74,7 @@ class _Server(ThreadingHTTPServer):
         self.service = service
 
     def handle_error(self, *_: object) -> None:
-        """Stay quiet: a client that hangs up is no news."""
+        """Print nothing if a client closes its connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, *_: object) -> None:
-        """Stay quiet."""
+        """Print no log line for a request."""
 
     def handle_request(self) -> None:
         service, request = self.server.service, self._request()

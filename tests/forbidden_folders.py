@@ -1,4 +1,4 @@
-"""A folder that cannot be looked into, also not by root, who runs the tests in a container."""
+"""A folder in which no file can be found, not even by root, because tests may run as root in a container."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ _LONGEST_PATH = 4_095
 
 
 def make_forbidden_folder(below: Path) -> Path:
-    """Make a folder in which looking for any file fails, because its path would be too long."""
+    """Create a folder with such a long path that looking for any file in it fails. Return its path."""
     path = below
     while len(str(path)) < _LONGEST_PATH - 245:
         path /= "x" * 200

@@ -60,7 +60,7 @@ class RawReply:
 
 @dataclass(frozen=True)
 class BrokenReply:
-    """A connection that closes after `after` bytes of the body; None: before the status line."""
+    """A connection that closes after `after` bytes of the body, or before the status line if `after` is None."""
 
     after: int | None = None
 
@@ -102,7 +102,7 @@ class OpenAIServer:
         self._lock = threading.Lock()
         self.closing = threading.Event()
         self.came = threading.Event()
-        """Set once a request was read."""
+        """Event that is set once a request has been read."""
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, self))
         self._http.daemon_threads = False
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})

@@ -5,12 +5,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Below those that the kernel gives to programs that connect, or that ask for any port.
+# Below the range from which the kernel takes ports for connections and for servers without a fixed port.
 _FIRST, _LAST = 10_240, 32_700
 
 
 def free_port() -> int:
-    """A port for a server that is started in a moment. It is reserved while this process lives."""
+    """Return a free port for a server that will start soon. Tests reserve it until this process ends."""
     dice = random.SystemRandom()
     while not _reserved(port := dice.randint(_FIRST, _LAST)):
         continue
@@ -18,7 +18,10 @@ def free_port() -> int:
 
 
 def _reserved(port: int) -> bool:
-    """Taken for UDP, which stands for it among tests, and free for TCP."""
+    """Reserve a port if it is free for TCP; return True on success.
+
+    Tests reserve a port by binding it for UDP.
+    """
     claim = socket.socket(type=socket.SOCK_DGRAM)
     try:
         with socket.socket() as probe:
@@ -33,7 +36,7 @@ def _reserved(port: int) -> bool:
 
 @contextmanager
 def closed_port() -> Iterator[int]:
-    """A port without a listener, which is occupied so that none can start."""
+    """Yield a port on which no server listens or can start to listen."""
     with socket.socket() as occupied:
         occupied.bind(("127.0.0.1", 0))
         yield occupied.getsockname()[1]

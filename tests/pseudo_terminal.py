@@ -1,4 +1,4 @@
-"""A command at a pseudo-terminal: wait for a text, then type."""
+"""Run a command in a pseudo-terminal: wait for a text, then type."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ PATIENT_S = 60.0
 
 
 class PseudoTerminal:
-    """The real `evalgate` command, which believes that a person sits there."""
+    """The real command `evalgate`, with a pseudo-terminal as its standard streams."""
 
     def __init__(self, *arguments: str, cwd: Path, **environ: str) -> None:
         self._terminal, other = pty.openpty()
@@ -33,7 +33,7 @@ class PseudoTerminal:
         )
         os.close(other)
         self.shown = ""
-        """Everything that was printed, the typed text included."""
+        """The whole output so far, including the typed text."""
         self._read_until = 0
 
     def __enter__(self) -> Self:
@@ -46,7 +46,7 @@ class PseudoTerminal:
         os.close(self._terminal)
 
     def wait_for(self, text: str) -> str:
-        """Return what was printed until `text`, from where the last call ended."""
+        """Wait until `text` is printed. Return the output up to it, from the end of the last call on."""
         end = time.monotonic() + PATIENT_S
         while text not in self.shown[self._read_until :]:
             if time.monotonic() > end or not self._read_more():
@@ -59,7 +59,7 @@ class PseudoTerminal:
         os.write(self._terminal, text.encode())
 
     def answer(self, prompt: str, text: str) -> str:
-        """Wait for a prompt and type a line; return what was printed before."""
+        """Wait for a prompt and type a line. Return the output up to the prompt."""
         before = self.wait_for(prompt)
         self.type_text(f"{text}\n")
         return before
@@ -76,14 +76,14 @@ class PseudoTerminal:
         return self.wait_for_end()
 
     def wait_for_end(self) -> int:
-        """Return the exit code."""
+        """Read the output until the command ends, and return the exit code."""
         end = time.monotonic() + PATIENT_S
         while self._read_more() and time.monotonic() < end:
             pass
         return self._process.wait(PATIENT_S)
 
     def _read_more(self) -> bool:
-        """Read what is printed within a second; return False at the end."""
+        """Read output for up to a second. Return False if the command has ended."""
         ready, _, _ = select.select([self._terminal], [], [], 1.0)
         if not ready:
             return self._process.poll() is None

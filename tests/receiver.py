@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that keeps what is posted to it."""
+"""An HTTP server on loopback that records the POST requests that it gets."""
 
 import gzip
 import threading
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True)
 class Posted:
-    """One request."""
+    """A POST request."""
 
     path: str
     headers: Mapping[str, str]
@@ -19,7 +19,7 @@ class Posted:
 
 @dataclass
 class Receiver:
-    """What arrived, and how to answer: the answers in their order, the last one again and again."""
+    """Recorded requests, and the answers to give in order. The last answer is repeated."""
 
     answers: list[tuple[int, Mapping[str, str], bytes]] = field(default_factory=lambda: [(200, {}, b"{}")])
     posts: list[Posted] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Receiver:
 
 @contextmanager
 def receiving(*answers: tuple[int, Mapping[str, str], bytes]) -> Iterator[Receiver]:
-    """Serve while the block lasts."""
+    """Serve during the block, and yield the receiver. The default answer is 200 with `{}`."""
     receiver = Receiver(list(answers)) if answers else Receiver()
 
     class Handler(BaseHTTPRequestHandler):

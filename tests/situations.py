@@ -1,4 +1,4 @@
-"""Whole runs, as reports meet them: the records behind the golden files."""
+"""Records of whole runs in typical situations, from which the golden files are rendered."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ HOSTILE = (
 
 
 def green() -> Record:
-    """Everything passes; there is no baseline."""
+    """Return a record in which all cases pass, without a baseline."""
     return a_record(
         a_case_result("paris"),
         a_case_result("oslo", line=9),
@@ -52,7 +52,7 @@ def green() -> Record:
 
 
 def green_with_baseline() -> Record:
-    """Everything passes, and better than before."""
+    """Return a record in which all cases pass, with better scores than the baseline."""
     cases = tuple(a_case_result(name) for name in ("paris", "oslo", "rome"))
     changes = (CaseChange("travel", "oslo", "newly_passing", "failed", "passed"), _change("rome", "new"))
     return a_record(
@@ -69,7 +69,7 @@ def green_with_baseline() -> Record:
 
 
 def regression() -> Record:
-    """One case calls the wrong tool since the change, one failed before as well, one is new."""
+    """Return a record with one newly failing case, one case that failed before, and one new case."""
     return a_record(
         a_case_result("oslo"),
         _wrong_city("rome", still=True),
@@ -109,7 +109,7 @@ def regression() -> Record:
 
 
 def flaky_runs() -> Record:
-    """Three runs of every case, and one case that passes twice: luck, says the comparison."""
+    """Return a record with three runs of each case. One case passes only two runs, which is no significant drop."""
     case = _wrong_city("rome")
     wrong = case.runs[0]
     right = a_run_result(*(replace(turn, actual=turn.expected, metrics=()) for turn in wrong.turns))
@@ -135,7 +135,7 @@ def flaky_runs() -> Record:
 
 
 def hang() -> Record:
-    """The agent never answers one case."""
+    """Return a record in which one case timed out."""
     timeout = Failure("timeout", "no answer within 60 s", "waiting for the booking service…")
     return a_record(
         _unanswered("rome", "timed_out", timeout),
@@ -146,7 +146,7 @@ def hang() -> Record:
 
 
 def without_secrets() -> Record:
-    """A fork's pull request: the agent has no key, so nothing can be said."""
+    """Return a record of a fork's pull request: the agent has no API key, so there is no verdict."""
     why = "OPENAI_API_KEY is not set"
     case = replace(
         a_case_result("paris", "not_evaluated", metrics=()),
@@ -161,7 +161,7 @@ def without_secrets() -> Record:
 
 
 def crash_and_timeout() -> Record:
-    """One case brings the agent down, one never returns, and a metric breaks on a third."""
+    """Return a record with one case that crashed, one that timed out, and one on which a metric failed."""
     trace = 'Traceback (most recent call last):\n  File "agent.py", line 3, in answer\n    city["name"]\nKeyError: \'name\''
     crash = Failure("exception", "the agent raised KeyError: 'name'", trace)
     timeout = Failure("timeout", "no answer within 60 s", "")
@@ -182,7 +182,7 @@ def crash_and_timeout() -> Record:
 
 
 def nothing_evaluated() -> Record:
-    """No metric applies to any case: never green."""
+    """Return a record in which no metric applies to any case, so there is no verdict."""
     why = "the case expects no tool call"
     metrics = (CaseMetric(TRAJECTORY, None, 1.0, "not_evaluated", why),)
     return a_record(
@@ -193,7 +193,7 @@ def nothing_evaluated() -> Record:
 
 
 def hostile() -> Record:
-    """Everything that an agent or an eval set can write tries to be something else."""
+    """Return a record in which all texts of agent and eval set try to inject markup or commands."""
     expected = a_reply(HOSTILE, ToolCall(HOSTILE, {HOSTILE: HOSTILE}))
     actual = a_reply(HOSTILE + "!", ToolCall(HOSTILE, {HOSTILE: HOSTILE + "!"}))
     turn = TurnResult(HOSTILE, expected, actual, (TurnMetric(TRAJECTORY, 0.0, "failed", HOSTILE),))
@@ -235,7 +235,7 @@ def hostile() -> Record:
 
 
 def quarantine() -> Record:
-    """Two cases rest; one of them failed, which decides nothing."""
+    """Return a record with two quarantined cases. One of them failed, which does not close the gate."""
     about = Quarantine("anna@example.com", "the search index moves | see #12", "2026-12-31")
     rests = (replace(_wrong_city("rome"), quarantine=about), replace(a_case_result("oslo"), quarantine=about))
     return a_record(
@@ -250,7 +250,7 @@ def quarantine() -> Record:
 
 
 def quarantine_with_baseline() -> Record:
-    """Of the cases that rest one is newly failing, one flaky and one as it was: none of it alarms."""
+    """Return a record with three quarantined cases: newly failing, flaky and unchanged. The gate is open."""
     about = Quarantine("anna@example.com", "the search index moves", "2026-12-31")
     steady, flaky = flaky_runs().cases
     resting = (
@@ -270,7 +270,10 @@ def quarantine_with_baseline() -> Record:
 
 
 def huge(cases: int = 50_000, *, causes: int | None = None) -> Record:
-    """So many failing cases that no comment can hold them, of so many causes; each of its own if None."""
+    """Return a record with more failing cases than a comment can hold.
+
+    The cases fail for `causes` different causes, or each for its own if that is None.
+    """
     first = _wrong_city("case_0")
     failing = tuple(
         _because(replace(first, eval_id=f"case_{at}"), at if causes is None else at % causes)
@@ -286,7 +289,7 @@ def huge(cases: int = 50_000, *, causes: int | None = None) -> Record:
 
 
 def _because(case: CaseResult, cause: int) -> CaseResult:
-    """The case with reasons that only cases of the same cause have."""
+    """Return a case with reasons that differ from those of cases with another cause."""
     word = "".join(chr(ord("a") + int(digit)) for digit in str(cause))
     metrics = tuple(
         replace(metric, reason=f"{metric.reason} of tool_{word}") if metric.reason else metric
@@ -322,7 +325,7 @@ COMMENTS: Mapping[str, tuple[Callable[[], Record], CommentReport]] = {
     "fork": (without_secrets, CommentReport(is_trusted=False)),
     "fork_with_page": (without_secrets, CommentReport(is_trusted=False, has_page=True)),
 }
-"""What a pull request can look like, and how its comment is made."""
+"""Name of a situation of a pull request to its record and the reporter of its comment."""
 
 
 def _comparison(*changes: CaseChange, unchanged: int = 0) -> Comparison:
@@ -363,7 +366,7 @@ _RIGHT_CITY = (
 
 
 def _wrong_city(eval_id: str, *, still: bool = False) -> CaseResult:
-    """The first turn is right; the second asks for another city, and mails somebody."""
+    """Return a failed case: the second turn asks for another city and makes an unexpected call of `send_mail`."""
     located = a_call("get_location", user="anna")
     expected = a_reply(
         "It is sunny in Paris.\nTake sunglasses.", located, a_call("get_weather", city="Paris", unit="C")

@@ -1,1 +1,1 @@
-"""Programs that run the cases of `benchmarks.distinct_cases` in another way, each as a process of its own."""
+"""Programs for comparison with evalgate, each run in its own process."""

@@ -1,4 +1,4 @@
-"""Evaluate as many cases as the command line says with evalgate's library."""
+"""Evaluate cases with evalgate's library. The argument is the number of cases."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Evaluate as many cases as the command line says with pydantic-evals."""
+"""Evaluate cases with pydantic-evals. The argument is the number of cases."""
 
 import sys
 

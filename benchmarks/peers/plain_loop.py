@@ -1,4 +1,4 @@
-"""Run the cases of a folder in a loop, score them, and write the scores: what cannot be saved."""
+"""Run the cases of the current folder in a loop, score them, and write the scores: the least possible work."""
 
 import asyncio
 import importlib.util

@@ -1,4 +1,4 @@
-"""Run the cases of a folder with pydantic-evals, without its progress bar; no report is printed or written."""
+"""Run the cases of the current folder with pydantic-evals, without progress bar and report."""
 
 import importlib.util
 import sys

@@ -41,7 +41,7 @@ def build_model(name: ModelName, content: object, shown_as: str) -> Any:
 
 
 def dump_content(content: dict[str, Any]) -> str:
-    """Write a document as JSON text in pydantic's form, indented by 2 spaces."""
+    """Return a document as JSON text in the form that pydantic writes, indented by 2 spaces."""
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 

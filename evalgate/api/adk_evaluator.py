@@ -28,7 +28,7 @@ from evalgate.runner.default_criteria import DEFAULT_THRESHOLDS
 
 NUM_RUNS = 2
 """Default number of runs of each case."""
-_AT_ONCE = 4  # conversations, as Google ADK's InferenceConfig has it
+_AT_ONCE = 4  # conversations: the default of `parallelism` in Google ADK's InferenceConfig
 _MESSAGES = {
     True: "Following are all the test failures.",
     False: "Following are all the test failures. If you looking to get more details on the failures, then "
@@ -87,8 +87,8 @@ class AgentEvaluator:
         cases fails.
 
         Args:
-            agent_module: Dotted path of a package with a member `agent`, or of a module. Its `root_agent` is
-                the agent, or its `get_agent_async` returns the agent.
+            agent_module: Dotted path of a module. The agent is the `root_agent` of the module's member
+                `agent` or of the module itself, or is returned by a function `get_agent_async` there.
             eval_set: An `EvalSet`, Google's or evalgate's.
             criteria: Deprecated: a threshold for each metric name. If it is not empty, it replaces
                 `eval_config`.
@@ -271,7 +271,7 @@ async def _load_agent(module_name: str, agent_name: str | None) -> Any:
     """
     module: Any = importlib.import_module(module_name)
     holders: list[Any] = [getattr(module, "agent", None), module]
-    # ADK's code wants a member `agent` or a module named so; ADK's guide names `my_package.travel_agent`.
+    # ADK's code requires a member or module `agent`; ADK's guide passes `my_package.travel_agent`.
     for holder in holders:
         if hasattr(holder, "root_agent"):
             root = holder.root_agent
@@ -300,7 +300,8 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
         for run in case.runs:
             if run.failure is not None:
                 yield f"{case.eval_id} for {agent_name} {run.outcome}: {run.failure.message}"
-        # Google's metrics must have a score. evalgate's own needs none if the case expects no state.
+        # Google's metrics must have a score. evalgate's own metric of the final state is left out if it has
+        # none, because the case expects no state.
         metrics = [
             each for each in case.metrics if (each.name, each.status) != (FINAL_STATE, "not_evaluated")
         ]
@@ -324,7 +325,7 @@ def _find_failures(record: Record, agent_name: str | None, *, show: bool) -> Ite
 
 
 def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: float, why: str) -> str | None:
-    """Explain why a metric fails on a case. Return None if the metric passes.
+    """Return the reason why a metric fails on a case, or None if the metric passes.
 
     `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
     and runs, or None if the metric has no score. `why` is added if the mean misses the threshold.
@@ -334,8 +335,8 @@ def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: f
         return f"It was errored in {len(errors)} of {len(results)} runs: {errors[0]}"
     if mean is None or mean < threshold:
         return f"Expected {threshold}, but got {mean}{why}."
-    # `literal`: the threshold alone decided the status of the run, and here the mean decides, as in Google's
-    # class. A status that a metric gave by a rule of its own counts.
+    # If `literal` is True, only the threshold decided the status of the run. That status is ignored, because
+    # the mean decides, as in Google's class. A status that another rule of the metric decided counts.
     refused = [each.reason for each in results if each.status == "failed" and not each.literal]
     if refused:
         reason = f": {refused[0]}" if refused[0] else ""

@@ -46,8 +46,8 @@ class EvalSetsManager(ABC):
     Methods take the name of an app, the id of an eval set and the id of a case. They accept cases of Google's
     type and of evalgate's. They return Google's types if Google ADK is installed.
 
-    Names of apps and ids of eval sets become names of files or folders. So the managers of files and buckets
-    raise ValueError in every method if one is empty, `.` or `..`, or holds a slash, a backslash or NUL.
+    Names of apps and ids of eval sets become names of files or folders. So every method of a manager of files
+    or buckets raises ValueError if a name or id is empty, `.` or `..`, or holds a slash, a backslash or NUL.
 
     >>> issubclass(InMemoryEvalSetsManager, EvalSetsManager)
     True
@@ -70,10 +70,10 @@ class EvalSetsManager(ABC):
 
     @abstractmethod
     def _lock(self, app_name: str, *, creates: bool = False) -> AbstractContextManager[object]:
-        """Return a context manager; within its block no other thread changes the app's eval sets.
+        """Return a context manager that keeps other threads from changing the app's eval sets.
 
-        `creates` is True if the block may store the first eval set of a new app. Another process can change
-        eval sets in a bucket all the same, as a bucket has no locks.
+        Files are also locked against other processes. A bucket is not, because buckets have no locks.
+        `creates` is True if the block may store the first eval set of a new app.
         """
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
@@ -260,7 +260,7 @@ class LocalEvalSetsManager(EvalSetsManager):
                 make_folder(folder)
             except OSError as error:
                 raise InvalidInputError(f"{folder}: cannot be created: {error.strerror}") from None
-        elif not folder.is_dir():  # there is no eval set to change
+        elif not folder.is_dir():  # the app has no eval set that could change
             yield
             return
         with lock_folder(folder):

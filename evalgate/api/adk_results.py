@@ -47,7 +47,7 @@ class PrebuiltMetrics(Enum):
 
 
 class JudgeModelOptions(EvalBaseModel):
-    """The judge model of a metric, and the number of its answers per question.
+    """The judge model of a metric, and the number of answers that it gives to each question.
 
     >>> JudgeModelOptions().num_samples
     5
@@ -82,7 +82,7 @@ class LlmAsAJudgeCriterion(BaseCriterion):
 
 
 class RubricsBasedCriterion(LlmAsAJudgeCriterion):
-    """Options of a metric that lets a judge model check rubrics, statements about the conversation.
+    """Options of a metric for which a judge model checks rubrics, statements about the conversation.
 
     >>> RubricsBasedCriterion(threshold=0.8, rubrics=[Rubric(criterion="It is polite.")]).rubrics[0].criterion
     'It is polite.'
@@ -171,14 +171,14 @@ class EvalConfig(BaseModel):
 
 
 class _Status(Enum):
-    """Status that equals the status of the same name in Google ADK's type of the same name."""
+    """Base class of enums that are equal to Google ADK's: the names of the enums and members are compared."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Enum):
             return NotImplemented
         return (type(other).__name__, other.name) == (type(self).__name__, self.name)
 
-    __hash__ = Enum.__hash__  # of the name, as Google's
+    __hash__ = Enum.__hash__  # hashes the member's name, as in Google's enums
 
 
 class EvalStatus(_Status):

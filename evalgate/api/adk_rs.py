@@ -143,7 +143,7 @@ class EvalScore(BaseModel):
 
     @model_validator(mode="after")
     def _refuse_infinite_score(self) -> Self:
-        if not math.isfinite(self.score):  # JSON cannot hold it, and no comparison with it is right
+        if not math.isfinite(self.score):  # JSON cannot hold NaN or infinity, and NaN cannot be compared
             error = f"the score is {self.score}"
             self.details = {"error": error} if self.details is None else self.details
             self.score, self.status = 0.0, EvalStatus.ERROR
@@ -260,7 +260,7 @@ class EvalResult(BaseModel):
     eval_set_id: str
     eval_case_id: str
     scores: dict[str, EvalScore]
-    """Name of an evaluator to its mean score; `details["per_invocation"]` has the scores of invocations."""
+    """Mean score by evaluator name; `details["per_invocation"]` has the score of each invocation."""
     overall_status: EvalStatus
     """PASSED if the case has turns, the agent answered all of them and every metric passed, else FAILED."""
 
@@ -391,10 +391,10 @@ _UNANSWERED = EvalScore(score=0.0, status=EvalStatus.FAILED)
 
 
 def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
-    """Combine the scores of a metric in the invocations of a case. `scores` must not be empty.
+    """Combine the scores of one metric for the invocations of a case. `scores` must not be empty.
 
     The score is the mean. The status is ERROR if any status is ERROR, PASSED if all are PASSED, and FAILED
-    otherwise. `error` says why the agent did not answer. It is added to the details, unless it is "".
+    otherwise. If the agent did not answer, `error` is the reason, which is added to the details; else "".
 
     >>> passed, failed = (EvalScore.from_threshold(score, 0.8) for score in (1.0, 0.7))
     >>> combine_scores([passed, failed]).model_dump_json()

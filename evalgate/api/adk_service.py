@@ -31,7 +31,7 @@ from evalgate.integrations.adk.writer import build_invocation
 
 EVAL_SESSION_ID_PREFIX = "___eval___session___"
 _USER_ID = "test_user_id"
-"""Id of the user for a case that names none, as in Google ADK."""
+"""Default user id for a case without a user, as in Google ADK."""
 
 
 class _RequestModel(BaseModel):
@@ -39,16 +39,16 @@ class _RequestModel(BaseModel):
 
 
 class InferenceConfig(_RequestModel):
-    """Options for the inference, the conversations with the agent.
+    """Options for running the conversations with the agent, which Google ADK calls inference.
 
     >>> InferenceConfig().parallelism
     4
     """
 
     labels: dict[str, str] | None = None
-    """Read for compatibility; evalgate adds no labels to the calls of models."""
+    """Accepted for compatibility, and ignored: evalgate adds no labels to the calls of models."""
     parallelism: int = 4
-    """Conversations at once."""
+    """Greatest number of conversations at once."""
 
 
 class InferenceRequest(_RequestModel):
@@ -72,7 +72,7 @@ class EvaluateConfig(_RequestModel):
 
     eval_metrics: list[Any]
     parallelism: int = 4
-    """Runs that are scored at once."""
+    """Greatest number of runs that are scored at once."""
 
     @field_validator("eval_metrics")
     @classmethod
@@ -101,7 +101,7 @@ def _create_session_id() -> str:
 
 
 class LocalEvalService:
-    """Service with two steps that can be used separately: run the conversations, and score them.
+    """Run conversations (`perform_inference`) and score them (`evaluate`), as two separate steps.
 
     >>> import asyncio
     >>> from evalgate.api.adk_managers import InMemoryEvalSetsManager
@@ -202,9 +202,8 @@ class LocalEvalService:
     async def evaluate(self, evaluate_request: EvaluateRequest) -> AsyncIterator[Any]:
         """Score conversations, and yield an `EvalCaseResult` for each, in the order of the conversations.
 
-        If several conversations have the same case, they count as several runs of the case. If the service
-        has a manager of results, it stores the results after the last `EvalCaseResult` is yielded. So iterate
-        to the end.
+        Several conversations of one case count as several runs of the case. If the service has a manager of
+        results, it stores the results after it has yielded the last `EvalCaseResult`. So iterate to the end.
 
         Raises:
             NotFoundError: a case does not exist.
@@ -325,7 +324,7 @@ def _check_metrics(config: EvaluateConfig) -> None:
 
 
 def _build_config(config: EvaluateConfig) -> dict[str, Any]:
-    """Return the content of a `test_config.json` with the metrics of a request."""
+    """Convert the metrics of a request to the content of a `test_config.json`."""
     criteria: dict[str, Any] = {}
     custom: dict[str, Any] = {}
     for metric in config.eval_metrics:

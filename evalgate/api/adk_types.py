@@ -1,7 +1,8 @@
-"""Google ADK's types of eval sets, for programs without Google ADK. Files have the same form.
+"""Google ADK's types of eval sets, for programs without Google ADK. Their JSON is the same as ADK's.
 
-Functions also accept Google ADK's own types. They return Google's types if Google ADK is installed. Field
-names, defaults and keys in files are those of ADK 2.3.0. Keys are read in snake_case and camelCase.
+The functions of `evalgate.api.adk` also accept Google ADK's own types, and return them if Google ADK is
+installed. Field names, defaults and keys in files are those of ADK 2.3.0. Keys are read in snake_case and
+camelCase.
 """
 
 from typing import Any, Self
@@ -14,7 +15,7 @@ OPEN = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True, extra="allow
 
 
 class EvalBaseModel(BaseModel):
-    """Base of the types that refuse unknown keys."""
+    """Base class of the types that raise a ValidationError for an unknown key."""
 
     model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True, extra="forbid")
 
@@ -81,7 +82,7 @@ class Content(BaseModel):
 
 
 class RubricContent(EvalBaseModel):
-    """The text of a rubric's statement.
+    """The statement of a rubric, as text.
 
     >>> RubricContent(text_property="It is polite.").text_property
     'It is polite.'
@@ -91,7 +92,7 @@ class RubricContent(EvalBaseModel):
 
 
 class Rubric(EvalBaseModel):
-    """A statement that a judge model must affirm.
+    """A statement about the conversation that a judge model answers with yes or no.
 
     A rubric has `rubric_id` and `rubric_content`, or the short form of ADK's guide, `criterion` and `points`.
 
@@ -114,7 +115,7 @@ class Rubric(EvalBaseModel):
 
 
 class RubricScore(EvalBaseModel):
-    """Score of a rubric, with the judge's reason.
+    """Score of one rubric, with the judge model's reason.
 
     >>> RubricScore(rubric_id="polite", score=1.0).score
     1.0
@@ -176,7 +177,7 @@ class Invocation(EvalBaseModel):
 
 
 class SessionInput(BaseModel):
-    """The session that a conversation starts in.
+    """The app, the user and the state of the session in which a conversation starts.
 
     >>> SessionInput(app_name="weather_app", user_id="test_user").state
     {}

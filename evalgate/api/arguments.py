@@ -31,7 +31,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "gate": ((Mapping,), "a mapping of settings"),
     "record": ((Record,), "a `Record`; `Record.read` reads one from a file"),
 }
-"""Argument to the types that it may have, besides None, and their description."""
+"""Name of an argument to the types of its values, besides None, and to their description for errors."""
 
 
 def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = frozenset()) -> None:
@@ -58,12 +58,12 @@ def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = f
 _OPTION = re.compile(
     r"--(eval-sets|agent|runs|baseline|concurrency|timeout|judge|env|format|thresholds|tag)\b|(?<!\S)-(k)\b"
 )
-"""Options of the command line that are arguments here: `--tag` is `tags`, all others have the same name."""
+"""Command-line options that are also arguments here: `--tag` is `tags`, the others have the same name."""
 
 
 @contextmanager
 def rename_options() -> Iterator[None]:
-    """Replace command-line options by Python arguments in every InvalidInputError that the block raises."""
+    """Replace names of command-line options by names of arguments in each InvalidInputError of the block."""
     try:
         yield
     except InvalidInputError as error:

@@ -57,26 +57,26 @@ def evaluate(
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON of any format, or Google ADK's own
             `EvalSet`; one or a list. Empty: the eval sets that the thresholds file lists.
-        agent: `KIND:WHAT` as on the command line, which runs in its own process; or a function, an object, or
-            an agent of a framework, which runs in this process. None: the agent of the thresholds file.
+        agent: A function, an object or a framework's agent, which runs in this process. Or `KIND:WHAT` as for
+            `--agent` of the command line, which runs in its own process. None: the thresholds file's agent.
         criteria: For each metric name, a threshold or a mapping with options.
         checks: For each name of a check, its conditions, as in the section `checks` of a thresholds file.
         thresholds: A thresholds file, or its sections as a mapping. A file cannot be combined with `criteria`
             or `checks`. If all three are None: the file in `folder` that the command line would use.
         runs: Runs of each case, or "auto" for as many as the comparison with the baseline needs.
         baseline: File or address of the baseline.
-        concurrency: Conversations at once.
+        concurrency: Greatest number of conversations at once.
         timeout: Seconds that one turn may take.
-        judge: `PROVIDER/MODEL` that judges.
+        judge: The judge model, as `PROVIDER/MODEL`.
         env: Names of environment variables that an agent in its own process may read.
         format: Format of all eval sets; detected from the content if absent.
         folder: Folder that paths are relative to, and that the agent works in.
         progress: Whether to show progress on standard error.
-        trace: Whether each run keeps a trace in `trace`: the calls of models, tools and agents with their
-            times, and the requests and responses of models.
-        tags: Only cases with one of these tags are run; a tag that begins with `!` excludes its cases. With
-            nothing but `!` tags, all other cases are run.
-        k: Expression that selects cases by their ids, eval sets and tags, as `-k` of the command line.
+        trace: Whether to store a trace in the field `trace` of each run: the calls of models, tools and
+            agents with their times, and the requests and responses of models.
+        tags: Only cases with one of these tags are run. Cases with a tag that is given with a leading `!` are
+            left out. If all given tags have a `!`, all other cases are run.
+        k: Expression that selects cases by their ids, eval sets and tags, like `-k` of the command line.
 
     Raises:
         InvalidInputError: the input is invalid; the error lists every problem found.
@@ -186,14 +186,14 @@ def _build_progress(*, shown: bool) -> _ClosableProgress:
 
 
 def run_blocking(evaluation: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-    """Run the coroutine that `evaluation` creates, and return its result.
+    """Call `evaluation`, run the coroutine that it returns, and return the coroutine's result.
 
-    If an event loop runs already, as in a notebook, the coroutine runs in another thread.
+    If this thread has a running event loop, as in a notebook, the coroutine runs in another thread.
     """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        pass  # run below, because here this error would become the context of every error of the agent
+        pass  # run after this block: in it, this RuntimeError would be the context of every agent's error
     else:
         return _run_in_thread(evaluation)
     return run_in_gate_loop(evaluation())

@@ -43,11 +43,11 @@ class EvaluationOptions:
     format: str | None = None
     folder: str | Path = "."
     built_thresholds: Thresholds | None = None
-    """Thresholds that are built already, in place of `criteria` and `thresholds`."""
+    """Parsed thresholds, used instead of `criteria`, `checks` and `thresholds`."""
     scores: bool = True
-    """False: conversations are held, but nothing is scored."""
+    """False: the agent is run, but nothing is scored."""
     trace: bool = False
-    """True: the record keeps a trace of each run."""
+    """True: the record stores a trace of each run."""
     checks: Mapping[str, object] | None = None
     tags: Sequence[str] = ()
     k: str | None = None
@@ -144,10 +144,10 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
 
 
 def list_sources(sources: object) -> list[object]:
-    """Return the elements of a list of eval sets. Anything else is one eval set: return a list with it.
+    """Return a list of eval sets unchanged, and a single eval set as a list with one element.
 
-    A list with decoded JSON may be one eval set, because the old formats of Google ADK are lists of objects
-    without an id.
+    A list is a single eval set in an old format of Google ADK if one of its JSON objects has no key such as
+    `eval_set_id` or `eval_cases`.
 
     >>> list_sources(["a.json", "b.json"])
     ['a.json', 'b.json']

@@ -21,7 +21,7 @@ _OPTIONS = {
     "runs": ("N", "runs of each case, or `auto`"),
     "report": ("FOLDER", "folder to write the reports into, such as evalgate-report"),
 }
-"""Options `--evalgate-…` and ini keys `evalgate_…`, each with its placeholder and its help."""
+"""Name of an option `--evalgate-NAME` and ini key `evalgate_NAME` to its placeholder and its help text."""
 
 _MARKER = (
     "evalgate(*eval_sets, **options): the function is the agent of these eval sets; if it takes `outcome`, "
@@ -56,11 +56,11 @@ def is_enabled(config: pytest.Config) -> bool:
 
 
 def is_agent_function(collector: pytest.Collector, candidate: object) -> bool:
-    """Return True if `candidate` is a module-level function with the marker `evalgate`, but no test.
+    """Return True if `candidate` is a module-level function that the marker `evalgate` makes an agent.
 
-    A marked function with the argument `outcome` or `evalgate` is a test.
+    A marked function with the argument `outcome` or `evalgate` is a test instead.
     """
-    # Not `isinstance`, which asks an object for its class: a lazy proxy raises then, or loads its object.
+    # Not `isinstance`, which reads `__class__`: a lazy proxy would then load its object, or raise an error.
     if type(candidate) is not FunctionType or not isinstance(collector, pytest.Module):
         return False
     if not any(mark.name == "evalgate" for mark in getattr(candidate, "pytestmark", ())):
@@ -100,9 +100,10 @@ def outcome(request: Any) -> "Outcome":
 
 @pytest.fixture
 def evalgate(request: pytest.FixtureRequest) -> "ProjectEvaluator":
-    """Return an object with the methods `evaluate` and `evaluate_async`. They use the project's settings.
+    """Return an object with methods `evaluate` and `evaluate_async`, which use the project's settings.
 
-    The fixture also works without `--evalgate`.
+    These are the settings of the thresholds file and of the options `--evalgate-…`. The fixture also works
+    without `--evalgate`.
     """
     from evalgate.api.testing.project import ProjectEvaluator
 

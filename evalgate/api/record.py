@@ -18,9 +18,10 @@ _MOST_FINDINGS = 20
 
 
 class GateClosedError(AssertionError):
-    """The gate is not open. The message has the verdict, its reasons and at most 20 failing cases.
+    """Raised by `Record.assert_passed` if the gate is not open.
 
-    The attribute `record` holds the whole record.
+    The message has the verdict, its reasons and at most 20 failing cases. The attribute `record` holds the
+    whole record.
 
     >>> from evalgate import evaluate
     >>> case = {"query": "Hi", "reference": "Hello"}
@@ -80,7 +81,7 @@ class Record(types.Record):
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Return the cases that failed or errored. Cases that did not fail before come first.
+        """Return the cases that failed or errored. Newly failing cases, by the baseline, come first.
 
         Cases that cannot close the gate, such as quarantined cases, are left out.
         """
@@ -114,7 +115,7 @@ class Record(types.Record):
             yield f"… and {pluralize(len(findings) - _MOST_FINDINGS, 'further case')}"
 
     def to_json(self) -> str:
-        """Return the record as JSON text, the content of a `results.json`."""
+        """Return the record as JSON text, which is the content of a `results.json`."""
         return self._render("json")
 
     def to_markdown(self) -> str:
@@ -130,10 +131,10 @@ class Record(types.Record):
         return self._render("html")
 
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:
-        """Write reports to a folder: `results.json`, `junit.xml`, the comment and others. Return their paths.
+        """Write `results.json`, `junit.xml`, the comment and other reports to a folder. Return their paths.
 
-        The others are the code-quality report, the HTML page, the reports of installed plugins, and those
-        that `reports` names.
+        The other reports are the code-quality report, the HTML page, the reports of installed plugins, and
+        the reports named in `reports`.
 
         Args:
             folder: Folder for the files. It is created if needed. A report of several files gets a subfolder.
@@ -242,7 +243,10 @@ class Outcome(CaseResult):
 
     @property
     def turns(self) -> tuple[TurnResult, ...]:
-        """Return the turns of the first run: the user's texts and both replies. Without runs, return ()."""
+        """Return the turns of the first run; () if the case has no runs.
+
+        Each turn has the user's text, the expected reply and the actual reply.
+        """
         return self.runs[0].turns if self.runs else ()
 
     @property
@@ -258,14 +262,16 @@ class Outcome(CaseResult):
 
     @property
     def scores(self) -> Mapping[str, float | None]:
-        """Return the score of each metric over all runs. A score is None if the metric has no score."""
+        """Return the score over all runs by metric name; None for a metric without a score."""
         return {metric.name: metric.score for metric in self.metrics}
 
 
 def write_record(
     record: Record, folder: Path, reports: Sequence[str] = (), *, option: str
 ) -> tuple[Path, ...]:
-    """Write the reports of a record, as `Record.write` does. `option` chooses the folder; errors name it.
+    """Write the reports of a record, as `Record.write` does.
+
+    `option` is the name of the option or argument that sets the folder; error messages show it.
 
     Raises:
         InvalidInputError, ReportWriteError: as for `Record.write`.

@@ -88,12 +88,12 @@ def run(
     Args:
         eval_sets: Files, folders or globs, eval sets, cases, decoded JSON, or Google ADK's own `EvalSet`; one
             or a list. Empty: the eval sets that the thresholds file lists.
-        agent: `KIND:WHAT` as on the command line, or a function, an object or an agent of a framework, which
-            runs in this process. None: the agent of the thresholds file.
+        agent: A function, an object or a framework's agent, which runs in this process. Or `KIND:WHAT` as for
+            `--agent` of the command line, which runs in its own process. None: the thresholds file's agent.
         thresholds: A thresholds file, or its sections as a mapping. None: the file in `folder` that the
             command line would use.
         runs: Runs of each case.
-        concurrency: Conversations at once.
+        concurrency: Greatest number of conversations at once.
         timeout: Seconds that one turn may take.
         env: Names of environment variables that an agent in its own process may read.
         format: Format of all eval sets; detected from the content if absent.
@@ -135,8 +135,8 @@ def score(
 ) -> Record:
     """Score the conversations of a record. The agent is not run, and nothing is compared with a baseline.
 
-    With `runs: auto`, extra runs are made only of suspicious cases. These runs are left out, because they
-    would bias the scores.
+    Follow-up runs, which `runs: auto` makes only of suspicious cases, are left out, because they would bias
+    the scores.
 
     Args:
         record: A record that `run`, `evaluate` or `Record.read` returned.
@@ -145,8 +145,9 @@ def score(
         criteria: For each metric name, a threshold or a mapping with options.
         checks: For each name of a check, its conditions, as in the section `checks` of a thresholds file.
         thresholds: As for `evaluate`.
-        concurrency: Runs that are scored at once; it limits the simultaneous requests to a judge.
-        judge: `PROVIDER/MODEL` that judges.
+        concurrency: Greatest number of runs that are scored at once. It limits the simultaneous requests to a
+            judge.
+        judge: The judge model, as `PROVIDER/MODEL`.
         format: Format of all eval sets.
         folder: Folder that paths are relative to.
 
@@ -226,7 +227,7 @@ def compare(
 
 
 def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Verdict:
-    """Return the verdict that other settings of the gate would give a record.
+    """Decide a record again with other settings of the gate, and return the new verdict.
 
     Nothing is compared again: the record's comparisons with the baseline, with `gate.anchor` and with control
     runs are used as they are.

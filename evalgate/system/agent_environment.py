@@ -62,13 +62,13 @@ def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> 
 
 
 def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names in `source` that the agent does not get, but would get if the user named them."""
+    """Return the names of variables in `source` that the agent would get only if the user named them."""
     given = build_agent_environment(source, names)
     return frozenset(name for name in source if name not in given and name not in _NEVER)
 
 
 def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return one sentence for each of `names` that gives the agent no variable."""
+    """Return one sentence for each name or pattern in `names` for which the agent gets no variable."""
     notices = []
     for pattern in names:
         wanted = _NamePatterns([pattern])

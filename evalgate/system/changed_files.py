@@ -18,8 +18,8 @@ class UnknownChangeError(Exception):
 def list_changed_files(folder: Path, base_revision: str) -> frozenset[str]:
     """Return the files that differ from the newest common commit of HEAD and `base_revision`.
 
-    Uncommitted changes count, and untracked files that git does not ignore. A renamed file counts with both
-    of its names.
+    Uncommitted changes count, and so do untracked files that git does not ignore. For a renamed file, both
+    names are returned.
 
     Args:
         folder: A folder of the checkout.
@@ -127,7 +127,9 @@ def _find_hidden_file(top: Path) -> str:
 
 
 def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
-    """Return those of `paths`, relative to `folder`, that git does not track. The files need not exist.
+    """Return the members of `paths` that git does not track. The files need not exist.
+
+    Paths are relative to `folder`.
 
     Raises:
         UnknownChangeError: git fails.

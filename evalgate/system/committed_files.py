@@ -11,7 +11,7 @@ from evalgate.core.sanitize import to_one_line
 from evalgate.system.files import is_virtual_environment, read_file
 from evalgate.system.git import GitError, execute_git, find_submodule_commit
 
-_OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
+_PACKAGE_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _LINK = b"120000"
 _MOST_LINKS = 4
 _SUBMODULE = b"160000"
@@ -45,7 +45,7 @@ class FolderFiles:
         self._home = home.resolve()
 
     def is_file(self, path: str) -> bool:
-        """Return True if there is such a file. A link that leads out of the workspace does not count."""
+        """Return True if `path` is a file of the workspace. A link that leads out of it does not count."""
         place = Path(os.path.realpath(self._home / path))  # `Path.resolve` raises for a link to itself
         return place.is_file() and place.is_relative_to(self._home)
 
@@ -63,7 +63,7 @@ class FolderFiles:
         """Return the sizes of files below `folder`, without links that lead out of the workspace."""
         found: dict[str, int] = {}
         for parent, folders, names in os.walk(self._home / folder):
-            inner = (each for each in folders if not each.startswith(".") and each not in _OTHERS_CODE)
+            inner = (each for each in folders if not each.startswith(".") and each not in _PACKAGE_FOLDERS)
             own = [each for each in inner if not is_virtual_environment(Path(parent, each))]
             folders[:] = sorted(own) if folder else []
             for name in sorted(names):
@@ -74,24 +74,26 @@ class FolderFiles:
 
 
 class CommittedFiles:
-    """The files that a commit has in the folder of a workspace.
+    """The files of a workspace as they are in a commit.
 
-    Files in submodules are those at the submodules' commits. The constructor and the methods raise
-    InvalidInputError if git cannot read the commit or a file of it.
+    Files of a submodule are read at the submodule commit that this commit records. The constructor and the
+    methods raise InvalidInputError if git cannot read the commit or one of its files.
     """
 
     def __init__(self, home: Path, commit: str) -> None:
         self._home = home
         self._blobs: dict[str, tuple[bytes, str, int]] = {}
+        """Path to mode, hash and size in bytes."""
         self._submodules: dict[str, str] = {}
-        """Commits of the submodules whose files are not in `_blobs` yet, by path."""
+        """Path to commit of each submodule that has no files in `_blobs` yet."""
         self._repositories: dict[str, Path] = {}
-        """Folder in which git knows a blob, by hash; blobs of submodules only."""
+        """Hash of each blob of a submodule to the folder of this submodule."""
         self._targets: dict[str, str] = {}
+        """Path of a symbolic link to its target."""
         self._add_entries("", commit)
 
     def _add_entries(self, submodule: str, commit: str) -> None:
-        """Add the files and submodules of a commit of the workspace ("") or of a submodule."""
+        """Add the files and submodules of a commit of `submodule`, or of the workspace if that is ""."""
         if submodule and not find_submodule_commit(self._home / submodule, commit):
             raise _build_error(f"the submodule {submodule} is not checked out with its history")
         for path, entry in _list_entries(self._home / submodule, commit):
@@ -110,7 +112,7 @@ class CommittedFiles:
                 self._add_entries(str(step), commit)
 
     def is_file(self, path: str) -> bool:
-        """Return True if the commit has a file at `path`, or a symbolic link to one."""
+        """Return True if the commit has a file, or a symbolic link to a file, at `path`."""
         return bool(self._resolve_blob(path))
 
     def read_files(self, paths: Collection[str]) -> Mapping[str, bytes]:
@@ -144,7 +146,7 @@ class CommittedFiles:
         return "" if mode == _LINK else blob
 
     def _follow_links(self, path: str) -> str:
-        """Return the path that the links on the way to `path` lead to, also links to folders.
+        """Return `path` with its symbolic links resolved, also links to folders on the way.
 
         At most four links are followed, one after the other.
         """
@@ -169,7 +171,7 @@ def _is_below(path: PurePosixPath, folder: str, above: int) -> bool:
     if not folder:
         return len(path.parts) == 1 and not path.name.startswith(".")
     inner = path.parts[above:]
-    is_own = not any(part.startswith(".") or part in _OTHERS_CODE for part in inner)
+    is_own = not any(part.startswith(".") or part in _PACKAGE_FOLDERS for part in inner)
     return path.is_relative_to(folder) and is_own
 
 

@@ -61,8 +61,8 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> st
     """Return the text of a regular file, with every line end converted to a newline.
 
     Raises:
-        UnicodeDecodeError: the file has another encoding than `encoding`.
-        OSError: as `read_file`.
+        UnicodeDecodeError: the file cannot be decoded with `encoding`.
+        OSError: as for `read_file`.
     """
     return io.StringIO(read_file(path).decode(encoding, errors), newline=None).read()
 
@@ -80,7 +80,7 @@ def decode_text(data: bytes, shown_as: str) -> str:
             "`Out-File -Encoding utf8`, for `>` writes UTF-16)"
         )
         raise InvalidInputError([Problem(shown_as, 1, 1, message)])
-    data = data.removeprefix(codecs.BOM_UTF8)  # not by `utf-8-sig`, whose errors count without it
+    data = data.removeprefix(codecs.BOM_UTF8)  # not `utf-8-sig`: its error positions do not count the mark
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -121,7 +121,7 @@ def read_input_text(path: Path, shown_as: str) -> str:
 def is_readable_name(path: Path) -> bool:
     """Return True if `path` exists and is not a folder. Pipes and devices count as well.
 
-    A caller that reads the path then gets the error of `read_file` for a pipe. `Path.is_file` would hide it.
+    A caller that reads such a path then gets the error of `read_file`, which names the kind of file.
     """
     return exists(path) and not path.is_dir()
 
@@ -130,7 +130,7 @@ def exists(path: Path) -> bool:
     """Return True if there is a file or folder at `path`. Return False if the path is too long to exist.
 
     Raises:
-        OSError: the system refuses to look, because a folder may not be entered.
+        OSError: the system cannot check the path, for example because a folder may not be entered.
     """
     try:
         return path.exists()
@@ -179,9 +179,9 @@ def _build_temporary_prefix(path: Path) -> str:
 def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:
     """Replace the file at `path` with `text` in UTF-8, readable by every user.
 
-    On failure the earlier file stays as it was. `text` is one string or its pieces. Missing folders are
-    created. A symbolic link at `path` is replaced, not followed. With `owner`, the file and the created
-    folders belong to that user: root in a container may write into the checkout of another user.
+    If this fails, the earlier file is unchanged. `text` is one string or its pieces. Missing folders are
+    created. A symbolic link at `path` is replaced, not followed. The file and the created folders get
+    `owner`, if one is given: root in a container may write into the checkout of another user.
 
     Raises:
         OSError: the file cannot be written; no temporary file is left behind.
@@ -222,15 +222,15 @@ def remove_temporaries(path: Path) -> None:
 def lock_folder(folder: Path, timeout_s: float = math.inf, *, required: bool = True) -> Iterator[None]:
     """Hold an exclusive lock of an existing folder during the block.
 
-    First wait until no other thread or process of this machine holds the lock. On a file system without
-    locks, the block runs without one unless the lock is `required`.
+    First wait until no other thread or process of this machine holds the lock. If the file system has no
+    locks and `required` is False, the block runs without a lock.
 
     Raises:
-        TimeoutError: another process still holds the lock after `timeout_s` seconds.
-        OSError: the lock is required, and the file system has no locks.
+        TimeoutError: another thread or process still holds the lock after `timeout_s` seconds.
+        OSError: the folder cannot be opened; or `required` is True, and the file system has no locks.
     """
-    # The folder itself: a lock file would be left among the user's own files, and an atomic write replaces
-    # the file, so that a lock on the old one would exclude no one.
+    # The folder itself is locked. A lock file would be left among the user's own files. A lock on the written
+    # file would be useless, because an atomic write replaces the file.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
@@ -257,7 +257,7 @@ def _wait_for_lock(descriptor: int, end: float) -> None:
 
 
 def make_folder(folder: Path, owner: Owner | None = None) -> None:
-    """Create `folder` and its missing parents; the created folders belong to `owner`.
+    """Create `folder` and its missing parents. The created folders get `owner`, if one is given.
 
     Raises:
         OSError: a folder cannot be created, or a file has its name.
@@ -309,9 +309,10 @@ class GuardedFolder:
         return folder
 
     def build_subfolder(self, path: str) -> "GuardedFolder":
-        """Return the folder at `path`, relative to this one and with `/` between its parts.
+        """Return the subfolder at `path`, a relative path with `/` between its parts.
 
-        It need not exist. It has the ancestor of this folder, and must not be used any longer than this one.
+        The subfolder need not exist. It shares the descriptor `ancestor`, which is closed when this object is
+        deleted, so it must not be used after that.
         """
         return GuardedFolder(self.path / path, self.ancestor, (*self.parts, *path.split("/")))
 
@@ -320,7 +321,7 @@ class GuardedFolder:
         """Yield a descriptor of the folder; missing parts are created and belong to `owner`.
 
         Raises:
-            OSError: a link or a file is on the way, or `path` leads somewhere else now.
+            OSError: a link or a file is on the way, or `path` leads to another folder than before.
         """
         descriptor = os.dup(self.ancestor)
         try:
@@ -336,7 +337,7 @@ class GuardedFolder:
 
 
 def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
-    # Create first and look afterwards: a check before would leave time to put a link there.
+    # Create first and check afterwards: after an earlier check, an agent could still put a link there.
     with contextlib.suppress(FileExistsError):
         os.mkdir(part, dir_fd=above)
         if owner is not None:
@@ -344,7 +345,7 @@ def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
     try:
         return os.open(part, _OPEN_FLAGS | os.O_NOFOLLOW, dir_fd=above)
     except OSError as error:
-        # Linux says ENOTDIR of a link that may not be followed, and macOS ELOOP.
+        # For a link that may not be followed, Linux reports ENOTDIR, and macOS ELOOP.
         if error.errno in {errno.ELOOP, errno.ENOTDIR}:
             raise OSError(error.errno, f"{part} was replaced by a link or a file during the run") from None
         raise
@@ -439,7 +440,7 @@ def _complete_file(file: IO[Any], owner: Owner | None) -> None:
 
 
 def _reserve_name(folder: int, name: str) -> bool:
-    # A link would do without the empty file, but not every file system has links.
+    # A hard link would make this empty file unnecessary, but not every file system has hard links.
     try:
         os.close(os.open(name, _CREATE_FLAGS, 0o600, dir_fd=folder))
     except FileExistsError:

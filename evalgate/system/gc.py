@@ -1,4 +1,4 @@
-"""Pause Python's garbage collector while many objects are built, which it would search in vain."""
+"""Pause Python's garbage collector while many objects are built, because it would find no garbage in them."""
 
 import gc
 from collections.abc import Iterator

@@ -16,7 +16,7 @@ from evalgate.system.workspace import open_workspace
 SHA = compile_lazily(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Full hash of a commit."""
 SHORT_SHA = compile_lazily(r"[0-9a-f]{12,64}")
-"""Hash of a commit, also abbreviated."""
+"""Hash of a commit, full or abbreviated to at least 12 characters."""
 _GIT_SECONDS = 20
 _SHOWN_OF_COMMIT = 12
 _OBJECT = compile_lazily(rb"[0-9a-f]+ (blob|tree) (\d+)")
@@ -33,7 +33,7 @@ SAFE_SETTINGS = (
     "gpg.program=false",
     "protocol.ext.allow=never",
 )
-"""Git settings for a repository of another user, so that git runs no program that its configuration names."""
+"""Git settings for a repository that others can write: git runs no program that its configuration names."""
 
 
 def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
@@ -82,32 +82,33 @@ def count_commits_since(folder: Path, commit: str) -> int | None:
 
 
 def read_blob(folder: Path, commit: str, path: str) -> bytes:
-    """Return the content of a file at a commit; b"" if there is none. `path` is relative to `folder`.
+    """Return the content of a file in a commit; b"" if the commit has no such file.
 
-    Symbolic links within the repository are followed, also links to folders on the way, as in a checkout of
-    the commit. A file in a submodule is read at the submodule's commit.
+    `path` is relative to `folder`. Symbolic links within the repository are followed, also links to folders
+    on the way, as in a checkout of the commit. A file in a submodule is read at the submodule's commit.
 
     Raises:
-        InvalidInputError: git cannot read the file or look for it, as in a clone that left out files, or
-            without the commit of a submodule.
+        InvalidInputError: git fails, for example in a clone that left out files, or git does not know the
+            commit of a submodule.
     """
     kind, content = _read_object(folder, commit, path, "--batch")
     return content if kind == "blob" else b""
 
 
 def has_folder(folder: Path, commit: str, path: str) -> bool:
-    """Return True if there is a folder at `path` at a commit. Links are followed as by `read_blob`.
+    """Return True if a commit has a folder at `path`. Links are followed as in `read_blob`.
 
     Raises:
-        InvalidInputError: as `read_blob`.
+        InvalidInputError: as for `read_blob`.
     """
     return _read_object(folder, commit, path, "--batch-check")[0] == "tree"
 
 
 def _read_object(folder: Path, commit: str, path: str, option: str) -> tuple[str, bytes]:
-    """Return the kind and the content of what is at `path` at a commit; ("", b"") if there is nothing.
+    """Return the kind and the content of the object at `path` in a commit; ("", b"") if there is none.
 
-    `option` is `--batch`, or `--batch-check` to leave out the content. Nothing is outside of the repository.
+    The kind is `blob` for a file and `tree` for a folder. `option` is `--batch`, or `--batch-check` to leave
+    out the content. A path that leads out of the repository has no object.
     """
     inner = os.path.normpath(path)
     try:
@@ -127,7 +128,7 @@ def _read_object(folder: Path, commit: str, path: str, option: str) -> tuple[str
         raise InvalidInputError([Problem(path, 0, 0, problem)]) from None
     if place:
         return _read_object(folder / place.submodule, place.commit, place.path, option)
-    # The size, as a line end follows the content.
+    # Cut at the size, because a line end follows the content.
     return (facts[1].decode(), content[: int(facts[2])]) if facts else ("", b"")
 
 
@@ -140,7 +141,9 @@ class _PlaceInSubmodule(NamedTuple):
 
 
 def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodule | None:
-    """Return where a commit has `path`, if a submodule is on the way, also behind links; None otherwise.
+    """Find the submodule of a commit that contains `path`. Return None if no submodule does.
+
+    Symbolic links on the way to `path` are followed.
 
     Raises:
         GitError: git fails.
@@ -174,7 +177,7 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
 def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, str] | None:
     """Return (mode, hash, path) of the first link or submodule on the way to `path`; None if there is none.
 
-    Paths are from the top of the repository.
+    Paths are relative to the top of the repository.
     """
     steps = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)][:-1]
     listed = os.fsdecode(execute_git(folder, "ls-tree", "-z", "--full-tree", commit, "--", *steps))
@@ -188,10 +191,10 @@ def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, st
 
 
 def find_submodule_commit(folder: Path, commit: str) -> str:
-    """Return the hash of a submodule's commit; "" if its folder is no repository that knows the commit.
+    """Return the full hash of `commit` if `folder` is the top of a repository that has the commit, else "".
 
-    The folder of a submodule that is not checked out, or that the change made a plain folder, belongs to the
-    repository around it. That one may know the commit, but has its files at other paths.
+    The folder of a submodule may also be a plain folder of the outer repository, because the submodule is not
+    checked out or the change replaced it. The outer repository may have the commit, but with other paths.
     """
     return find_commit(folder, commit) if _is_top(folder) else ""
 
@@ -220,9 +223,9 @@ def _check_is_one_line(path: str) -> str:
 
 
 def is_tracked(folder: Path, path: str) -> bool:
-    """Return True if git tracks a file at `path`, also in a submodule, or a file below it.
+    """Return True if git tracks a file at `path` or, if `path` is a folder, below it. Submodules count.
 
-    Return True as well if git cannot tell, but False outside of a repository.
+    Also return True if git fails. Outside of a repository, return False.
     """
     top = run_git(folder, "rev-parse", "--show-toplevel")
     name = os.path.relpath(Path(os.path.realpath(folder)) / path, top) if top else os.pardir
@@ -242,7 +245,7 @@ def is_tracked(folder: Path, path: str) -> bool:
 
 
 def _list_submodules(folder: Path, paths: Sequence[str]) -> list[str]:
-    """Return those of `paths` that git tracks as submodules. Paths are from the top of the repository."""
+    """Return the members of `paths` that are submodules. Paths are relative to the top of the repository."""
     specs = [f":(top,literal){path}" for path in paths]
     if not specs:
         return []
@@ -252,11 +255,12 @@ def _list_submodules(folder: Path, paths: Sequence[str]) -> list[str]:
 
 
 def list_files_of_moved_submodules(folder: Path, commit: str, pathspecs: Sequence[str]) -> list[str]:
-    """Return the tracked files at the pathspecs in submodules that have another commit than at `commit`.
+    """Return the tracked files that match `pathspecs` in submodules that moved since `commit`.
 
-    The paths are from the top of the repository. If git cannot list the files, return the submodules.
+    A submodule has moved if it is checked out at another commit than `commit` records for it. The paths are
+    relative to the top of the repository. If git cannot list the files, return the paths of the submodules.
     """
-    # Without the option, `ignore = all` in the change's own .gitmodules would hide submodules.
+    # Without `--ignore-submodules`, `ignore = all` in the change's own .gitmodules would hide submodules.
     listed = run_git(
         folder, "diff", "--raw", "-z", "--no-renames", "--no-relative", "--ignore-submodules=dirty", commit
     )
@@ -267,7 +271,7 @@ def list_files_of_moved_submodules(folder: Path, commit: str, pathspecs: Sequenc
     words = ("ls-files", "--recurse-submodules", "--full-name", "-z", "--", *pathspecs)
     try:
         files = os.fsdecode(execute_git(folder, *words)).split("\0")
-    except GitError:  # as if the change's own .gitmodules is malformed
+    except GitError:  # for example if the change's own .gitmodules is malformed
         return sorted(moved)
     return [file for file in files if not moved.isdisjoint(map(str, PurePosixPath(file).parents))]
 
@@ -285,12 +289,12 @@ def find_commit(folder: Path, revision: str) -> str:
 
 
 def run_git(folder: Path, *words: str) -> str:
-    """Return git's output in `folder` without the last line end; "" if git fails or is not installed."""
+    """Run git in `folder`. Return its stdout without the last line end; "" if git fails or is missing."""
     return run_git_bytes(folder, *words).decode("utf-8", "replace").removesuffix("\n")
 
 
 def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
-    """Return git's stdout for `given` on stdin; b"" if git fails or is not installed.
+    """Run git with `given` on stdin and return its stdout; b"" if git fails or is not installed.
 
     User, environment and settings of git are as in `execute_git`.
     """
@@ -301,14 +305,14 @@ def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settin
 
 
 class GitError(Exception):
-    """Error of git: it failed, took too long, is not installed or has no such remote, as the message says."""
+    """Error: git failed, took too long or is not installed, or the repository lacks the remote."""
 
 
 def execute_git(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
-    """Return git's stdout for `given` on stdin.
+    """Run git in `folder` with `given` on stdin, and return its stdout.
 
-    Git runs in `folder`, as the agent's user and without the gate's secrets, because the agent can write
-    the files that git reads. The configuration of the machine and of the user is read only if
+    Git runs as the agent's user and without the gate's secrets, because the agent can write the files that
+    git reads. The configuration of the machine and of the user is read only if
     `with_own_settings` is True.
 
     Raises:

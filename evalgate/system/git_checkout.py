@@ -1,4 +1,4 @@
-"""Write the files of a commit into a temporary folder. Only the contents come from git."""
+"""Write the files of a commit into a temporary folder, without hooks and filters of the repository."""
 
 import fcntl
 import hashlib
@@ -46,13 +46,13 @@ class CommitCheckout:
     root: Path
     """Root of the files."""
     folder: Path
-    """Counterpart of the `folder` given to `check_out_commit`: `root`, or a folder below it."""
+    """Folder below `root` (or `root`) that corresponds to the argument `folder` of `check_out_commit`."""
     entries: tuple[_Entry, ...] = field(default=(), repr=False)
 
     def find_changed_files(self) -> tuple[str, ...]:
-        """Return the paths of files with other content than in the commit, and of missing files.
+        """Return the paths of files that are missing or have other content than in the commit.
 
-        New files do not count, nor do changed permissions.
+        New files and changed permissions are ignored.
         """
         return tuple(entry.path for entry in self.entries if not _is_unchanged(self.root, entry))
 
@@ -63,9 +63,9 @@ def check_out_commit(
 ) -> Iterator[CommitCheckout]:
     """Write the files of a commit into a new folder, which is removed when the block ends.
 
-    Neither hooks nor filters run, no index or list of worktrees of the repository changes, and line ends are
-    those of the commit. Files in folders named `__pycache__` are left out. Folders that an earlier process
-    left behind are removed first.
+    Hooks and filters do not run, and line ends are those of the commit. The repository's index and list of
+    worktrees are not changed. Files in folders named `__pycache__` are left out. Folders that an earlier
+    process left behind are removed first.
 
     Args:
         folder: A folder of the repository.
@@ -107,7 +107,7 @@ def _list_entries(folder: Path, commit: str) -> Iterator[_Entry]:
         if mode == _SUBMODULE:
             raise CheckoutError(f"it has the submodule {path}, which is not checked out")
         if _BYTECODE in path.split("/"):
-            continue  # Python compiles anew, because the sources get other modification times here
+            continue  # useless: the sources get new modification times, so Python compiles them again
         if {"..", ".git", ""} & set(path.split("/")):
             raise CheckoutError(f"it has a file with the name {path!r}")
         if not size.isdigit():
@@ -190,9 +190,9 @@ def _is_unchanged(root: Path, entry: _Entry) -> bool:
 
 
 def _remove_abandoned_folders() -> None:
-    """Remove the folders that killed processes left: those that no process locks any more.
+    """Remove the checkout folders that killed processes left behind, which no process has locked.
 
-    Root removes the folders of every user, because its own may belong to the agent's user.
+    Root removes the folders of all users, because the folders that it wrote may belong to the agent's user.
     """
     own = os.geteuid()
     for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

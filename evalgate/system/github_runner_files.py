@@ -1,11 +1,11 @@
 """The files through which GitHub's runner and a step communicate: the event, and the command files.
 
 In a container action the agent runs as the runner's user, who owns these files. An agent could name another
-pull request, set outputs, or put `LD_PRELOAD` into the environment of later steps. So the gate opens the
-files before the first process of an agent starts: it reads the event once, and writes to a command file
-only through this early descriptor. At the end the gate puts back every command file that was replaced. A
+pull request, set outputs, or put `LD_PRELOAD` into the environment of later steps. So the gate reads the
+event and opens the command files before the first process of an agent starts. Later it writes only through
+the descriptors that it opened then. At the end the gate restores every command file that was replaced. A
 file that only the gate may write must contain its earlier content and the gate's output, and nothing else.
-The gate follows no link at a path that the runner named, and waits for no pipe.
+The gate follows no link at a path that the runner named, and does not wait for a pipe.
 """
 
 import errno
@@ -22,7 +22,7 @@ from evalgate.system.pull_requests import is_github_actions
 WRITTEN = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 """Variables that name the command files that the gate writes."""
 NOT_WRITTEN = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE")
-"""Variables that name files that the gate never writes; later steps take their environment from these."""
+"""Variables that name command files that the gate never writes: they set the environment of later steps."""
 
 _EVENT = "GITHUB_EVENT_PATH"
 _LARGEST_EVENT = 30 * 1024 * 1024
@@ -37,7 +37,7 @@ class NotRegularError(OSError):
 
 
 def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
-    """Open a regular file and return the descriptor. Follow no link at the end of `path`; wait for no pipe.
+    """Open a regular file and return the descriptor. A link or pipe at `path` raises an error at once.
 
     Raises:
         OSError: the file cannot be opened, or is not a regular file.
@@ -89,7 +89,7 @@ _HELD = _HeldFiles()
 
 
 def hold_command_files(environ: Mapping[str, str]) -> None:
-    """Read the event and open the command files. Call this before anything of the agent runs.
+    """Read the event and open the command files. Call this before any process of the agent starts.
 
     Do nothing outside GitHub Actions. If the gate is root and the runner's user is not, the command files
     belong to root until `release_command_files`. A file that cannot be opened and read is skipped.
@@ -106,9 +106,9 @@ def hold_command_files(environ: Mapping[str, str]) -> None:
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
-    """Return the payload of the event. If `hold_command_files` was not called before, read the file now.
+    """Return the payload of the event as JSON bytes; None if its file is missing or unreadable.
 
-    Return None if there is no such file, or it could not be read.
+    If `hold_command_files` was not called before, read the file now.
     """
     path = environ.get(_EVENT, "")
     if path in _HELD.events:
@@ -117,7 +117,7 @@ def read_event(environ: Mapping[str, str]) -> bytes | None:
 
 
 def append_to_command_file(path: str, data: bytes) -> None:
-    """Append to a command file, through the descriptor of `hold_command_files` if there is one.
+    """Append to a command file, through the descriptor that `hold_command_files` opened, if any.
 
     Raises:
         OSError: the file cannot be written, or is not a regular file.
@@ -153,7 +153,7 @@ def release_command_files() -> list[str]:
         A sentence for each file that was restored, or that cannot be restored.
     """
     if _HELD.process != os.getpid():
-        return []  # a copy of the process: the files are its parent's
+        return []  # in a forked copy of the process: the parent restores the files
     if _HELD.files and os.getpid() == 1:
         _kill_other_processes()
     sentences = []

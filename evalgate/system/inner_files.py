@@ -9,8 +9,8 @@ from pathlib import Path
 def read_inner_file(path: Path, folder: Path) -> bytes:
     """Return the content of a regular file below `folder`. Links are followed unless they lead outside.
 
-    Where the gate is root, an agent could otherwise let it read, and show, what the agent itself may not
-    read.
+    Otherwise an agent could put a link to a file that it may not read itself, and a gate that is root would
+    read the file and show it.
 
     Raises:
         OSError: the file cannot be read, is a device, a pipe or a socket, or is not below `folder`.
@@ -27,10 +27,10 @@ def read_inner_file(path: Path, folder: Path) -> bytes:
 
 
 def _find_opened_path(descriptor: int) -> str:
-    """Return where an opened file is; "" if the system does not tell.
+    """Return the current path of an opened file; "" if the system does not report it.
 
-    A folder on the way may have become a link after the check. Linux does not tell a gate that is not root
-    and hides its memory; such a gate may read no more than the agent.
+    The path differs from the checked one if a folder on the way was replaced by a link after the check. Linux
+    does not report it to an isolated gate that is not root, but such a gate may read no more than the agent.
     """
     try:
         return str(Path(f"/proc/self/fd/{descriptor}").readlink())

@@ -64,7 +64,7 @@ def _may_write(user: UserIds, status: os.stat_result) -> bool:
 
 
 def _stat_sockets(uid: int, environ: Mapping[str, str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the path and the status of each socket; a socket with several paths is yielded once."""
+    """Yield path and status of each existing socket of an engine, once even if it has several paths."""
     seen = set()
     for path in _iter_candidate_paths(uid, environ):
         try:
@@ -87,8 +87,8 @@ def _iter_candidate_paths(uid: int, environ: Mapping[str, str]) -> Iterator[str]
         mounts = _MOUNTS.read_text("utf-8", errors="surrogateescape")
     except OSError:
         return
-    # CI runners mount a socket by itself, so it may lie anywhere. The 5th field is the mount point; the type
-    # of file system follows a lone dash. Network file systems are skipped, because `stat` could hang.
+    # CI runners mount a single socket at any path. In a line of mountinfo, the 5th field is the mount point,
+    # and the type of file system follows ` - `. Network file systems are skipped: `stat` could hang there.
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
         if not kind.startswith(_REMOTE):
@@ -172,7 +172,7 @@ def _read_session_id(pid: int) -> int:
     """Return the session of a process; 0 if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
-            # The name, in parentheses, may hold anything; the 4th field behind it is the session.
+            # The name, in parentheses, may contain any character; the 4th field after it is the session.
             return int(file.read().rpartition(b")")[2].split()[3])
     except OSError:
         return 0

@@ -1,8 +1,8 @@
-"""Timers of the event loop that read arrived input before they act.
+"""Timers that let the event loop read arrived input before they act.
 
 asyncio runs a due timer in the same round in which it finds new input, and often before the input is
-delivered. After a blocked event loop (a huge answer of another case, a machine without a free processor),
-it would count an answer as late that came in time.
+delivered. If the event loop was blocked (by a huge answer of another case, or on a machine without a free
+processor), a timer of asyncio would report an answer that arrived in time as late.
 """
 
 import asyncio
@@ -13,16 +13,16 @@ from typing import Generic, Self, TypeVar
 _Key = TypeVar("_Key", bound=Hashable)
 
 _ROUNDS = 4
-# One to poll, one for the pipe's transport, one for the subprocess's protocol, one for the task that waits.
+# One round to poll, one for the pipe's transport, one for the subprocess's protocol, one for the waiter.
 _LATE_S = 0.05
-"""Seconds of delay from which on the loop counts as blocked."""
+"""Delay of a timer, in seconds, above which the loop counts as blocked."""
 
 
 class LoopTimer:
     """Timer that calls `act` once, `seconds` from now, after the event loop has read arrived input.
 
-    To let the loop read this input, the timer waits for four more rounds of the loop. If a blocked loop
-    delays the timer by more than 0.05 s, the timer starts again with the length of the delay.
+    When it is due, the timer waits for four more rounds of the loop, in which the loop reads input. If a
+    blocked loop delays the timer by more than 0.05 s, the timer waits again, as long as the delay was.
     """
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")
@@ -32,7 +32,7 @@ class LoopTimer:
         self._loop = asyncio.get_running_loop()
         self._rounds = 0
         self.due = self._loop.time() + seconds
-        """Time of the event loop from which on `act` is called."""
+        """Time of the event loop at which `act` becomes due."""
         self._handle: asyncio.Handle = self._loop.call_at(self.due, self._check_due)
 
     def cancel(self) -> None:
@@ -57,9 +57,9 @@ class LoopTimer:
 
 
 class TimeLimits(Generic[_Key]):
-    """Time limits of several keys, with one timer, because few of them are reached.
+    """Time limits of several keys. They share one timer, because few limits are reached.
 
-    `on_reached` is called with each key that has reached its limit; it has no limit any more then.
+    When a key reaches its limit, the limit is removed, and then `on_reached` is called with the key.
     """
 
     def __init__(self, on_reached: Callable[[_Key], None]) -> None:
@@ -69,7 +69,7 @@ class TimeLimits(Generic[_Key]):
         self._timer: LoopTimer | None = None
 
     def set_limit(self, key: _Key, seconds: float) -> None:
-        """Call `on_reached` for the key in `seconds`, unless `remove_limit` is called before."""
+        """Set the limit of a key to `seconds` from now. An earlier limit of the key is replaced."""
         end = self._ends[key] = asyncio.get_running_loop().time() + seconds
         if self._timer is None or end < self._timer.due:
             self._set_timer(seconds)
@@ -79,7 +79,7 @@ class TimeLimits(Generic[_Key]):
         self._ends.pop(key, None)
 
     def remove_all(self) -> None:
-        """Remove all limits, so that `on_reached` is not called any more."""
+        """Remove all limits, so that `on_reached` is not called for them."""
         self._ends.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -102,7 +102,7 @@ class TimeLimits(Generic[_Key]):
 
 
 class LoopTimeout:
-    """`asyncio.timeout` with a `LoopTimer`: the block ends with TimeoutError if it takes over `seconds`."""
+    """`asyncio.timeout` with a `LoopTimer`: raises TimeoutError if the block takes more than `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -122,11 +122,11 @@ class LoopTimeout:
         await self._inner.__aexit__(kind, error, trace)
 
     def when(self) -> float | None:
-        """Return the event loop's time at which the block ends; None if it has no timeout."""
+        """Return the event loop's time at which the block is ended; None without a timeout."""
         return self._when
 
     def reschedule(self, when: float | None) -> None:
-        """Move the end of the block to `when`, in the event loop's time; None: no timeout."""
+        """Set the time at which the block is ended, in the event loop's time; None removes the timeout."""
         self._when = when
         if self._timer is not None:
             self._timer.cancel()

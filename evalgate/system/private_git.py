@@ -24,20 +24,20 @@ from evalgate.system.workspace import open_workspace
 
 _TIMEOUT_S = 120
 _NETWORK = re.compile(r"(?:https?|ssh|git|git\+ssh)://|(?!-)[\w.@-]+:(?!//)|\[[^]/]+\]:")
-"""Addresses of other machines; anything else is a folder here. `host:path` is what scp takes."""
+"""Addresses of other machines, also `host:path` as for scp. Any other address is a folder of this machine."""
 _USER = re.compile(r"(https?://)[^\s/?#'\"]+@")
-"""The user and the password of an address in git's messages. A user that looks plain may be a token."""
+"""User name and password of an address in git's messages, to hide. Even a user name alone may be a token."""
 _PROTOCOLS = "file:git:http:https:ssh"
 _GITHUB_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _FROM_JOB = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_ASKPASS", "SSH_ASKPASS", "DISPLAY")
-"""Variables through which a job or a person lets git log in; not passed on GitHub, where a token is used."""
+"""Variables through which git can log in with the job's keys. On GitHub a token is used, and not these."""
 _SHORTEST_TOKEN = 20
 _HEADERS = r"^http\..*\.extraheader$"
 _CONNECTIONS = r"^http\.(.*\.)?(extraheader|proxy|sslcainfo)$"
 _PERSONS = r"^(credential\..*|http\..*|url\..*\.(push)?insteadof)$"
 
 Setting = tuple[str, str]
-"""A key of git's configuration, as `http.https://github.com/.extraheader`, and its value."""
+"""A key of git's configuration, such as `http.https://github.com/.extraheader`, and its value."""
 
 
 @frozen
@@ -57,8 +57,8 @@ class PrivateRepository:
     ) -> str:
         """Run git and return its stdout.
 
-        `missing` is the exit code with which git says that something does not exist: then "" is returned.
-        0 means that there is no such code. `env` is added to the repository's `environ`.
+        `missing` is an exit code that means that something does not exist, and for which "" is returned; 0 if
+        the git command has no such code. `env` is added to the repository's `environ`.
 
         Raises:
             GitError: git cannot be run, fails, or takes longer than two minutes.
@@ -147,10 +147,10 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
     """Yield the git settings with which a fetch authenticates itself."""
     in_github = environ.get("GITHUB_ACTIONS") == "true"
-    # On GitHub, the checkout's authorization headers suffice; its job's token follows below if there are
-    # none. Elsewhere proxy and certificates are read, too, and the settings of machine and user may name a
-    # credential helper. If `is_foreign`, the agent runs as another user than the gate, so only headers are
-    # read.
+    # On GitHub, the authorization headers of the checkout suffice. If the checkout has none, the job's token
+    # is used (below). In other services, proxy and certificates are read, too, and the settings of machine
+    # and user, which may name a credential helper. If `is_foreign`, the agent runs as another user than the
+    # gate, so only headers are read.
     found = list(_read_settings(folder, _HEADERS if is_foreign or in_github else _CONNECTIONS, "--local"))
     yield from found
     if not is_foreign and not in_github:
@@ -163,10 +163,10 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
 
 
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
-    """Split an address into the address for git, and the git setting that holds user and password.
+    """Return the address for git's command line, and the git setting that holds user and password.
 
-    The setting is None, and a network address stays unchanged, if no HTTP password or token has to be hidden.
-    A path is relative to `folder`.
+    Without an HTTP password or token in `url`, the setting is None and a network address is unchanged. A path
+    is resolved against `folder`.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None
@@ -175,8 +175,8 @@ def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
     except ValueError:
         return url, None
     user = unquote(parts.username or "")
-    # Every user of the machine can read the arguments of a process, so no secret may stay in the address. By
-    # a plain user name, however, git chooses settings and credential helpers.
+    # Every user of the machine can read the arguments of a process, so no secret may stay in the address. A
+    # plain user name stays, because git chooses settings and credential helpers by it.
     if parts.scheme not in {"http", "https"} or (parts.password is None and not _may_be_token(user)):
         return url, None
     host = parts.netloc.rpartition("@")[2]
@@ -195,7 +195,7 @@ def _build_authorization(url: str, user: str, password: str) -> Setting:
 
 
 def _read_settings(folder: Path, pattern: str, where: str) -> Iterator[Setting]:
-    """Yield the settings of `git config WHERE` with keys that match `pattern`; this runs no other program."""
+    """Yield the settings of `git config WHERE` with keys that match `pattern`. Git runs no other program."""
     person = where != "--local"
     text = run_git_bytes(
         folder, "config", where, "--includes", "-z", "--get-regexp", pattern, with_own_settings=person

@@ -61,7 +61,7 @@ def is_github_actions(environ: Mapping[str, str]) -> bool:
 def describe_unmerged_change(environ: Mapping[str, str]) -> str:
     """Return the kind of change that a CI job tests, such as `a pull request`.
 
-    Return "" if `read_pull_request` finds none.
+    Return "" if `read_pull_request` returns None.
     """
     found = read_pull_request(environ)
     return found.kind if found else ""
@@ -84,7 +84,7 @@ def is_known_service(environ: Mapping[str, str]) -> bool:
 
 
 def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the hash of the commit that the tested change is compared with, on its target branch.
+    """Return the hash of the base commit, on the target branch of the pull request that the job tests.
 
     Return "" if git knows no such commit, or the job tests no pull request.
     """
@@ -103,7 +103,7 @@ def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> st
 
 
 def describe_base_fetch(environ: Mapping[str, str]) -> str:
-    """Return a sentence that tells the user how to make the base commit known to git."""
+    """Return a sentence that describes how the user makes the base commit known to git."""
     request = read_pull_request(environ)
     how = request.fetch if request else "Give the gate the variables of the CI service"
     return f"{how}, so that no change can soften its own rules."
@@ -173,7 +173,7 @@ def _read_gitlab(environ: Mapping[str, str]) -> PullRequestContext | None:
 
 
 def _read_azure(environ: Mapping[str, str]) -> PullRequestContext | None:
-    # Azure leaves a macro as it is where the variable has no value: `$(System.PullRequest.TargetBranch)`.
+    # Azure does not replace the macro of a variable without a value: `$(System.PullRequest.TargetBranch)`.
     branch = environ.get("SYSTEM_PULLREQUEST_TARGETBRANCH", "")
     branch = "" if branch.startswith("$(") else branch.removeprefix("refs/heads/")
     if environ.get("BUILD_REASON") != "PullRequest" and not branch:
@@ -188,7 +188,7 @@ def _read_azure(environ: Mapping[str, str]) -> PullRequestContext | None:
 
 
 def _read_bitbucket(environ: Mapping[str, str]) -> PullRequestContext | None:
-    # Bitbucket merges the other way round, the base into the change: the first parent is the change's own.
+    # No `merge_commit`: Bitbucket merges the base into the change, so the first parent is the change.
     if not environ.get("BITBUCKET_PR_ID"):
         return None
     commit = environ.get("BITBUCKET_PR_DESTINATION_COMMIT", "")

@@ -1,6 +1,6 @@
-"""Signals that ask the gate to end: finished results are kept, and the report is still written.
+"""Handle the signals that ask the gate to end: finished results are kept, and reports are still written.
 
-The first Ctrl-C, or another end signal, has another effect in each phase of `evalgate run`:
+The effect of the first Ctrl-C, or of another end signal, depends on the phase of `evalgate run`:
 
     phase                        handler                                      effect
     options and plan are read    `InterruptHandler`, installed by `__main__`  KeyboardInterrupt, no record
@@ -8,9 +8,10 @@ The first Ctrl-C, or another end signal, has another effect in each phase of `ev
     verdict, reports, posts      `InterruptHandler` with `ignores_signals`    none
     the exit code is certain     SIG_IGN, by `ignore_end_signals`             none
 
-The first two end with exit code 130. `ignores_signals` is set when the run begins, so that it holds once the
-cases have run.
-`InterruptHandler.handle_signals` does the same as `entry_point` if another program calls the command.
+In the first two phases the exit code is 130. `ignores_signals` is set when the run begins; it takes effect
+when `cancel_on_signals` has restored the earlier handler after the last case.
+If another program calls the command, `InterruptHandler.handle_signals` installs the handler, as `__main__`
+does otherwise.
 """
 
 import os
@@ -38,8 +39,8 @@ _REPEAT_S = 0.01
 class InterruptHandler:
     """Handler of the end signals: the first signal raises KeyboardInterrupt in the command.
 
-    A runner that cancels a job sends several signals, and so may a person at a keyboard. Further signals
-    have no effect once `ignores_signals` is True, because writing reports and cleaning up take a moment.
+    Once `ignores_signals` is True, further signals have no effect, because writing reports and cleaning up
+    take a moment. A runner that cancels a job sends several signals, and a user may press Ctrl-C twice.
     """
 
     def __init__(self) -> None:
@@ -55,7 +56,7 @@ class InterruptHandler:
         # A signal may arrive while handlers are still being installed. Raising there would leave some of them
         # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.
         self._was_asked, self._number = True, number
-        # Python would drop an exception within `_repeat_lost_interrupt` as well: the signal comes again.
+        # Python would also drop an exception within `_repeat_lost_interrupt`, which sends the signal again.
         if self._is_ready and not _is_called_by(self._repeat_lost_interrupt.__code__, frame):
             self._interrupt_command()
 
@@ -105,7 +106,7 @@ class InterruptHandler:
 
 
 def _is_called_by(caller: CodeType, frame: FrameType | None) -> bool:
-    """Return True if the frame, or one that called it, runs the code `caller`."""
+    """Return True if `frame`, or a frame that called it, runs the code `caller`."""
     while frame is not None and frame.f_code is not caller:
         frame = frame.f_back
     return frame is not None
@@ -114,7 +115,7 @@ def _is_called_by(caller: CodeType, frame: FrameType | None) -> bool:
 def ignore_end_signals() -> None:
     """Ignore further end signals once all output is written, so that none changes the exit code.
 
-    Uses SIG_IGN, because a handler of Python's is removed while the interpreter shuts down.
+    Uses SIG_IGN, because Python removes its own handlers while the interpreter shuts down.
     """
     for number in END_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -122,10 +123,10 @@ def ignore_end_signals() -> None:
 
 @contextmanager
 def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Cancel the current task at the first end signal in the block; then restore the earlier handlers.
+    """Cancel the current task at the first end signal within the block.
 
-    `on_signal` is called with the number of each signal, before the task is cancelled. Outside the main
-    thread no handler is installed.
+    `on_signal` is called with the number of each signal, before the task is cancelled. After the block, the
+    earlier handlers are restored. Outside the main thread no handler is installed.
 
     Raises:
         RuntimeError: no task of asyncio is running.
@@ -137,7 +138,7 @@ def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterato
         raise RuntimeError("only a task can be cancelled")
 
     def cancel_task() -> None:
-        if not task.cancelling():  # a second cancellation would cut short what the first one tidies up
+        if not task.cancelling():  # a second cancellation would interrupt the cleanup after the first
             task.cancel()
 
     def schedule_cancel(number: int, _frame: FrameType | None) -> None:
@@ -156,7 +157,8 @@ def _wake_on_signals(loop: "asyncio.AbstractEventLoop") -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # Python handles signals in its main thread. Without the socket, it could wait for the loop's next event.
+    # Python handles signals in its main thread. Without the socket, the handler might not run before the
+    # loop's next event.
     import socket
 
     reader, writer = socket.socketpair()
@@ -175,7 +177,7 @@ def _wake_on_signals(loop: "asyncio.AbstractEventLoop") -> Iterator[None]:
 @contextmanager
 def _use_handler(handler: _Handler) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
-        yield  # a library's caller in a thread keeps its own signals
+        yield  # Python lets only the main thread set handlers
         return
     before = _install_handler(handler)
     try:

@@ -1,6 +1,6 @@
-"""Setup of the agent's dependencies: the `setup` command, in a virtual environment of the agent's own.
+"""Run the command `agent.setup`, which installs the agent's packages, in the agent's virtual environment.
 
-The agent's packages are separate from the gate's: neither can break the other.
+The packages of the agent and of the gate are separate, so that neither can break the other.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from evalgate.core.frozen import frozen
 _TAIL = 4000  # characters of the command's output that an error shows
 
 STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
-"""Event that, once set, ends a setup in another thread, which signals and cancellations do not reach."""
+"""Event that a caller sets to end a setup in another thread, which signals and cancellations do not reach."""
 
 _POLL_S = 0.1
 
@@ -37,9 +37,9 @@ with open(home + ".lock", "w") as lock:
         venv.create(home, clear=True, symlinks=True, with_pip=True)
         open(complete, "w").close()
 """
-"""Program that creates the virtual environment. It may have to run as another user, so it is a process.
+"""Program that creates the virtual environment, in its own process because it may need another user.
 
-Because of the lock, the second of two runs waits, and uses the environment of the first.
+The lock makes a second run wait for the first, and use the environment that the first run created.
 """
 
 
@@ -64,9 +64,9 @@ def run_setup(
 ) -> SetupResult:
     """Run `command` in a shell in `cwd`, with `pip` and `python` of the agent's virtual environment.
 
-    There is one virtual environment below `cache` per folder and interpreter. Later runs use it again if it
-    was created completely. If `python` is given, that interpreter is used and no environment is created.
-    `agent_user` is the uid and gid that the commands run as; None: those of this process.
+    There is one virtual environment below `cache` for each `cwd` and interpreter of the gate. Later runs use
+    it again if it is complete. If `python` is given, that interpreter is used and no environment is created.
+    `agent_user` is the uid and gid as which the commands run; None: those of this process.
 
     Raises:
         NoVerdictError: the command or the creation of the environment failed. The message has the end of

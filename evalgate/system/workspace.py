@@ -26,10 +26,9 @@ class Workspace:
 
     @property
     def agent_user(self) -> tuple[int, int] | None:
-        """Return the uid and gid of the agent and its commands; None for those of the gate.
+        """Return the uid and gid as which the agent and its commands run; None: those of the gate.
 
-        They are the uid and gid of the owner. If a container engine's socket belongs to this group, the gid
-        is another one.
+        They are the owner's, except for the gid if a container engine's socket belongs to the owner's group.
         """
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
@@ -39,10 +38,10 @@ class Workspace:
         return os.path.relpath(absolute, self.folder) if absolute.is_relative_to(self.folder) else str(path)
 
     def choose_home(self, environ: Mapping[str, str]) -> Path:
-        """Return the `HOME` of `environ` if it belongs to the agent's user, or a new temporary folder.
+        """Return the `HOME` of `environ` if it belongs to the agent's user, else a new temporary folder.
 
-        The temporary folder is removed when this process ends, and not before: the agent's environment with
-        its packages may be in it.
+        The temporary folder is removed only when this process ends, because the agent's virtual environment
+        may be in it.
         """
         home = environ.get("HOME", "")
         uid = self.owner[0] if self.owner else os.geteuid()
@@ -56,7 +55,7 @@ class Workspace:
 
 
 def open_workspace(folder: Path) -> Workspace:
-    """Return the workspace at `folder`. It has an owner if the gate is root and the folder is not root's.
+    """Return the workspace at `folder`, with its owner if the gate is root and the folder is not root's.
 
     Raises:
         OSError: there is no such folder, or it may not be entered.
@@ -70,7 +69,7 @@ def open_workspace(folder: Path) -> Workspace:
 
 
 def resolve_workspace(folder: Path) -> Workspace:
-    """Return the workspace at the folder that a user named; `open_workspace` with an error for users.
+    """Return the workspace at a folder that the user named, as `open_workspace` does.
 
     Raises:
         InvalidInputError: there is no such folder, or it may not be entered.

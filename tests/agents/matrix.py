@@ -1,4 +1,4 @@
-"""One agent in every way that there is to have one, and what each way must tell of the same five cases."""
+"""The same agent in every kind of agent that evalgate supports, and the results that each must give for five cases."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,22 +12,22 @@ from tests.frameworks.frameworks import ADK_NOW, LANGGRAPH, OPENAI_AGENTS, PYDAN
 ADK = Framework(f"adk-{ADK_NOW}")
 
 Serves: TypeAlias = Callable[[str, int], list[str]]
-"""Interpreter and port → the command of a server, which runs in the agent's folder."""
+"""Function of interpreter and port that returns a server's command, which runs in the agent's folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One way to have the agent. It crashes and hangs as such agents do."""
+    """One kind of agent. It crashes and hangs in the ways that are typical of this kind."""
 
     name: str
     agent: Mapping[str, object]
-    """The thresholds file's section. `AGENT_URL` is where `serves` listens."""
+    """The section `agent` of the thresholds file. `AGENT_URL` is the address of the server that `serves` starts."""
     framework: Framework | None = None
-    """What its interpreter must have; None: nothing."""
+    """The framework that the agent's interpreter must have; None: no framework."""
     serves: Serves | None = None
     needs_docker: bool = False
     turn_s: float = 8
-    """Timeout of a turn: what the case that hangs takes, and what all others have time for."""
+    """Timeout of a turn in seconds. The hanging case takes this long."""
 
 
 def _own_server(python: str, port: int) -> list[str]:
@@ -56,14 +56,14 @@ KINDS = (
     Kind("openai_agents", {"kind": "python", "entry": "sdk.py:agent"}, OPENAI_AGENTS),
     Kind("pydantic_ai", {"kind": "python", "entry": "typed.py:agent"}, PYDANTIC_AI),
     Kind("command", {"kind": "command", "command": [sys.executable, "lines.py"]}),
-    # Its standard output is the response: its tool calls are told by its spans.
+    # Standard output has only the response, so tool calls are read from spans.
     Kind(
         "per_turn",
         {"kind": "command", "mode": "per_turn", "command": [sys.executable, "turn.py"], "otel": True},
         turn_s=30,  # each turn loads an SDK, five at a time
     ),
     Kind("http", _http("evalgate"), serves=_own_server),
-    # No tool runs: the case says what it answers.
+    # No tool is called: the case has the tool's answer.
     Kind("http openai", _http("openai", "/v1", model="matrix"), serves=_own_server),
     Kind("http adk", _http("adk", app="talker"), ADK, serves=_api_server),
     Kind("http adk stream", _http("adk", app="talker", stream=True), ADK, serves=_api_server),
@@ -79,7 +79,7 @@ KINDS = (
 )
 
 _Turn: TypeAlias = tuple[str, Sequence[object], str | None]
-"""What the user says, what the agent does, what it answers."""
+"""The user's text, the agent's events, and the agent's response."""
 
 _GREETED: _Turn = ("Good morning.", [], "Hello.")
 _FORECAST = [
@@ -101,11 +101,11 @@ RECORD: Mapping[str, object] = {
     "crash": ("crashed", "errored", [_GREETED, ("Crash.", [], None)], _NO_SCORE),
     "hang": ("timed_out", "errored", [("Hang.", [], None)], _NO_SCORE),
 }
-"""Case → outcome, status, turns, scores."""
+"""Case id to outcome, status, turns and scores."""
 
 
-def told(record: Any) -> dict[str, object]:
-    """The part of a record that no kind of agent may tell in its own way."""
+def extract_results(record: Any) -> dict[str, object]:
+    """Return the part of a record that must be equal for all kinds of agents, in the form of `RECORD`."""
     return {case["eval_id"]: _case(case) for case in record["cases"]}
 
 
@@ -121,7 +121,7 @@ def _turn(turn: Any) -> _Turn:
 
 
 def _event(event: Any) -> Sequence[object]:
-    """Without ids and authors, which frameworks make up."""
+    """Return an event without ids and authors, which frameworks choose themselves."""
     match event["type"]:
         case "tool_call":
             return event["type"], event["name"], event["args"]
@@ -131,4 +131,4 @@ def _event(event: Any) -> Sequence[object]:
 
 
 FOLDER = Path(__file__).parents[1] / "frameworks" / "agents" / "matrix"
-"""The agents and their eval set."""
+"""Folder with the agents and their eval set."""

@@ -50,7 +50,7 @@ def tiny(
     cwd: Path = TINY,
     start_timeout: float = PATIENT_S,
 ) -> WorkerPool:
-    """Build one of the agents in `tiny/`, or the agent of an entry."""
+    """Build the agent function `name` of `tiny/agents.py`, or the agent of an entry such as `shops.py:desk`."""
     return build_python_agent(
         entry=name if ":" in name else f"agents:{name}",
         cwd=cwd,
@@ -106,7 +106,7 @@ async def outcomes(
 class Hurried:
     """Agent with a shorter timeout in the cases that hang.
 
-    The other cases keep a long one, because the machine may be busy.
+    The other cases keep a long timeout, because the machine may be busy.
     """
 
     def __init__(self, agent: Agent, seconds: Mapping[str, float]) -> None:
@@ -114,7 +114,7 @@ class Hurried:
         self._seconds = seconds
         """Timeout in seconds of a turn, by case id."""
         self.hurried: list[WorkerSession] = []
-        """Conversations of those cases in workers."""
+        """Sessions of the cases with a shorter timeout."""
 
     async def __aenter__(self) -> Self:
         await self._agent.__aenter__()
@@ -144,7 +144,7 @@ def running(*command: str, folder: Path, log: Path) -> Iterator[None]:
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    """Wait for a minute at least until `reached` returns True, else fail."""
+    """Wait until `reached` returns True; fail after a minute or more."""
     for _ in range(1200):
         if reached():
             return
@@ -153,7 +153,7 @@ async def until(reached: Callable[[], bool]) -> None:
 
 
 def left(env: dict[str, str]) -> list[str]:
-    """Return the survivors after up to 30 s, in which killed processes end."""
+    """Return the surviving processes, as `survivors` does, after up to 30 s in which killed processes end."""
     for _ in range(600):
         if not (found := survivors(env)):
             break

@@ -15,7 +15,7 @@ from evalgate.agents.containers.ownership import LABEL
 from evalgate.agents.http.options import DialectName
 from evalgate.core.plugin_registry import AGENTS
 from tests.agents.containers.test_docker import connect_client
-from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, told
+from tests.agents.matrix import FOLDER, KINDS, RECORD, Kind, extract_results
 from tests.agents.play import MARK, left, running
 from tests.cli.test_cli import record
 from tests.commands import Done, evalgate
@@ -57,7 +57,7 @@ def served(kind: Kind, python: str, folder: Path) -> Iterator[dict[str, str]]:
 def check(done: Done, folder: Path) -> None:
     assert done.code == 1, done.out + done.err
     assert "The agent crashed or timed out in 2 of 5 cases (crash, hang)." in done.out
-    assert told(record(folder)) == RECORD
+    assert extract_results(record(folder)) == RECORD
 
 
 def play(kind: Kind, folder: Path, mark: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""A running GitHub, and a function that posts to it with short timeouts."""
+"""A running fake GitHub, and a function that posts to it with short timeouts."""
 
 import importlib
 import time
@@ -22,9 +22,9 @@ for client in ("github", "gitlab"):
 
 
 def measure_timeouts(jobs: int, post_one: Callable[[], object]) -> PostTimeouts:
-    """Return timeouts for a number of jobs that post at the same time, each in a thread of this process.
+    """Return timeouts for `jobs` jobs that post at the same time, each in a thread of this process.
 
-    `settle_s` must be longer than any of them takes from reading to writing, on the machine of the test.
+    `settle_s` must be longer than the time that any job needs from reading to writing, on this machine.
     """
     post_one()  # the first one also loads and caches
     began = time.monotonic()
@@ -46,7 +46,7 @@ TOKEN = "ghs_writer"
 
 @pytest.fixture
 def github() -> Iterator[FakeGitHub]:
-    """A running GitHub; the test fails if a client breaks its contract."""
+    """Yield a running fake GitHub. Fail the test if a client violates its API description."""
     with FakeGitHub().running() as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""GitHub and GitLab with one interface, for tests of what both keep: the one comment of a gate."""
+"""Fake GitHub and GitLab with one interface, for tests of the comment of a gate that both services store."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -28,11 +28,11 @@ class Host(ABC):
     client: str
     """The package that sends the requests."""
     extra: str
-    """The name of the package in messages."""
+    """The name of this package in messages to users."""
     edit: str
     """The HTTP method that edits a comment."""
     longest: int
-    """The most characters of a comment."""
+    """Greatest number of characters of a comment."""
     server_type: Any
     """The class of the service: `FakeGitHub` or `FakeGitLab`."""
     server: Any
@@ -56,11 +56,11 @@ class Host(ABC):
     @property
     @abstractmethod
     def methods(self) -> list[str]:
-        """The HTTP methods of all requests so far."""
+        """Return the HTTP methods of all requests so far."""
 
     @abstractmethod
     def bodies(self) -> list[str]:
-        """The comments, oldest first."""
+        """Return the texts of all comments, oldest first."""
 
     @abstractmethod
     def add(self, body: str, author: str = "") -> Callable[[], int]:
@@ -82,7 +82,7 @@ class Host(ABC):
 
     @abstractmethod
     def describe_account(self, token: str) -> str:
-        """Return the `repr` of what holds the token."""
+        """Return the `repr` of the object that holds the token."""
 
     def post(
         self,

@@ -97,9 +97,9 @@ class _DocstringJsonSchema(GenerateJsonSchema):
 
 
 def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -> None:
-    """Name every metric of evalgate's own in a mapping of criteria, with the range of its scores.
+    """Add every built-in metric, with the range of its scores, to the schema of a mapping of criteria.
 
-    Other names stay allowed: metrics of the user's own and of other packages.
+    Other names stay allowed, for custom metrics and for metrics of other packages.
     """
     named = {}
     for name in sorted(plugin_registry.METRICS):
@@ -116,7 +116,7 @@ def _name_metrics(criteria: dict[str, object], definitions: dict[str, object]) -
 
 
 def _build_budget_schemas(criterion: dict[str, Any]) -> dict[str, object]:
-    """Return the schema of each budget: its limits, and the settings that it shares with criteria."""
+    """Return the schema of each budget by name: its limits, and the settings that it shares with criteria."""
     limits = BudgetLimits.model_json_schema(schema_generator=_DocstringJsonSchema)["properties"]
     settings = next(each for each in criterion["anyOf"] if "properties" in each)["properties"]
     shared = {key: settings[key] for key in ("pass_hat_k", "pass_at_k", "at_least", "gates")}
@@ -144,7 +144,7 @@ def _build_check_schema(definitions: dict[str, Any]) -> dict[str, object]:
 
 
 def _build_range_schema(known: Range) -> dict[str, object]:
-    """Return the limits of a bare number and of the keys of a section that are compared with scores."""
+    """Return limits from the range of a metric, for a bare threshold and for keys that are compared with scores."""
     if known.lower_is_better:
         return {
             "minimum": 0,

@@ -1,4 +1,4 @@
-"""Tests against material that is not part of the repository, where it is at hand."""
+"""Tests against reference material outside of the repository, if it is available."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ _REPOSITORY = Path(__file__).parents[2]
 
 
 def shared_folder() -> Path | None:
-    """The folder with reference material: $EVALGATE_SHARED, or `shared` beside the repository; None without."""
+    """Return the folder with reference material: $EVALGATE_SHARED, or `shared` next to the repository; or None."""
     named = os.environ.get("EVALGATE_SHARED")
     folder = Path(named) if named else _REPOSITORY.parent / "shared"
     return folder if folder.is_dir() else None

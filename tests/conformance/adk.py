@@ -1,4 +1,4 @@
-"""Google ADK's scores, as rows: what was expected, what the agent did, and what its engine says of it."""
+"""Test vectors of Google ADK: expected and actual conversations, with the scores that ADK computed."""
 
 import json
 from dataclasses import dataclass
@@ -33,17 +33,17 @@ class Vector:
     expected: list[Any]
     actual: list[Any]
     scores: list[float] | None
-    """One per turn. None: the release does not evaluate this at all."""
+    """One score for each turn. None: this release of ADK does not evaluate the vector at all."""
     score: float | None
     is_aborted: bool = False
-    """The release gives up the whole run; evalgate gives up the turn."""
+    """True: this release of ADK aborts the whole run, whereas evalgate leaves out the turn."""
 
     @property
     def threshold(self) -> float:
         return float(self.criterion["threshold"] if isinstance(self.criterion, dict) else self.criterion)
 
     def build(self) -> Metric:
-        """The metric that the criterion asks for; like Google ADK, overlooks keys that no metric reads."""
+        """Build the metric of the criterion. Unknown keys are ignored, as in Google ADK."""
         options = dict(self.criterion) if isinstance(self.criterion, dict) else {}
         options.pop("threshold", None)
         metric_type, release = METRICS[self.metric], RELEASES[self.release]
@@ -65,7 +65,7 @@ class Vector:
 
 
 def a_case(conversation: list[Any]) -> EvalCase:
-    """A case that holds these invocations, read as from a file."""
+    """Return a case with these invocations, parsed as from an eval-set file."""
     invocations = [{"user_content": {"parts": [{"text": "?"}]}, **invocation} for invocation in conversation]
     eval_set = {"eval_set_id": "s", "eval_cases": [{"eval_id": "c", "conversation": invocations}]}
     return AdkFormat().read_eval_set(parse_json(json.dumps(eval_set).encode(), "vector.json")).cases[0]

@@ -1,7 +1,7 @@
-"""Record what Docker Compose makes of services: `python -m tests.conformance.compose` writes compose_cases.json.
+"""Record how Docker Compose interprets services: `python -m tests.conformance.compose` writes compose_cases.json.
 
-It needs `docker compose`. Each case is a service and, in the words of `ContainerSpec`, what `config --format json`
-prints for it: durations in seconds, sizes in bytes, `$$` as `$`.
+This needs `docker compose`. Each case has a service, and the output of `config --format json` for it with the names
+of `ContainerSpec`: durations in seconds, sizes in bytes, `$$` as `$`.
 """
 
 import json
@@ -106,7 +106,7 @@ def ask_compose(service: dict[str, Any]) -> dict[str, Any]:
 
 
 def normalize_service(service: dict[str, Any]) -> dict[str, Any]:
-    """Return what evalgate uses of a service, in the words of `ContainerSpec`."""
+    """Return the keys of a service that evalgate uses, with the names of `ContainerSpec`."""
     found = {name: service[name] for name in SAME if service.get(name) is not None}
     found |= {ours: service[theirs] for theirs, ours in RENAMED.items() if service.get(theirs)}
     if "env" in found:

@@ -1,4 +1,4 @@
-"""Journeys of watsonx Orchestrate, as rows: a dataset, a transcript, what its engine 1.6.9 says of them."""
+"""Test vectors of watsonx Orchestrate: datasets, transcripts, and the results of its engine 1.6.9."""
 
 import json
 import re
@@ -21,12 +21,12 @@ from tests.conformance import shared_folder
 
 @dataclass(frozen=True)
 class ScriptedJudge:
-    """Gives the verdicts of the row; where it has none, compares as `definition` in the rows says."""
+    """Judge that returns the verdicts of a vector, or compares texts, as `definition` in the file describes."""
 
     said: dict[tuple[str, str], bool] = field(default_factory=dict)
     equivalents: tuple[tuple[str, str], ...] = ()
     always: bool | None = None
-    """The one verdict of a run whose record holds no more than that."""
+    """Verdict on every question, for a recording that has only one verdict for the whole run."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool:
         plain = _plain(text)
@@ -71,7 +71,10 @@ _LONG_NUMBER = re.compile(r"[0-9]{16}")
 
 
 def decided_otherwise(row: dict[str, Any]) -> bool:
-    """Rows in which we decide otherwise on purpose, or the original crashes: see docs/conformance.md."""
+    """Return True for a row that evalgate decides differently on purpose, or on which the original crashes.
+
+    docs/conformance.md describes these differences.
+    """
     goals = row["dataset"].get("goal_details") or [] if isinstance(row["dataset"], dict) else []
     return (
         "_errors" in row["expected"]
@@ -82,7 +85,7 @@ def decided_otherwise(row: dict[str, Any]) -> bool:
 
 
 def lacks_a_tool(goal: dict[str, Any]) -> bool:
-    """A call of nobody knows what, at which the original crashes."""
+    """Return True for a goal that is a tool call without the tool's name: the original crashes on it."""
     return goal.get("type") == "tool_call" and not goal.get("tool_name")
 
 
@@ -91,7 +94,10 @@ def _asks_for_nothing(goal: dict[str, Any]) -> bool:
 
 
 def _likens_texts(goal: dict[str, Any]) -> bool:
-    """Embeddings compare texts there, or a score that nearly all pass."""
+    """Return True if arguments are compared as texts with the strategy `fuzzy`.
+
+    The original uses embeddings for this, or a score that nearly all texts pass.
+    """
     matching, args = goal.get("arg_matching") or {}, goal.get("args") or {}
     fuzzy = [value for path, value in iter_leaves(args) if find_strategy(path, matching) == "fuzzy"]
     return any(compare_as_date_or_number(value, value) is None for value in fuzzy)

@@ -1,4 +1,4 @@
-"""Test vectors of the statistics: ours, and the reference's where they are at hand."""
+"""Test vectors of the statistics: the committed ones, and those of the reference material if available."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -126,7 +126,7 @@ def _case_status(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gate_fixed(row: dict[str, Any]) -> dict[str, Any]:
-    """Judge as many runs of every case as the row has at most."""
+    """Decide with the greatest number of runs of any case as the number of runs of every case."""
     settings, before, after = row["settings"], row["baseline"], row["candidate"]
     runs = max((len(case["runs"]) for case in after.values()), default=1)
     cases = {
@@ -164,7 +164,7 @@ def _gate(found: Decision, cases: Sequence[str]) -> dict[str, Any]:
 
 
 def _gate_auto(row: dict[str, Any]) -> dict[str, Any]:
-    """The script of a case repeats when it is exhausted."""
+    """Decide adaptively with scripted runs. The script of a case starts again after its end."""
     settings, scripts = row["settings"], row["scripted_runs"]
     parameters = Parameters(**_chosen(settings, PARAMETERS))
     made: list[list[float]] = [[] for _ in scripts]
@@ -218,7 +218,7 @@ ANSWERS = {
 
 
 def differing(vector: Vector) -> Iterator[tuple[str, object, object]]:
-    """(name, expected, found) of every figure that is not the expected one."""
+    """Yield (name, expected, found) for every result that differs from the expected one."""
     found = answer(vector)
     for name, expected in vector.expected.items():
         got = found[name]

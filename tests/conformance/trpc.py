@@ -1,4 +1,4 @@
-"""tRPC-Agent-Go's scores, as rows: a criterion, what was expected, what the agent did, what its engine says."""
+"""Test vectors of tRPC-Agent-Go: criteria, expected and actual conversations, and the scores of its engine."""
 
 import json
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class Vector:
     score: float | None
     status: str | None
     scores: list[float] | None
-    """One per turn, where the row says so."""
+    """One score for each turn, if the vector has them."""
     reason_contains: str
     error: str | None
 
     def build(self) -> Metric:
-        """The metric as the evaluator has it: names of Go code are overlooked, as they are there."""
+        """Build the metric. Names of Go functions in the criterion are ignored, as in evalgate's evaluators."""
         return _METRICS[self.metric].model_validate(self.criterion)
 
     def case(self) -> EvalCase:
@@ -49,7 +49,7 @@ class Vector:
 
 
 def reply_of(invocation: dict[str, Any] | None) -> Reply | None:
-    """What an invocation of a row holds."""
+    """Convert an invocation of a vector to a reply."""
     if invocation is None:
         return None
     response = invocation.get("finalResponse")
@@ -72,7 +72,7 @@ def reply_of(invocation: dict[str, Any] | None) -> Reply | None:
 
 
 def choices(response: dict[str, Any]) -> list[TokenChoice]:
-    """The tokens of a model's response with their probabilities."""
+    """Return the tokens of a model's response with their log probabilities."""
     tokens = (response["choices"][0].get("logprobs") or {}).get("content") or []
     return [
         TokenChoice(
@@ -85,7 +85,7 @@ def choices(response: dict[str, Any]) -> list[TokenChoice]:
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """The rows of a shared file; none where it is not at hand."""
+    """Return the vectors of a file in the shared folder; [] if the file does not exist."""
     folder = shared_folder()
     path = folder / "conformance/trpc" / name if folder else Path("/nonexistent")
     return list(json.loads(path.read_text("utf-8"))) if path.is_file() else []

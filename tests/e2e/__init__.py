@@ -1,8 +1,8 @@
-"""The gate as its users run it: as a container, and as an action under two stand-ins for GitHub's runner.
+"""Test the gate as users run it: as a container, and as an action under two substitutes for GitHub's runner.
 
-One stand-in is `act`; the other is a script that starts an image with the mounts and the environment of the real
-runner. The script, a runner image for act and an oracle for workflow commands come from a folder of tools that
-`EVALGATE_SHARED` names; tests that need it skip, with a sentence, where there is none.
+One substitute is `act`. The other is a script that starts an image with the mounts and the environment of the real
+runner. The script, a runner image for act, and a parser of workflow commands are in the folder that `EVALGATE_SHARED`
+names. Without this folder, the tests that need it are skipped.
 """
 
 import os
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def shared_tools() -> Path | None:
-    """The folder of tools, when this machine has it."""
+    """Return the folder of tools that `EVALGATE_SHARED` names; None if this machine does not have it."""
     shared = Path(os.environ.get("EVALGATE_SHARED", ROOT.parent / "shared"))
     tools = shared / "tools"
     return tools if tools.is_dir() else None

@@ -1,7 +1,7 @@
-"""Running workflows with `act`, and reading what it says of them.
+"""Run workflows with `act`, and read its results.
 
-What act is not: it makes its own checkout by copying the folder, knows no permissions, and gives a container
-action the host's own network. What it runs is the workflow file, the action file and the image as they are.
+Differences from GitHub: act makes a checkout by copying the folder, has no permissions, and gives a container action
+the host's network. The workflow file, the action file and the image are unchanged.
 """
 
 import json
@@ -18,18 +18,18 @@ from tests.github.server import FakeGitHub
 from tests.github.world import HEAD_SHA, PULL, REPOSITORY
 
 RUNNER = "evalgate/act-runner:local"
-"""The image that jobs run in."""
+"""Image in which jobs run."""
 
 ACT = Path(sys.executable).with_name("act")
 
 SHIMS = Path(__file__).parent / "shims"
-"""Stand-ins for actions that act would clone: composite actions of the same inputs."""
+"""Folder of composite actions that replace actions that act would clone, with the same inputs."""
 
 STORE = "/artifacts"
-"""Where the stand-ins keep artifacts, inside the jobs' containers."""
+"""Folder in the jobs' containers in which these replacements store artifacts."""
 
 RELEASED = "org/evalgate@v1"
-"""How the workflows for users name the action."""
+"""Name of the action in the workflows for users."""
 
 
 PULL_REQUEST: Mapping[str, Any] = {
@@ -46,37 +46,37 @@ PULL_REQUEST: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """What act says of a workflow run."""
+    """Results of a workflow run, from the log of act."""
 
     code: int
     results: Mapping[str, str]
-    """Job name → its result."""
+    """Result of each job by name."""
     steps: Mapping[str, str]
-    """Step id → its result, in the job that ran it last."""
+    """Result of each step by id; if several jobs have the step, of the job that ran last."""
     said: Mapping[str, Any]
-    """What the steps printed as `said NAME=JSON`."""
+    """Values that the steps printed as `said NAME=JSON`, by name."""
     lines: Sequence[Mapping[str, Any]]
 
     @property
     def log(self) -> str:
-        """All that was printed."""
+        """Return the whole output of the workflow."""
         return "\n".join(str(line.get("msg", line)).rstrip() for line in self.lines)
 
     @property
     def summaries(self) -> str:
-        """What stands on the summary pages of the steps."""
+        """Return the texts of the step summaries."""
         return "\n".join(line["content"] for line in self.lines if line.get("command") == "summary")
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A runner beside a folder for events and artifacts."""
+    """Runner of workflows, with a folder for events and artifacts."""
 
     folder: Path
     options: Sequence[str] = field(default=())
-    """Further options of act's, for every run."""
+    """Further options of act for every run."""
     mounts: Sequence[str] = ()
-    """What else of this machine a job sees, as `FROM:TO`."""
+    """Further folders of this machine to mount into jobs, as `FROM:TO`."""
 
     def run(
         self,
@@ -86,7 +86,7 @@ class Act:
         *more: str,
         token: str = "ghs_dummy",
     ) -> Workflow:
-        """Run what an event starts in a repository."""
+        """Run the workflows that an event starts in a repository."""
         file, store = self.folder / f"{event}.json", self.folder / "artifacts"
         file.write_text(json.dumps(payload), "utf-8")
         store.mkdir(exist_ok=True)
@@ -98,24 +98,24 @@ class Act:
 
 
 def sample(name: str) -> str:
-    """A workflow that we ship."""
+    """Return the text of a workflow in `samples/workflows`."""
     return (ROOT / "samples/workflows" / f"{name}.yml").read_text("utf-8")
 
 
 @contextmanager
 def github() -> Iterator[tuple[FakeGitHub, tuple[str, ...]]]:
-    """A GitHub that takes comments, and the options that send a job to it."""
+    """Yield a running fake GitHub, and the options of act that make jobs use it."""
     with FakeGitHub().running() as running:
         yield running, ("--env", f"GITHUB_API_URL={running.url}")
 
 
 def instead_of(action: str, folder: Path) -> tuple[str, str]:
-    """The option that makes act take an action from a folder."""
+    """Return the option that makes act use `folder` as the action `action`."""
     return "--local-repository", f"{action}={folder}"
 
 
 def shims(workflow: str) -> tuple[str, ...]:
-    """The options for every action that a workflow uses and we have a stand-in for, at the commit it names."""
+    """Return the options of act for every action of a workflow that has a replacement in `SHIMS`."""
     used = (line.partition("uses: ")[2].split()[0] for line in workflow.splitlines() if "uses: " in line)
     named = {action: SHIMS / action.partition("@")[0].rpartition("/")[2] for action in used}
     return tuple(
@@ -127,7 +127,7 @@ def shims(workflow: str) -> tuple[str, ...]:
 
 
 def released_action(folder: Path) -> Path:
-    """The action as a release has it: beside nothing, with an image that was built before."""
+    """Write the action as in a release: only its `action.yml`, with an image that was built before."""
     folder.mkdir()
     (folder / "action.yml").write_bytes((ROOT / "action.yml").read_bytes())
     script = ROOT / ".github/released_action.py"

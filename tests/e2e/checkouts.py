@@ -1,4 +1,4 @@
-"""Repositories as a job finds them: with a commit, a workflow, and the base that it was checked out with."""
+"""Create repositories as in a CI job: with a commit and a workflow."""
 
 import shutil
 from pathlib import Path
@@ -11,14 +11,14 @@ _BUILT_FROM = ("Dockerfile", ".dockerignore", "action.yml", "pyproject.toml", "R
 
 
 def git(folder: Path, *words: str) -> str:
-    """What git prints."""
+    """Run git and return its output; fail if it fails."""
     done = call("git", *WHO, *words, cwd=folder)
     assert done.code == 0, done.log
     return done.out.strip()
 
 
 def source(folder: Path) -> Path:
-    """The action with nothing but what it is built from."""
+    """Copy the action with only the files that it is built from."""
     folder.mkdir()
     for name in _BUILT_FROM:
         shutil.copy(ROOT / name, folder / name)
@@ -28,21 +28,21 @@ def source(folder: Path) -> Path:
 
 
 def sample_with(folder: Path, workflow: str, *, spoilt: bool = False) -> Path:
-    """The sample agent with one commit and one workflow."""
+    """Create a repository with the sample agent, one commit and one workflow."""
     copy_of_sample(folder, spoilt=spoilt)
     add_workflow(folder, workflow)
     return commit(folder)
 
 
 def add_workflow(folder: Path, text: str, name: str = "gate") -> None:
-    """A workflow of the repository."""
+    """Write a workflow file into a repository."""
     place = folder / f".github/workflows/{name}.yml"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(text, "utf-8")
 
 
 def commit(folder: Path) -> Path:
-    """Make it a repository with one commit."""
+    """Make the folder a repository with one commit of all its files."""
     git(folder, "init", "-q", "-b", "main")
     git(folder, "add", ".")
     git(folder, "commit", "-q", "-m", "All of it")

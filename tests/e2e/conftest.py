@@ -1,4 +1,4 @@
-"""A Docker daemon, the image, and the folder of tools: or the sentence that says why not."""
+"""Fixtures: Docker daemon, image, and folder of tools. Tests are skipped, with a reason, if one is missing."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ REQUIRE = "EVALGATE_REQUIRE_DOCKER"
 
 @pytest.fixture(scope="session")
 def docker() -> None:
-    """A daemon that answers."""
+    """Require a Docker daemon that answers."""
     answer = call("docker", "version") if _on_path("docker") else None
     if answer is None or answer.code:
         _missing("no Docker daemon answers on this machine; start one to run this test")
@@ -36,7 +36,7 @@ def docker() -> None:
 
 @pytest.fixture(scope="session")
 def image(docker: None) -> str:
-    """The name of the image, built from this checkout."""
+    """Build the image from this checkout and return its name."""
     with alone(ROOT / "Dockerfile"):
         built = call("docker", "build", "--tag", IMAGE, ROOT)
     assert built.code == 0, built.log
@@ -45,10 +45,10 @@ def image(docker: None) -> str:
 
 @pytest.fixture
 def act_alone(docker: None) -> Iterator[None]:
-    """Nobody else on this machine runs act.
+    """Hold a lock so that no other process on this machine runs act.
 
-    It names containers after their workflow and job, removes those of that name that it finds, and gives the
-    image of every `uses: ./` the same name.
+    act names containers by workflow and job, and removes existing containers with the same name. It also gives
+    the images of all local actions (`uses: ./`) the same name.
     """
     CACHE.mkdir(parents=True, exist_ok=True)
     lock = CACHE / "act.lock"
@@ -59,7 +59,7 @@ def act_alone(docker: None) -> Iterator[None]:
 
 @pytest.fixture
 def act(image: str, tmp_path: Path) -> Act:
-    """Run workflows with the action of a release, whose image was built before."""
+    """Return a runner of workflows with the action of a release. The action's image is already built."""
     if call("docker", "image", "inspect", RUNNER).code:
         pytest.skip(f"there is no image {RUNNER} to run jobs in")
     released = released_action(tmp_path / "released")
@@ -68,7 +68,7 @@ def act(image: str, tmp_path: Path) -> Act:
 
 @pytest.fixture
 def origin(tmp_path: Path) -> Iterator[str]:
-    """The address of an empty repository that anybody may push to."""
+    """Serve an empty git repository that accepts pushes, and yield its address."""
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "served/origin.git")
     port = free_port()
     serve = ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}/served"]
@@ -86,7 +86,7 @@ def origin(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def tools() -> Path:
-    """The folder of tools."""
+    """Return the folder of tools; skip the test if this machine does not have it."""
     found = shared_tools()
     if found is None:
         pytest.skip("the runner's stand-ins are not on this machine; EVALGATE_SHARED names their folder")
@@ -95,7 +95,7 @@ def tools() -> Path:
 
 @pytest.fixture(scope="session")
 def runner_commands(tools: Path) -> Callable[[Sequence[str]], list[Command]]:
-    """The workflow commands that the real runner would execute for lines of a log."""
+    """Return a function that finds the workflow commands that the real runner would execute for lines of a log."""
     spec = spec_from_file_location("runner_commands", tools / "github_api/runner_commands.py")
     assert spec is not None
     assert spec.loader is not None
@@ -107,7 +107,7 @@ def runner_commands(tools: Path) -> Callable[[Sequence[str]], list[Command]]:
 
 @contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """One process at a time, of all that name the same file."""
+    """Hold a lock of `file`, so that only one process at a time runs the block."""
     with file.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""Starting containers, and looking at what they leave."""
+"""Start containers, and inspect the files that they leave."""
 
 import os
 import shutil
@@ -17,24 +17,24 @@ RUNNERS_UID = 1001  # the user of GitHub's hosted runners
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command that ended."""
+    """Exit code and output of a command that has ended."""
 
     code: int
     out: str
     err: str
     outputs: Mapping[str, str] = field(default_factory=dict)
-    """What the gate set as the action's outputs."""
+    """The outputs of the action, by name."""
     summary: str = ""
     """The step summary."""
 
     @property
     def log(self) -> str:
-        """Both streams, for the message of a failed assertion."""
+        """Return exit code, stdout and stderr, for the message of a failed assertion."""
         return f"exit code {self.code}\n{self.out}\n{self.err}"
 
 
 def call(*argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ended:
-    """Run a command to its end; its exit code is not judged."""
+    """Run a command and wait for its end. A failure raises no error."""
     done = subprocess.run(
         [str(word) for word in argv],
         cwd=cwd,
@@ -50,7 +50,7 @@ def call(*argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | No
 
 
 def docker_run(workspace: Path, *arguments: str, options: Sequence[str] = ()) -> Ended:
-    """`docker run --rm -v "$PWD:/workspace" evalgate …`, as the guide says."""
+    """Run `docker run --rm -v "$PWD:/workspace" evalgate …`, as in the documentation."""
     mount = f"{workspace}:/workspace"
     return call("docker", "run", "--rm", "-v", mount, *options, IMAGE, *arguments)
 
@@ -63,7 +63,7 @@ def run_like_github(
     inputs: Mapping[str, str],
     env: Mapping[str, str] | None = None,
 ) -> Ended:
-    """The action with the mounts, environment and working folder of the real runner."""
+    """Run the action with the mounts, the environment and the working folder of the real runner."""
     commands = folder / "_runner_file_commands"
     for name in ("_github_home", "_github_workflow", "_runner_file_commands"):
         (folder / name).mkdir(parents=True)
@@ -78,7 +78,7 @@ def run_like_github(
 
 
 def file_command(text: str) -> Iterator[tuple[str, str]]:
-    """The assignments in a file command, as the runner reads them: `name=value`, or a here-document."""
+    """Yield (name, value) of each assignment in a command file, as the runner reads it."""
     lines = iter(text.splitlines())
     for line in lines:
         name, heredoc, delimiter = line.partition("<<")
@@ -90,13 +90,13 @@ def file_command(text: str) -> Iterator[tuple[str, str]]:
 
 
 def copy_of_sample(folder: Path, *, spoilt: bool = False) -> Path:
-    """As `sample`, of the runner's user."""
+    """Copy the sample agent as `sample` does, with the runner's user as the owner of the files."""
     hand_over(sample(folder, spoilt=spoilt))
     return folder
 
 
 def sample(folder: Path, *, spoilt: bool = False) -> Path:
-    """The sample agent in a folder of its own; `spoilt` with the careless change that `make demo` shows."""
+    """Copy the sample agent to a folder. If `spoilt`, include the bad change of the prompt that `make demo` shows."""
     shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("evalgate-report", "__pycache__"))
     if spoilt:
         prompt = folder / "prompt.txt"
@@ -105,14 +105,14 @@ def sample(folder: Path, *, spoilt: bool = False) -> Path:
 
 
 def hand_over(folder: Path) -> None:
-    """Give a folder to the runner's user, where the tests run as root; else it is ours, as it should be."""
+    """Make the runner's user the owner of a folder if the tests run as root; otherwise do nothing."""
     if os.geteuid() == 0:
         for path in (folder, *folder.rglob("*")):
             os.chown(path, RUNNERS_UID, RUNNERS_UID, follow_symlinks=False)
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """Files and folders inside `folder` that do not belong to its owner."""
+    """Return the files and folders inside `folder` that do not belong to the folder's owner."""
     owner = (folder.stat().st_uid, folder.stat().st_gid)
     stats = {path: path.lstat() for path in folder.rglob("*")}
     return [str(path) for path, stat in stats.items() if (stat.st_uid, stat.st_gid) != owner]

@@ -1,4 +1,4 @@
-"""Small repositories for the gate to work in."""
+"""Create small projects for the gate to work in."""
 
 import json
 import shutil
@@ -14,13 +14,13 @@ THRESHOLDS = {"version": 1, "eval_sets": ["evals.json"], "criteria": {"response_
 
 
 def workspace(folder: Path, agent: str, *conversations: tuple[str, str]) -> Path:
-    """A repository of the runner's user."""
+    """Write a project as `project` does, and make the runner's user its owner."""
     hand_over(project(folder, agent, *conversations))
     return folder
 
 
 def project(folder: Path, agent: str, *conversations: tuple[str, str]) -> Path:
-    """A folder with an agent of `AGENTS`, and one case for each question and its expected answer."""
+    """Write a project with an agent of `AGENTS` and one case for each pair of question and expected answer."""
     folder.mkdir()
     shutil.copy(AGENTS / f"{agent}.py", folder / "agent.py")
     cases = [_case(f"case_{number}", *pair) for number, pair in enumerate(conversations, start=1)]
@@ -30,7 +30,7 @@ def project(folder: Path, agent: str, *conversations: tuple[str, str]) -> Path:
 
 
 def add_requirements(folder: Path, package: str, requirements: Sequence[str]) -> None:
-    """Give the repository a built package of its own, and a requirements.txt that names it and others."""
+    """Add a wheel of a package, and a requirements.txt that lists the wheel and `requirements`."""
     wheel = f"{package}-1.0-py3-none-any.whl"
     info = f"{package}-1.0.dist-info"
     with zipfile.ZipFile(folder / wheel, "w") as archive:

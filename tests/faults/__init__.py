@@ -1,1 +1,1 @@
-"""Faults of every kind, injected. `docs/reliability.md` lists them all, with the tests of other folders."""
+"""Fault-injection tests. `docs/reliability.md` lists all faults, also those with tests in other folders."""

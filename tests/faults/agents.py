@@ -1,4 +1,4 @@
-"""Agents that do harm to their own process, each in its own way."""
+"""Agents that harm their own process in different ways."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kills_itself(text: str) -> str:
 
 
 def holds_the_interpreter(text: str) -> str:
-    """Sleeps in C without letting go of the interpreter's lock: no other thread runs meanwhile."""
+    """Sleep in C without releasing the GIL, so that no other thread can run."""
     ctypes.PyDLL(None).sleep(600)
     return text
 
@@ -34,7 +34,7 @@ def eats_memory(text: str) -> str:
     eaten = []
     while True:
         eaten.append(b"x" * (8 << 20))
-        time.sleep(0.05)  # that is not too fast for a gate which looks late, on a busy machine
+        time.sleep(0.05)  # slow enough for a gate that checks late on a busy machine
 
 
 def lets_a_child_eat(text: str) -> str:
@@ -44,7 +44,7 @@ def lets_a_child_eat(text: str) -> str:
 
 
 def leaves_a_daemon(text: str) -> str:
-    """A child in a session of its own, whose parent is gone, and which holds our pipes open."""
+    """Leave an orphaned child in its own session that keeps the agent's pipes open."""
     script = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 60; done' &"
     subprocess.run(["sh", "-c", script], check=True)
     return text
@@ -52,12 +52,12 @@ def leaves_a_daemon(text: str) -> str:
 
 def leaves_zombies(text: str) -> str:
     for _ in range(20):
-        subprocess.Popen(["true"])  # nobody waits for them
+        subprocess.Popen(["true"])  # never waited for
     return text
 
 
 def closes_its_pipes(text: str, session: Any) -> str:
-    """Closes whatever it finds: the gate's pipes among them."""
+    """Close file descriptors 0 to 63, including the pipes to the gate."""
     session.message("closing")
     os.closerange(0, 64)
     time.sleep(600)
@@ -76,14 +76,14 @@ def floods_with_nonsense(text: str) -> str:
 
 
 def fills_the_pipe(text: str, session: Any) -> str:
-    """Far more than a pipe holds, in one burst."""
+    """Send 2,000 messages of 1 KB at once, far more than a pipe can hold."""
     for number in range(2_000):
         session.message("x" * 1_000 + str(number))
     return text
 
 
 async def forks_and_exits(text: str) -> str:
-    """A child that leaves as a program leaves, which the host takes for the agent's own end."""
+    """Fork a child that calls `sys.exit`, which the host could mistake for the end of the agent."""
     await asyncio.sleep(0.05)
     if text == "guilty":
         if os.fork() == 0:
@@ -105,7 +105,7 @@ def forks_and_exits_in_a_thread(text: str) -> str:
 
 
 async def forks_and_answers(text: str) -> str:
-    """Parent and child both answer."""
+    """Fork a child, so that parent and child both answer."""
     await asyncio.sleep(0.05)
     if text == "guilty" and os.fork() == 0:
         return "of the child"
@@ -114,7 +114,7 @@ async def forks_and_answers(text: str) -> str:
 
 
 async def forks_and_sleeps(text: str) -> str:
-    """The child goes on in the event loop, where it would read what the parent is told."""
+    """Fork a child that stays in the event loop, where it would read messages to the parent."""
     await asyncio.sleep(0.05)
     if text == "guilty" and os.fork() == 0:
         await asyncio.sleep(0.1)

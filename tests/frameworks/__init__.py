@@ -1,7 +1,7 @@
-"""Agents of real frameworks, gated in interpreters that have them.
+"""Gate agents of real frameworks, in interpreters that have the frameworks.
 
-Nothing of a framework is ever installed beside evalgate: each has a virtual environment of its own, which is built
-on first use and kept in the user's cache.
+No framework is installed in evalgate's environment. Each framework has its own virtual environment, which is built at
+the first use and kept in the user's cache.
 """
 
 from pathlib import Path

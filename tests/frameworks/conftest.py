@@ -1,4 +1,4 @@
-"""Interpreters that have a framework."""
+"""Fixtures: interpreters with a framework."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from tests.frameworks.venvs import python_with
 
 @pytest.fixture(scope="session", params=["2.3.0", ADK_NOW])
 def adk(request: pytest.FixtureRequest) -> str:
-    """An interpreter with Google ADK and its evaluation, in the release that its scores are known of and now."""
+    """Return an interpreter with Google ADK: release 2.3.0, which has reference scores, and the newest release."""
     return python_with(f"adk-{request.param}")

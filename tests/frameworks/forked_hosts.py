@@ -1,8 +1,8 @@
-"""A program that loads Google ADK once and asks many agents for one answer, each in a host forked from it.
+"""Load Google ADK once, and ask many agents for one answer, each in a host that is forked from this process.
 
-Loading ADK takes seconds, and a host for each agent would load it again. Its standard input is JSON: the path
-of the host's program, the text of the turn, and the options of each host. Its standard output is JSON: for each
-host its last message, a `done`, an `error` or a `fatal`. It runs in ADK's interpreter, which has no evalgate.
+Loading ADK takes seconds in each host that is not forked. Standard input is JSON: the path of the host's program, the
+text of the turn, and the options of each host. Standard output is JSON: the last message of each host (`done`,
+`error` or `fatal`). This program runs in ADK's interpreter, which has no evalgate.
 """
 
 import importlib
@@ -27,7 +27,7 @@ LOADED = (
     ("google.adk.runners", "Runner"),
     ("google.adk.workflow", "Workflow"),
 )
-"""What hosts share; ADK imports most of it at the first use."""
+"""Modules to load before the fork, which ADK would otherwise import at their first use in each host."""
 LAST = ("done", "error", "fatal")
 
 

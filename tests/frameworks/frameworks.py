@@ -1,27 +1,27 @@
-"""The frameworks beside Google ADK.
+"""The supported frameworks, except Google ADK.
 
-Their releases are pinned in `requirements/environments`: a test that breaks shows a change of ours, not of a framework.
-Raise them together with `make lock UPGRADE=1`, and run `pytest tests/frameworks tests/agents/test_matrix.py` with them.
+Their releases are pinned in `requirements/environments`, so that a failing test shows a change in evalgate and not in a
+framework. Upgrade all of them with `make lock UPGRADE=1`, then run `pytest tests/frameworks tests/agents/test_matrix.py`.
 """
 
 from dataclasses import dataclass
 
 ADK_NOW = "2.13.0"
-"""The release of Google ADK that the tests know beside the one that its scores are known of."""
+"""The newest release of Google ADK in the tests. They also use the older release with reference scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """One framework, and what differs between frameworks in what is told of the same conversation."""
+    """One framework, and the details in which its results for the same conversation differ from others."""
 
     folder: str
-    """Of its agents, and the name of its environment."""
+    """Name of the folder of its agents, and of its environment."""
     author: str | None = None
-    """The name under which its agent speaks, where it has one."""
+    """Author of the agent's events; None if the framework has no authors."""
     call_id: str | None = "call-1"
-    """The id of a tool call, where it has one."""
+    """Id of a tool call; None if the framework has no ids of calls."""
     told_earlier: bool = True
-    """Whether its agents can be told what precedes the conversation."""
+    """True if its agents accept messages that precede the conversation."""
 
 
 LANGGRAPH = Framework("langgraph")

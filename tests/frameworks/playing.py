@@ -1,4 +1,4 @@
-"""Play cases with an agent of a framework."""
+"""Run cases with an agent of a framework."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from tests.agents.play import PATIENT_S, environment, outcomes
 def built(
     kind: str, options: Mapping[str, object], python: str, folder: Path, env: Mapping[str, str] | None = None
 ) -> Agent:
-    """The agent of a `kind: …` section, run by `python` in `folder`."""
+    """Build the agent of the kind `kind` with `options`. It runs with the interpreter `python` in `folder`."""
 
     def no_recording(path: str) -> Record | EvalSet:
         raise AssertionError(path)
@@ -40,14 +40,14 @@ async def play(
     *,
     trace: bool = False,
 ) -> dict[str, CaseRun]:
-    """Case id → what became of it. Fails when a process survives the agent."""
+    """Run cases and return the runs by case id. Fail if a process survives the agent."""
     return await outcomes(
         lambda env: built(kind, options, python, folder, env), cases, concurrency=concurrency, trace=trace
     )
 
 
 def without_ids(reply: Reply | None) -> Reply | None:
-    """The reply, without the ids of its calls, which a framework makes up."""
+    """Return a reply without the ids of its calls, which frameworks choose themselves."""
     if reply is None:
         return None
     return replace(reply, events=tuple(_without_id(event) for event in reply.events))

@@ -1,6 +1,6 @@
-"""Virtual environments with frameworks in them, built once and kept in the user's cache.
+"""Virtual environments with frameworks, built once and kept in the user's cache.
 
-`requirements/environments/NAME.in` says what is in one, and `NAME.txt` beside it which releases.
+`requirements/environments/NAME.in` lists the packages of an environment, and `NAME.txt` next to it their releases.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eval
 
 
 def python_with(name: str) -> str:
-    """An interpreter of the environment of that name."""
+    """Return the interpreter of the environment `name`. Build the environment if necessary."""
     folder = CACHE / f"{name}-{_key(name)}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / f"{folder.name}.lock").open("w") as lock:

@@ -1,7 +1,7 @@
-"""Suites with drawn scores that go through the whole gate: plan, adaptive runs, record, verdict.
+"""Suites with random scores that pass through the whole gate: plan, adaptive runs, record, verdict.
 
-No agent runs: the runs are made up, with the scores, crashes and failed judges that were drawn. Everything
-from the scores on is the product's own: `build_plan`, the strategy of the runs, `build_record`.
+No agent runs: the runs are created with randomly drawn scores, crashes and failures of judges. All other steps use
+the real code: `build_plan`, the strategy of the runs, `build_record`.
 """
 
 import json
@@ -29,31 +29,31 @@ from tests.builders import RESPONSE, TRAJECTORY, a_reply
 STARS = "stars"
 RANGES = {TRAJECTORY: Range(0.0, 1.0), RESPONSE: Range(0.0, 1.0), STARS: Range(0.0, 5.0)}
 JUDGE_FAILED = None
-"""In the place of a score."""
+"""Value in place of a score if the judge failed."""
 
 Outcome: TypeAlias = Mapping[str, float | None] | None
 """Score of each metric as a share of its range; None: the agent crashed; empty: `SERVICE_DOWN`."""
 SERVICE_DOWN: Outcome = {}
-"""The run ended without an answer, through no fault of the agent."""
+"""Outcome of a run without an answer that is not the agent's fault."""
 Draw: TypeAlias = Callable[[str, int], Outcome]
-"""Outcome by case and number of the run."""
+"""Function that returns the outcome of a run by case id and run number."""
 Rules: TypeAlias = dict[str, Any]
 
 _SHARES = (0.0, 0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.0, 1.0)
 KINDS = ("steady", "steady", "steady", "failing", "crashing", "flaky", "flaky", "any", "any")
-"""How a case behaves, each as often as it occurs here."""
+"""Kinds of cases. A kind that is listed twice is drawn twice as often."""
 
 
 @frozen
 class DrawnSuite:
-    """Rules of a gate, and the stored runs of its cases."""
+    """Settings of a gate, and the stored runs of its cases."""
 
     cases: tuple[str, ...]
     metrics: tuple[str, ...]
     rules: Rules
     runs: int | str
     stored: tuple[Mapping[str, Sequence[Outcome]], ...]
-    """Gate runs of the default branch, the oldest first: runs by case."""
+    """Gate runs of the default branch, oldest first, each with the outcomes of runs by case id."""
     kinds: Mapping[str, str]
 
     def pool_runs(self, case: str) -> list[Outcome]:
@@ -62,7 +62,7 @@ class DrawnSuite:
 
 
 def draw_suite(dice: random.Random) -> DrawnSuite:
-    """Draw a suite without literal minima, which any run may miss."""
+    """Draw a random suite. It has no minimum that is compared literally, because any run could miss that."""
     cases = tuple(f"case_{at}" for at in range(dice.randint(1, 6)))
     metrics = tuple(dice.sample(list(RANGES), dice.randint(1, 3)))
     criteria: dict[str, object] = {
@@ -82,7 +82,7 @@ def draw_suite(dice: random.Random) -> DrawnSuite:
 
 
 def draw_outcome(dice: random.Random, kind: str, metrics: Sequence[str], *, outages: float = 0) -> Outcome:
-    """Draw one run of a case of this kind; `outages` is the chance that the judge fails on a metric."""
+    """Draw the outcome of a run of a case of this kind. `outages` is the probability that a judge fails."""
     if kind == "crashing" or (kind == "any" and dice.random() < 0.1):
         return None
     shares = {"steady": (1.0,), "failing": (0.0,), "flaky": (0.0, 1.0, 1.0)}.get(kind, _SHARES)
@@ -90,7 +90,7 @@ def draw_outcome(dice: random.Random, kind: str, metrics: Sequence[str], *, outa
 
 
 def plan_suite(folder: Path, cases: Sequence[str], rules: Rules, runs: int | str) -> Plan:
-    """Build the plan of a gate in a folder with nothing but its files."""
+    """Write the files of a gate into an empty folder, and build its plan."""
     folder.mkdir(parents=True)
     (folder / "agent.py").write_text("def answer(text):\n    return text\n", encoding="utf-8")
     (folder / "own.py").write_text("def rate(case):\n    return 5.0\n", encoding="utf-8")
@@ -124,7 +124,7 @@ def plan_suite(folder: Path, cases: Sequence[str], rules: Rules, runs: int | str
 
 
 def store_runs(plan: Plan, stored: Sequence[Mapping[str, Sequence[Outcome]]]) -> Baseline:
-    """Return the baseline that these gate runs leave."""
+    """Return the baseline that is stored after these gate runs."""
     found: Baseline | None = None
     for at, gate_run in enumerate(stored, 1):
         most = max(map(len, gate_run.values()))
@@ -139,7 +139,7 @@ def store_runs(plan: Plan, stored: Sequence[Mapping[str, Sequence[Outcome]]]) ->
 
 
 def run_suite(plan: Plan, baseline: Baseline, draw: Draw) -> Record:
-    """Return the record of a gate run, with as many runs of each case as the gate asks for."""
+    """Return the record of a gate run. `draw` gives the outcome of each run that the strategy requests."""
     baseline = drop_runs_before_breaks(baseline, plan.case_thresholds)
     strategy = choose_run_strategy(plan, choose_statistics(plan, baseline), baseline)
     cases = _list_cases(plan)

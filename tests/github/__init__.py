@@ -1,1 +1,1 @@
-"""A stateful GitHub that holds both sides to GitHub's OpenAPI description. See README.md."""
+"""A stateful fake GitHub that checks requests and its own answers against GitHub's OpenAPI description. See README.md."""

@@ -1,4 +1,4 @@
-"""Runs of workflows and their artifacts, as the fake GitHub keeps and shows them."""
+"""Endpoints of the fake GitHub for workflow runs and artifacts."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ from tests.github.requests import Answer, Asked, Page, Redirect, Refused
 from tests.github.world import OURS, Artifact, Run, World
 
 BLOBS = "/_blobs/"
-"""Where the storage answers that artifacts are really in; no token belongs there."""
+"""Path of the storage that serves the content of artifacts. Clients must not send a token there."""
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """What an artifact is listed with, beside what it says itself."""
+    """Values in the description of an artifact that are not its own: its run and the API's address."""
 
     run: Run | None
     base: str
 
 
 def list_runs(world: World, asked: Asked) -> Answer:
-    """Runs of one workflow, or of all, the newest first."""
+    """Return the runs of one workflow or of all workflows, newest first."""
     workflow = asked.values.get("workflow_id")
     known = {run.workflow for run in world.runs}
     if workflow is not None and workflow not in known:
@@ -33,7 +33,7 @@ def list_runs(world: World, asked: Asked) -> Answer:
 
 
 def rerun(world: World, asked: Asked) -> Answer:
-    """Start all jobs of a run again."""
+    """Note the request to start all jobs of a run again."""
     number = int(asked.values["run_id"])
     if number not in {run.number for run in world.runs}:
         raise Refused(404, "Not Found")
@@ -42,7 +42,7 @@ def rerun(world: World, asked: Asked) -> Answer:
 
 
 def list_artifacts(world: World, asked: Asked) -> Answer:
-    """Artifacts of one run, or of all, the newest first."""
+    """Return the artifacts of one run or of all runs, newest first."""
     runs = {run.number: run for run in world.runs}
     run_id = asked.values.get("run_id")
     if run_id is not None and int(run_id) not in runs:
@@ -57,7 +57,7 @@ def list_artifacts(world: World, asked: Asked) -> Answer:
 
 
 def download(world: World, asked: Asked) -> Answer:
-    """Where the zip is, for a minute."""
+    """Return a redirect to the zip in the storage of artifacts."""
     wanted = int(asked.values["artifact_id"])
     found = next((each for each in world.artifacts if each.number == wanted), None)
     if found is None or asked.values["archive_format"] != "zip":
@@ -70,7 +70,7 @@ def download(world: World, asked: Asked) -> Answer:
 
 
 def stored(world: World, path: str) -> bytes:
-    """The zip that the storage has at a path."""
+    """Return the zip at a path of the storage."""
     number = int(path.removeprefix(BLOBS))
     return next(each.content for each in world.artifacts if each.number == number)
 

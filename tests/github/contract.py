@@ -1,4 +1,4 @@
-"""GitHub's OpenAPI description as a judge of requests and answers, and as a maker of valid answers."""
+"""Check requests and answers against GitHub's OpenAPI description, and build valid answers from it."""
 
 import json
 import re
@@ -13,13 +13,13 @@ from jsonschema import Draft202012Validator
 
 DESCRIPTION = Path(__file__).with_name("description.json")
 _UNDESCRIBED = {401, 403, 404, 422, 429, 500, 502, 503, 504}
-"""Statuses that GitHub answers with anywhere, described or not, with a message."""
+"""Error statuses that are allowed for every operation, even if its description lacks them."""
 _WITH_SLASHES = {"ref", "path"}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one path, and the values in a request's path."""
+    """One method of one path template, with its description, and the values in a request's path."""
 
     method: str
     template: str
@@ -29,12 +29,12 @@ class Operation:
 
 @cache
 def description() -> Any:
-    """The description with JSON Schemas in place of OpenAPI 3.0's."""
+    """Return the OpenAPI description, with its schemas converted to JSON Schema."""
     return _plain(json.loads(DESCRIPTION.read_text(encoding="utf-8")))
 
 
 def operation(method: str, path: str) -> Operation | None:
-    """What GitHub would do with a request; None: there is no such endpoint in the description."""
+    """Return the described operation for a request; None if there is no such endpoint."""
     found = [
         Operation(method, template, item[method.lower()], values)
         for template, item in description()["paths"].items()
@@ -44,7 +44,7 @@ def operation(method: str, path: str) -> Operation | None:
 
 
 def request_problems(asked: Operation, query: Mapping[str, str], body: object) -> list[str]:
-    """What a request says that GitHub does not document."""
+    """Return a sentence for each part of a request that violates the description."""
     parameters = [_resolved(each) for each in asked.described.get("parameters", ())]
     known = {each["name"]: each["schema"] for each in parameters if each["in"] == "query"}
     problems = [f"unknown query parameter {name!r}" for name in query if name not in known]
@@ -61,7 +61,7 @@ def request_problems(asked: Operation, query: Mapping[str, str], body: object) -
 
 
 def answer_problems(asked: Operation, status: int, body: object) -> list[str]:
-    """What an answer says that GitHub would not."""
+    """Return a sentence for each part of an answer that violates the description."""
     described = asked.described["responses"].get(str(status))
     if described is None:
         schema = {"$ref": "#/components/schemas/basic-error"}
@@ -75,7 +75,7 @@ def answer_problems(asked: Operation, status: int, body: object) -> list[str]:
 
 
 def sample(component: str, **values: object) -> dict[str, Any]:
-    """The least that a component's schema allows, with `values` in place of what it makes up."""
+    """Return the smallest value that a component's schema allows, with `values` in it."""
     made: dict[str, Any] = _least({"$ref": f"#/components/schemas/{component}"})
     return made | values
 
@@ -119,7 +119,10 @@ def _typed(text: str, schema: Mapping[str, Any]) -> object:
 
 
 def _plain(node: Any) -> Any:
-    """OpenAPI 3.0's `nullable` as JSON Schema says it; and one of several as any: GitHub's overlap."""
+    """Convert an OpenAPI 3.0 schema to JSON Schema: `nullable` to a type, and `oneOf` to `anyOf`.
+
+    GitHub's alternatives overlap, so that `oneOf` would refuse valid values.
+    """
     if isinstance(node, list):
         return [_plain(item) for item in node]
     if not isinstance(node, dict):

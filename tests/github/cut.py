@@ -1,7 +1,7 @@
-"""Cuts GitHub's OpenAPI description down to what the tests call: `python -m tests.github.cut SOURCE > TARGET`.
+"""Reduce GitHub's OpenAPI description to the operations of the tests: `python -m tests.github.cut SOURCE > TARGET`.
 
-SOURCE is `api.github.com.json` of github/rest-api-description or a cut of it. Descriptions, examples and
-operations that nobody here calls go; what is left says the same as before.
+SOURCE is `api.github.com.json` of github/rest-api-description, or an earlier TARGET. Descriptions, examples and unused
+operations are removed. Everything else is unchanged.
 """
 
 import json
@@ -39,7 +39,7 @@ _METHODS = {"get", "put", "post", "patch", "delete", "head", "options", "trace"}
 
 
 def cut(source: dict[str, Any], operations: Mapping[str, tuple[str, ...]] = OPERATIONS) -> dict[str, Any]:
-    """The description of some operations alone, with the components that it refers to."""
+    """Return the description of `operations`, with the components that they refer to."""
     paths = {
         path: _bare({name: part for name, part in source["paths"][path].items() if _kept(name, methods)})
         for path, methods in operations.items()
@@ -53,7 +53,7 @@ def cut(source: dict[str, Any], operations: Mapping[str, tuple[str, ...]] = OPER
 
 
 def written(description: dict[str, Any]) -> str:
-    """The text of the committed file."""
+    """Return the description as the text of the committed file."""
     return json.dumps(description, separators=(",", ":"), sort_keys=True) + "\n"
 
 
@@ -62,7 +62,10 @@ def _kept(name: str, methods: tuple[str, ...]) -> bool:
 
 
 def _bare(node: Any, *, names: bool = False) -> Any:
-    """Without prose. `names`: the keys are names of properties, which may be called `description`."""
+    """Return a node without texts for readers. `names` is True if the keys are names of properties.
+
+    A property may be called `description`, so such keys are kept.
+    """
     if isinstance(node, dict):
         return {
             key: _bare(value, names=key == "properties" and not names)

@@ -1,4 +1,4 @@
-"""The endpoints: each takes the world and a request, and gives a status and a body."""
+"""The endpoints of the fake GitHub: functions of the world and a request that return status and body."""
 
 import base64
 import binascii
@@ -54,7 +54,7 @@ def _pull(world: World, number: str) -> int:
 
 
 def _find(world: World, asked: Asked, at: float) -> tuple[Comment, str]:
-    """Return a comment with its text at a moment; refuse the request if there was none."""
+    """Return a comment with its text at the time `at`. Raise Refused (404) if it did not exist then."""
     comment = world.comments.get(int(asked.values["comment_id"]))
     body = comment.body(at) if comment is not None else None
     if comment is None or body is None:
@@ -63,7 +63,7 @@ def _find(world: World, asked: Asked, at: float) -> tuple[Comment, str]:
 
 
 def _get_moment(world: World) -> float:
-    """Return the moment that readers see now: what was written since then has not reached them."""
+    """Return the time of the state that readers see now. It is older by `lag_s`."""
     return time.monotonic() - world.lag_s
 
 
@@ -128,7 +128,7 @@ def pulls_of_commit(world: World, asked: Asked) -> Answer:
 
 
 def _head(world: World, pull: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Where a pull request comes from: a branch of this repository, unless the world says otherwise."""
+    """Return the `head` of a pull request: a branch of this repository, unless `world.pulls` has another one."""
     known = world.pulls[pull["number"]]
     head: dict[str, Any] = pull["head"]
     repo = head["repo"] | {"full_name": known.get("repository", f"{OWNER}/{NAME}")}

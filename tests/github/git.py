@@ -1,4 +1,4 @@
-"""A repository's git objects, as much of them as the REST API shows."""
+"""The git objects of the fake repository, with the fields that the REST API shows."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ class Commit:
 
 @dataclass
 class Objects:
-    """Blobs, flat trees of whole paths, commits and references. Not safe for threads by itself."""
+    """Blobs, trees, commits and references. A tree maps whole paths to blobs. Callers must hold a lock."""
 
     blobs: dict[str, bytes] = field(default_factory=dict)
     trees: dict[str, dict[str, str]] = field(default_factory=dict)
     commits: dict[str, Commit] = field(default_factory=dict)
     refs: dict[str, str] = field(default_factory=dict)
-    """`refs/heads/main` → commit."""
+    """Name of a reference, such as `refs/heads/main`, to its commit."""
 
     def add_blob(self, content: bytes) -> str:
         sha = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
@@ -38,7 +38,7 @@ class Objects:
         return sha
 
     def write(self, ref: str, path: str, content: bytes, message: str) -> str:
-        """One more commit on a branch, that sets one file."""
+        """Add a commit to a branch that sets the content of one file. Return the commit's hash."""
         head = self.refs.get(ref)
         entries = self.files(head) if head else {}
         tree = self.add_tree({**entries, path: self.add_blob(content)})
@@ -46,11 +46,11 @@ class Objects:
         return self.refs[ref]
 
     def files(self, commit: str) -> dict[str, str]:
-        """Path → blob."""
+        """Return the hash of each blob of a commit by path."""
         return self.trees[self.commits[commit].tree]
 
     def descends(self, commit: str, from_commit: str) -> bool:
-        """Whether one is the other or comes after it."""
+        """Return True if `commit` is `from_commit` or one of its descendants."""
         todo = [commit]
         while todo:
             sha = todo.pop()

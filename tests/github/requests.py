@@ -1,4 +1,4 @@
-"""A request that was understood, and what an endpoint makes of it."""
+"""Parsed requests, and the results of endpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ DOCUMENTATION = "https://docs.github.com/rest"
 
 @dataclass(frozen=True)
 class Asked:
-    """One request that was understood."""
+    """One request with the values of its path, query and body, and the token's owner."""
 
     values: Mapping[str, str]
     query: Mapping[str, str]
     body: Mapping[str, Any]
     who: Grant
     base: str
-    """Where the API is, as the client sees it."""
+    """Base URL of the API, as the client sees it."""
 
 
 Answer: TypeAlias = tuple[int, Any]
@@ -26,7 +26,7 @@ Endpoint: TypeAlias = Callable[[World, Asked], Answer]
 
 
 class Refused(Exception):
-    """GitHub says no."""
+    """Raised by an endpoint to answer with an error status."""
 
     def __init__(self, status: int, message: str, **more: object) -> None:
         super().__init__(message)
@@ -36,16 +36,16 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Page:
-    """A list, of which a part is answered."""
+    """List as the result of an endpoint, of which the answer has one page."""
 
     items: Sequence[Any]
     total: bool = False
-    """Whether the answer is an object with `total_count` and the list under this name."""
+    """True: the answer is an object with `total_count`, and with the list under the key `name`."""
     name: str = ""
 
 
 @dataclass(frozen=True)
 class Redirect:
-    """The answer is somewhere else."""
+    """Redirect to another URL, as the result of an endpoint."""
 
     location: str

@@ -1,4 +1,4 @@
-"""A GitHub on loopback: state, permissions, pages, limits and faults; both sides of each exchange are checked."""
+"""A fake GitHub on loopback, with state, permissions, pages, limits and faults. Requests and answers are checked."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,17 +31,17 @@ class Exchange:
 
 @dataclass
 class FakeGitHub:
-    """A running server. Give `url` to a client as GITHUB_API_URL."""
+    """Fake GitHub server. Clients get `url` as GITHUB_API_URL."""
 
     prefix: str = ""
-    """`/api/v3` on GitHub Enterprise Server."""
+    """Path before the API's paths, such as `/api/v3` of GitHub Enterprise Server."""
     page_size: int = 100
-    """Most items of a page."""
+    """Greatest number of items in a page."""
     world: World = field(default_factory=World)
     faults: list[Fault] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    """Where a client or this fake broke GitHub's contract."""
+    """Sentences about requests and answers that violate GitHub's description."""
     port: int = 0
 
     @property
@@ -49,18 +49,18 @@ class FakeGitHub:
         return f"http://127.0.0.1:{self.port}{self.prefix}"
 
     def count(self, method: str) -> int:
-        """How many requests of a method were answered."""
+        """Return the number of answered requests with a method."""
         return sum(each.method == method for each in self.exchanges)
 
     @contextmanager
     def running(self) -> Iterator["FakeGitHub"]:
-        """Serve until the block ends, which is where a broken contract is told."""
+        """Serve during the block. Raise AssertionError at its end if there are `violations`."""
         with serving(self) as self.port:
             yield self
         assert not self.violations, self.violations
 
     def fault(self, method: str, path: str) -> Fault:
-        """What befalls a request; a fault that does nothing when none does."""
+        """Return the fault to inject into a request; `Fault()` for none."""
         with self.world.lock:
             return next((each for each in self.faults if each.befalls(method, path)), Fault())
 
@@ -77,7 +77,7 @@ class FakeGitHub:
         )
 
     def answer(self, request: Request) -> tuple[int, Any, dict[str, str]]:
-        """Status, body and headers for a request, checked against the contract."""
+        """Return status, body and headers for a request. Note violations of GitHub's description."""
         if request.path.startswith(BLOBS):
             if "Authorization" in request.headers:
                 self.violations.append("a token was sent to the storage of artifacts")

@@ -1,4 +1,4 @@
-"""What the fake GitHub knows: one repository, who may do what in it, and all that was done."""
+"""State of the fake GitHub: one repository, the permissions of tokens, comments, checks, runs and artifacts."""
 
 import threading
 import time
@@ -19,7 +19,7 @@ LONGEST_BODY = 65_536
 
 @dataclass(frozen=True)
 class Grant:
-    """Who a token speaks for and what it may write; everything can be read."""
+    """Account and write permissions of a token. Every token can read everything."""
 
     login: str = "github-actions[bot]"
     kind: str = "Bot"
@@ -28,7 +28,7 @@ class Grant:
 
 @dataclass
 class Comment:
-    """A comment with all it ever said. None: it is deleted."""
+    """A comment with its texts at all times. The text None means that it was deleted."""
 
     number: int
     issue: int
@@ -37,28 +37,28 @@ class Comment:
     edits: int = 0
 
     def body(self, at: float) -> str | None:
-        """What it said at a time."""
+        """Return the text of the comment at a time; None if it did not exist."""
         return next((text for when, text in reversed(self.history) if when <= at), None)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a workflow, by default one that makes a baseline."""
+    """A workflow run, by default one that stores a baseline."""
 
     number: int
     event: str = "push"
     branch: str = "main"
     conclusion: str | None = "success"
-    """None: it goes on."""
+    """None: the run is in progress."""
     repository: int = OURS
-    """Where its commit is from."""
+    """Id of the repository of its commit."""
     workflow: str = "evalgate.yml"
     sha: str = HEAD_SHA
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """What a run kept."""
+    """An artifact of a workflow run."""
 
     number: int
     name: str
@@ -67,12 +67,12 @@ class Artifact:
     run: int = 0
     expired: bool = False
     digest: str = ""
-    """What GitHub says that it is; "" for the true one."""
+    """Digest that GitHub reports; "": the real digest of `content`."""
 
 
 @dataclass
 class World:
-    """Everything is done under `lock`, one request at a time, as a database would."""
+    """State of the repository. Requests are handled one at a time, under `lock`."""
 
     grants: dict[str, Grant] = field(default_factory=lambda: {"ghs_writer": Grant()})
     pulls: dict[int, Mapping[str, Any]] = field(default_factory=lambda: {PULL: {"sha": HEAD_SHA}})
@@ -81,12 +81,12 @@ class World:
     runs: list[Run] = field(default_factory=list)
     artifacts: list[Artifact] = field(default_factory=list)
     reruns: list[int] = field(default_factory=list)
-    """Runs that were asked for again."""
+    """Numbers of the runs that a client started again."""
     permissions: dict[str, str] = field(default_factory=dict)
-    """Login → what it may do; `read` for everybody else."""
+    """Permission by login; `read` for all others."""
     git: Objects = field(default_factory=Objects)
     lag_s: float = 0.0
-    """How old what is read may be: GitHub reads from replicas."""
+    """Age in seconds of the state that is read, because GitHub reads from replicas."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     _last: int = 1000
 
@@ -107,7 +107,7 @@ class World:
             comment.edits += 1
 
     def comment_bodies(self, issue: int = PULL) -> Sequence[str]:
-        """What stands under an issue now, oldest first."""
+        """Return the current texts of an issue's comments, oldest first."""
         with self.lock:
             now = time.monotonic()
             bodies = [each.body(now) for each in self.comments.values() if each.issue == issue]

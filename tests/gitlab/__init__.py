@@ -1,1 +1,1 @@
-"""A stateful GitLab that holds a client to what GitLab documents of its REST API, and reads notes as GitLab does."""
+"""A stateful fake GitLab that checks requests against GitLab's documentation, and finds quick actions in notes."""

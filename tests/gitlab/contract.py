@@ -1,8 +1,8 @@
-"""What GitLab's OpenAPI description (version 19.5) says of the operations that posting needs.
+"""The operations of GitLab's API (version 19.5) that posting needs, and checks of requests and answers.
 
-The description is under another licence than this project, so that what it says is said here again: the parameters
-of `doc/api/openapi/openapi_v3.yaml` and the entity `API_Entities_Note`, as JSON Schemas. Where it is silent,
-`doc/api/notes.md` and `doc/api/rest/_index.md` tell: a note has 1,000,000 characters at most, a page 100 items.
+GitLab's OpenAPI description has another licence than this project, so its facts are rewritten here as JSON Schemas:
+the parameters of `doc/api/openapi/openapi_v3.yaml` and the entity `API_Entities_Note`. The limits of 1,000,000
+characters in a note and 100 items in a page are from `doc/api/notes.md` and `doc/api/rest/_index.md`.
 """
 
 import re
@@ -56,7 +56,7 @@ _NOTE = {
 
 @dataclass(frozen=True)
 class Operation:
-    """A method of a path. What is not named in `query` and `body` is not documented."""
+    """A method of a path (a regex). Parameters that are not in `query` and `body` are not documented."""
 
     method: str
     path: str
@@ -95,7 +95,7 @@ OPERATIONS = (
 
 
 def operation(method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
-    """What GitLab would do with a request, and the values in its path; None: no such endpoint."""
+    """Return the operation for a request and the values in its path; None if there is no such endpoint."""
     for each in OPERATIONS:
         found = re.fullmatch(each.path, path)
         if found and each.method == method:
@@ -104,7 +104,7 @@ def operation(method: str, path: str) -> tuple[Operation, dict[str, str]] | None
 
 
 def request_problems(asked: Operation, query: Mapping[str, str], body: object) -> list[str]:
-    """What a request says that GitLab does not document."""
+    """Return a sentence for each part of a request that violates GitLab's documentation."""
     problems = [f"unknown query parameter {name!r}" for name in query if name not in asked.query]
     for name, schema in asked.query.items():
         problems += _wrong(query[name], schema, f"query {name}") if name in query else []
@@ -114,7 +114,7 @@ def request_problems(asked: Operation, query: Mapping[str, str], body: object) -
 
 
 def answer_problems(asked: Operation, status: int, body: object) -> list[str]:
-    """What an answer of ours says that GitLab would not."""
+    """Return a sentence for each part of an answer that violates GitLab's documentation."""
     if status >= 400:
         return []
     if status != asked.status:

@@ -1,7 +1,7 @@
-"""What GitLab takes for a quick action in a note, and executes as whoever wrote the note.
+"""Find the quick actions in a note, which GitLab executes with the permissions of the note's author.
 
-The order and the limits of each exception are those of GitLab's `Gitlab::QuickActions::Extractor`: what begins as
-a block of code ends at the first line that is exactly three backticks, whatever Markdown thinks of it.
+Order and limits of the exceptions are those of GitLab's `Gitlab::QuickActions::Extractor`. For example, a block of
+code ends at the first line of exactly three backticks, even if it does not end there in Markdown.
 """
 
 import re
@@ -32,7 +32,7 @@ _EITHER = re.compile(
 
 
 def quick_actions(body: str) -> list[str]:
-    """The names of the actions that a note would set off."""
+    """Return the names of the quick actions that GitLab would execute for a note."""
     if not re.search("^/", body, re.MULTILINE):
         return []
     return [found["name"].lower() for found in _EITHER.finditer(body.replace("\r", "")) if found["name"]]

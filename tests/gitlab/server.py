@@ -1,4 +1,4 @@
-"""A GitLab on loopback: notes, members, pages, limits and faults; both sides of each exchange are checked."""
+"""A fake GitLab on loopback, with notes, members, pages, limits and faults. Requests and answers are checked."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ HOME = "https://gitlab.example.com/acme/demo"
 
 @dataclass(frozen=True)
 class Member:
-    """Whom a token speaks for, and whether it may write."""
+    """User of a token, and if the token may write."""
 
     username: str = BOT
     writes: bool = True
@@ -35,7 +35,7 @@ class Member:
 
 @dataclass
 class Note:
-    """One note, as it is now."""
+    """Current state of a note."""
 
     number: int
     author: str
@@ -45,7 +45,7 @@ class Note:
 
 
 class Refused(Exception):
-    """GitLab says no."""
+    """Raised to answer a request with an error status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -55,10 +55,10 @@ class Refused(Exception):
 
 @dataclass
 class FakeGitLab:
-    """A running server with one project and one merge request."""
+    """Fake GitLab server with one project and one merge request."""
 
     prefix: str = ""
-    """The folder that GitLab is served from, as `/gitlab`."""
+    """Path before the API's paths, such as `/gitlab`."""
     page_size: int = LARGEST_PAGE
     members: dict[str, Member] = field(default_factory=lambda: {"glpat-writer": Member()})
     notes: dict[int, Note] = field(default_factory=dict)
@@ -66,18 +66,18 @@ class FakeGitLab:
     asked: list[tuple[str, str]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)
-    """Quick actions that notes set off."""
+    """Names of quick actions that GitLab would have executed."""
     port: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
     _last: int = 1000
 
     @property
     def api(self) -> str:
-        """What CI_API_V4_URL says."""
+        """Return the value of CI_API_V4_URL."""
         return f"http://127.0.0.1:{self.port}{self.prefix}/api/v4"
 
     def environ(self, **more: str) -> dict[str, str]:
-        """The predefined variables of a merge-request pipeline."""
+        """Return the predefined variables of a merge-request pipeline, and `more`."""
         return {
             "GITLAB_CI": "true",
             "CI_API_V4_URL": self.api,
@@ -98,19 +98,19 @@ class FakeGitLab:
             return self.notes[self._last]
 
     def bodies(self) -> list[str]:
-        """What stands under the merge request, oldest first."""
+        """Return the texts of all notes of the merge request, oldest first."""
         with self.lock:
             return [note.body for note in self.notes.values()]
 
     @contextmanager
     def running(self) -> Iterator["FakeGitLab"]:
-        """Serve until the block ends, which is where a broken contract is told."""
+        """Serve during the block. Raise AssertionError at its end if there are `violations`."""
         with serving(self) as self.port:
             yield self
         assert not self.violations, self.violations
 
     def fault(self, method: str, path: str) -> Fault:
-        """What befalls a request; a fault that does nothing when none does."""
+        """Return the fault to inject into a request; `Fault()` for none."""
         with self.lock:
             return next((each for each in self.faults if each.befalls(method, path)), Fault())
 
@@ -126,7 +126,7 @@ class FakeGitLab:
         self.asked.append((request.method, request.path))
 
     def answer(self, request: Request) -> tuple[int, Any, dict[str, str]]:
-        """Status, body and headers for a request."""
+        """Return status, body and headers for a request. Note violations of GitLab's documentation."""
         found = operation(request.method, request.path.removeprefix(self.prefix))
         if found is None:
             self.violations.append(f"{request.method} {request.path}: no such endpoint")
@@ -178,7 +178,7 @@ class FakeGitLab:
         return _note(note)
 
     def _kept(self, body: str) -> str:
-        """What of a body GitLab keeps."""
+        """Return the text that GitLab stores for a note. Note its quick actions; refuse a text that is too long."""
         if len(body) > LONGEST_NOTE:
             raise Refused(
                 400, '400 Bad request - Note {:note=>["is too long (maximum is 1000000 characters)"]}'

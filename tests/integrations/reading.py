@@ -1,4 +1,4 @@
-"""Reading a file's content with one format."""
+"""Read eval sets with one format, as a small file and as a large file."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from evalgate.documents.strict_json import parse_json
 
 
 def read(eval_format: EvalFormat, content: Any) -> EvalSet:
-    """Read an eval set from `content`, given as JSON text or as a value."""
+    """Read an eval set from `content`, given as JSON text or as a value. Check that a large file gives the same."""
     text = content if isinstance(content, str) else json.dumps(content)
     found = _outcome(eval_format, parse_json(text.encode(), "f.json"))
     with in_parts(text) as document:
@@ -52,7 +52,7 @@ def _head(case: EvalCase) -> tuple[object, ...]:
 
 @contextmanager
 def in_parts(text: str) -> Iterator[Document]:
-    """Yield the document of a large file, of which only some bytes are read at a time."""
+    """Yield the document of a large file, which is read in steps of 50 bytes."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "f.json")
         path.write_bytes(text.encode())

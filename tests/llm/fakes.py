@@ -1,4 +1,4 @@
-"""A model that answers by a script, and a clock that moves only when somebody sleeps."""
+"""A model with scripted answers, and a clock that advances only by sleeping."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -13,17 +13,17 @@ Turn = str | ModelAnswer | JudgeError
 
 
 def answered(text: str, given: int = 10, made: int = 5) -> ModelAnswer:
-    """An answer of a model `judge-1`."""
+    """Return an answer of a model `judge-1` with `given` input and `made` output tokens."""
     return ModelAnswer(text, "judge-1", Tokens(given, made))
 
 
 def failed(kind: FailureKind, message: str = "it broke", retry_after: float | None = None) -> JudgeError:
-    """A failure."""
+    """Return an error of a model."""
     return JudgeError(kind, message, retry_after=retry_after)
 
 
 class ScriptedModel:
-    """Answers in order; a function answers each request by what is in it. Keeps what it was asked."""
+    """Model that returns `turns` in order, or the result of `script` for each request. Requests are recorded."""
 
     def __init__(self, *turns: Turn, script: Callable[[ModelRequest], Turn] | None = None) -> None:
         self.requests: list[ModelRequest] = []
@@ -32,12 +32,12 @@ class ScriptedModel:
 
     @classmethod
     def by_sample(cls, turns: Iterable[Iterable[Turn]]) -> "ScriptedModel":
-        """For sample 1, 2, …: what each of its attempts gives."""
+        """Return a model with a list of answers for each sample: the answer to attempt 1, 2, and so on."""
         table = [list(each) for each in turns]
         return cls(script=lambda request: table[request.sample - 1][request.attempt - 1])
 
     async def ask(self, request: ModelRequest) -> ModelAnswer:
-        """The script's next answer, in a later step of the event loop."""
+        """Return or raise the next scripted answer, after one step of the event loop."""
         self.requests.append(request)
         turn = self._script(request) if self._script else next(self._turns)
         await asyncio.sleep(0)
@@ -48,7 +48,7 @@ class ScriptedModel:
 
 @dataclass
 class FakeTime:
-    """Time that passes only by sleeping."""
+    """Fake time in seconds, which advances only by `sleep`."""
 
     seconds: float = 1000.0
     slept: list[float] = field(default_factory=list)
@@ -67,5 +67,5 @@ class FakeTime:
 
     @property
     def clock(self) -> Clock:
-        """All clocks of it."""
+        """Return a `Clock` that uses this time."""
         return Clock(self.now, self.wall, self.sleep)

@@ -1,4 +1,4 @@
-"""Judge resolvers with a scripted model."""
+"""Judge resolvers that use a scripted model."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool, Pu
 
 
 class ScriptedJudges(ModelPool):
-    """Returns the same model for every configuration, and keeps the configurations."""
+    """Pool that returns the same model for every configuration, and records the configurations."""
 
     def __init__(self, model: ModelClient) -> None:
         super().__init__(LlmContext(Path(), {}))
@@ -16,11 +16,11 @@ class ScriptedJudges(ModelPool):
         self._only = model
 
     def reserve_model(self, config: JudgeConfig, purpose: Purpose = "judge") -> ModelClient:
-        """Return the one model."""
+        """Return the model, and record the configuration."""
         self.configs.append(config)
         return self._only
 
 
 def build_scripted_resolver(model: ModelClient, config: JudgeConfig | None = None) -> JudgeResolver:
-    """Return a resolver whose every judge is `model`."""
+    """Return a resolver that uses `model` as every judge."""
     return JudgeResolver(ScriptedJudges(model), config)

@@ -1,6 +1,6 @@
-"""How each CI system runs its recipe: which words it replaces, which shell it starts, when a step runs at all.
+"""Run the recipe of each CI system as that system would: replace variables, choose the shell, and skip steps.
 
-Every function takes the recipe's own lines; nothing of a recipe is written here a second time.
+All functions read the lines from the recipe itself; no line of a recipe is repeated here.
 """
 
 import json
@@ -38,25 +38,25 @@ _PROGRAMS = {
 
 @dataclass(frozen=True)
 class Job:
-    """A job that ended, and what the service shows of it."""
+    """Result of a job: exit code, log, and published files."""
 
     code: int
     log: str
     shown: Mapping[str, list[Path]] = field(default_factory=dict)
-    """What is published → the files that were there."""
+    """Kind of publication to the published files."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine of a CI system with the repository on it."""
+    """A machine of a CI system with a checkout of the repository."""
 
     folder: Path
     programs: Path
-    """Executables, which come before all others; and what they wrote down."""
+    """Folder of fake executables, which comes first on PATH, and of the files that they write."""
     environ: Mapping[str, str] = field(default_factory=dict)
 
     def shell(self, *argv: str) -> Job:
-        """A command in the repository."""
+        """Run a command in the repository."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI"))}
         done = subprocess.run(
             argv,
@@ -77,13 +77,13 @@ class Machine:
         return Job(done.returncode, done.stdout + done.stderr)
 
     def files(self, *patterns: str) -> list[Path]:
-        """What stands there under any of the patterns."""
+        """Return the existing files that match any of the patterns."""
         globs = (f"{each}*" if each.endswith("/") else each for each in patterns)
         return sorted({path for each in globs for path in self.folder.glob(each) if path.is_file()})
 
 
 def machine(folder: Path, programs: Path, **environ: str) -> Machine:
-    """One with every program that a recipe calls."""
+    """Return a machine with fakes of all programs that recipes call."""
     programs.mkdir()
     for name, script in _PROGRAMS.items():
         path = programs / name
@@ -93,7 +93,10 @@ def machine(folder: Path, programs: Path, **environ: str) -> Machine:
 
 
 def gitlab(on: Machine) -> Job:
-    """GitLab's runner: one script that ends at the first line that fails; reports are uploaded by `when`."""
+    """Run the recipe as GitLab's runner: one script that ends at the first failing line.
+
+    Reports are published according to `artifacts: when`.
+    """
     job = _read("gitlab-ci.yml")["evalgate"]
     ended = on.shell("bash", "-c", script_of("gitlab"))
     artifacts = job["artifacts"]
@@ -105,7 +108,7 @@ def gitlab(on: Machine) -> Job:
 
 
 def buildkite(on: Machine) -> Job:
-    """Buildkite's agent: `$$` is a dollar; the lines are one script of bash -e."""
+    """Run the recipe as Buildkite's agent: `$$` is a dollar sign, and all lines are one script of `bash -e`."""
     (step,) = _read("buildkite.yml")["steps"]
     script = "\n".join(step["commands"]).replace("$$", "$")
     ended = on.shell("/bin/bash", "-e", "-c", script)
@@ -113,7 +116,10 @@ def buildkite(on: Machine) -> Job:
 
 
 def azure(on: Machine) -> Job:
-    """Azure's agent: macros are replaced in scripts; once a step failed, only those run that ask to."""
+    """Run the recipe as Azure's agent: macros in scripts are replaced.
+
+    After a failed step, only steps with a condition such as `always()` run.
+    """
     code, log, shown = 0, "", dict[str, list[Path]]()
     for step in _read("azure-pipelines.yml")["steps"]:
         if "checkout" in step or (code and step.get("condition") not in {"succeededOrFailed()", "always()"}):
@@ -131,7 +137,10 @@ def azure(on: Machine) -> Job:
 
 
 def bitbucket(on: Machine) -> Job:
-    """Bitbucket: one script that ends at the first line that fails; JUnit files are found by their folder."""
+    """Run the recipe as Bitbucket: one script that ends at the first failing line.
+
+    JUnit files are found by the name of their folder.
+    """
     step = _bitbuckets_step()
     ended = on.shell("/bin/sh", "-c", script_of("bitbucket"))
     (artifact,) = step["artifacts"]["upload"]
@@ -143,7 +152,7 @@ def bitbucket(on: Machine) -> Job:
 
 
 def script_of(service: str) -> str:
-    """What a system runs that starts a shell in the image."""
+    """Return the script of a service (`gitlab` or `bitbucket`) that runs in a shell in the image."""
     lines = _read("gitlab-ci.yml")["evalgate"] if service == "gitlab" else _bitbuckets_step()
     return "\n".join(["set -e", *lines["script"]])
 
@@ -154,7 +163,10 @@ def _bitbuckets_step() -> Any:
 
 
 def jenkins(on: Machine) -> Job:
-    """Jenkins: each `sh` step is a script of its own with -e; `post { always` runs whatever happened."""
+    """Run the recipe as Jenkins: each `sh` step is a separate script with `-e`.
+
+    The steps of `post { always` run even after a failure.
+    """
     text = (RECIPES / "Jenkinsfile").read_text("utf-8")
     stages, _, post = text.partition("post {")
     code, log = 0, ""
@@ -176,7 +188,7 @@ SERVICES = {
 
 
 def annotation(on: Machine) -> tuple[list[str], str] | None:
-    """The words and the input of the last call of Buildkite's agent; None when there was none."""
+    """Return arguments and standard input of the last call of `buildkite-agent`; None if it was not called."""
     words = on.programs / "words"
     if not words.exists():
         return None
@@ -184,14 +196,14 @@ def annotation(on: Machine) -> tuple[list[str], str] | None:
 
 
 def issues(job: Job) -> list[dict[str, Any]]:
-    """What GitLab's Code Quality widget reads."""
+    """Return the issues that GitLab's Code Quality widget would read."""
     (path,) = job.shown["codequality"]
     found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return found
 
 
 def images() -> Iterator[tuple[str, str]]:
-    """Recipe and each image that it names."""
+    """Yield (file name of the recipe, image) for each image of evalgate in a recipe."""
     for path in RECIPES.iterdir():
         yield from (
             (path.name, name) for name in re.findall(r"[\w./-]+/evalgate:\S+", path.read_text("utf-8"))

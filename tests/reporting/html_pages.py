@@ -1,4 +1,4 @@
-"""Reading a page as a browser does, as far as its elements and its text go."""
+"""Parse a page of the report, and collect its elements and texts."""
 
 import re
 from html.parser import HTMLParser
@@ -54,7 +54,7 @@ ELEMENTS: dict[str, frozenset[str]] = {
     "g": frozenset({"class"}),
     "text": frozenset({"class", "x", "y", "text-anchor"}),
 }
-"""Every element that the page is made of, with the attributes that it may have."""
+"""Every element that the page may contain, with the attributes that it may have."""
 
 WORDS = re.compile(r"[\w -]*")
 MARKS = re.compile(r"[0-9.,;e+ -]*")
@@ -62,12 +62,12 @@ _VOID = frozenset({"meta", "input", "wbr"})
 
 
 class Page(HTMLParser):
-    """All that is in a page; an element or attribute that is none of ours is an error."""
+    """Parsed page. An element or attribute that is not in `ELEMENTS` raises AssertionError."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
         self.texts: list[str] = []
-        """The text of each element that holds text, in order of their end tags, `<i>` taken as text."""
+        """The text of each element, in the order of the end tags. The content of `<i>` belongs to its parent's text."""
         self.attributes: set[tuple[str, str, str]] = set()
         self.shape: list[str] = []
         """Start and end tags."""
@@ -78,7 +78,7 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """All text outside the style sheet and the script, a line for each element that holds some."""
+        """Return all text outside of the style sheet and the script, with one line for each element."""
         return "\n".join(self.texts)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -118,5 +118,5 @@ class Page(HTMLParser):
 
 
 def unseen_spelled_out(text: str) -> str:
-    """The text with an escape for each character that cannot be seen, but for line ends and tabs."""
+    """Return a text with invisible characters escaped, except line ends and tabs."""
     return re.sub(r"[^\n\t]+", lambda found: escape_invisible(found[0]), text)

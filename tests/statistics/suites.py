@@ -1,4 +1,4 @@
-"""Short ways to write scores down."""
+"""Build tables of scores from short texts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,7 +7,7 @@ from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Pair, Scor
 
 
 def runs(text: str) -> tuple[Score, ...]:
-    """`"110x"`: two passed runs, a failed one, one without a score."""
+    """Return the scores of runs: `"110x"` means two passed runs, a failed run, and a run without a score."""
     return tuple(None if letter == "x" else float(letter) for letter in text)
 
 
@@ -35,6 +35,6 @@ def metric(
 def suite(
     size: int, baseline: str, candidate: str, *, rule: MetricRule | None = None, **other: str
 ) -> GatingMetric:
-    """`size` equal cases c0, c1 …, whose candidate runs `other` names differently."""
+    """Return a metric with `size` equal cases c0, c1 and so on. `other` has the candidate runs of single cases."""
     names = [f"c{index}" for index in range(size)]
     return metric(dict.fromkeys(names, baseline), {name: other.get(name, candidate) for name in names}, rule)

@@ -102,7 +102,7 @@ def a_scored_run(
 
 
 def a_record_to_view() -> Record:
-    """Failing, flaky, crashed, quarantined and passing cases, compared with a baseline."""
+    """Return a record with failing, flaky, crashed, quarantined and passing cases, compared with a baseline."""
     refund = a_scored_case(
         "refund_late",
         0.0,

@@ -1,4 +1,4 @@
-"""Viewers for tests: one behind Starlette's test client, one with a port for a browser."""
+"""Start viewers for tests, behind Starlette's test client or on a port for a browser."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ TOKEN = "0123456789" * 4
 
 
 def write_record(path: Path, record: Record) -> Path:
-    """Write a results.json, with its folders."""
+    """Write a record as a results.json, and create missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(dump_record(record), "utf-8")
     return path
@@ -31,7 +31,7 @@ def create_viewer(folder: Path, *named: str, port: int = 8123) -> Viewer:
 
 
 def open_client(viewer: Viewer, *, has_cookie: bool = True) -> TestClient:
-    """Return a client that has opened the viewer's address. Its POSTs need `csrf` among their fields."""
+    """Return a client that has opened the viewer's address. Its POST requests need the field `csrf`."""
     address = f"http://127.0.0.1:{viewer.access.port}"
     cookies = {viewer.access.cookie_name: viewer.access.session} if has_cookie else {}
     return TestClient(
@@ -45,7 +45,7 @@ def open_client(viewer: Viewer, *, has_cookie: bool = True) -> TestClient:
 
 @contextmanager
 def serve_viewer(folder: Path, named: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the address, with its token, of a viewer that a browser can open."""
+    """Start a viewer for a browser, and yield its address with the token."""
     with open_socket("127.0.0.1", 0) as listener:
         viewer = create_viewer(folder, *named, port=listener.getsockname()[1])
         server = uvicorn.Server(configure_server(create_app(viewer)))

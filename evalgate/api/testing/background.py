@@ -64,7 +64,7 @@ class BackgroundEvaluation(Generic[T]):
         return self._results[key].result()
 
     def repeat_case(self, key: CaseKey) -> CaseResult:
-        """Run a case again and return the new result. It replaces the earlier result.
+        """Run a case again and return the new result, which replaces the earlier result.
 
         After the end of the evaluation, no case is run again, and the earlier result is returned.
 
@@ -109,14 +109,14 @@ class BackgroundEvaluation(Generic[T]):
     # --- called in the thread of the evaluation -------------------------------------------------------------
 
     def on_runs_planned(self, runs: int) -> None:
-        """Do nothing. A progress listener must have this method."""
+        """Do nothing. `ProgressListener` requires this method."""
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
         """Set the result of a case after its last run."""
         del result
         key, prepared_run = (eval_set_id, eval_id), self._gate_run
         made = self._made[key] = self._made.get(key, 0) + 1
-        # With `runs: auto`, no run can be told to be the last: `_evaluate` sets the result at the end.
+        # With `runs: auto`, the number of runs is not known here: `_evaluate` sets the result at the end.
         if prepared_run is not None and prepared_run.plan.runs == made:
             self._settle(key, self._results[key])
 
@@ -155,7 +155,7 @@ class BackgroundEvaluation(Generic[T]):
             evaluation = prepared_run.evaluation
             async with evaluation.start_agent():
                 if self._all_at_once:
-                    first = dict(self._results)  # a case that is repeated meanwhile gets another result
+                    first = dict(self._results)  # `repeat_case` may replace an entry meanwhile
                     await evaluation.make_runs()
                     for key, result in first.items():
                         self._settle(key, result)

@@ -50,9 +50,9 @@ class EvaluationGroup:
     sets: dict[str, EvalSet] = field(default_factory=dict)
     """Whole eval sets by their id."""
     selected: set[CaseKey] = field(default_factory=set)
-    """Cases that pytest has not deselected (`-k`, `-m`, `--lf`)."""
+    """Cases that remain after pytest's selection (`-k`, `-m`, `--lf`)."""
     asked: set[str] = field(default_factory=set)
-    """Node ids of the items that have had a result."""
+    """Node ids of the items for which `get_result` has returned a result."""
     _plan: Plan | None = None
     _running: "BackgroundEvaluation[Any] | None" = None
     _error: Exception | None = None
@@ -113,7 +113,7 @@ class EvaluationGroup:
 
     @contextmanager
     def _name_options(self) -> Iterator[None]:
-        """Rename `--baseline` in errors that the block raises to the name that a user of pytest wrote."""
+        """Replace `--baseline` in errors that the block raises by the option's name in pytest."""
         # `baseline` is an option of the marker, `--evalgate-baseline` of the command line.
         is_own = self.options.baseline != self.project.options.baseline
         name = "`baseline`" if is_own else "--evalgate-baseline"
@@ -152,8 +152,8 @@ class EvaluationGroup:
     def build_run_command(self, case: CaseResult) -> str:
         """Build the `evalgate run` command that runs one case again, or "" if no command can do so.
 
-        There is none for a case of a marker, for an agent that is a Python object of this process, and before
-        the evaluation has started.
+        Return "" for a case of a marker, for an agent that is a Python object of this process, and before the
+        evaluation has started.
         """
         if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
             return ""
@@ -201,11 +201,11 @@ class WorkerMessage:
     agent: object
     options: EvaluationOptions
     sources: tuple[str | EvalSet, ...]
-    """The group's eval sets: the path of a file, or an eval set that is in no file."""
+    """The group's eval sets: the path of each file, and the eval sets that are in no file."""
     selected: frozenset[CaseKey]
     runs: MadeRuns
     error: str = ""
-    """Reason why the worker has no runs or cannot send its arguments; "" if there is none."""
+    """Reason why the worker has no runs or cannot send its arguments; "" without an error."""
 
 
 def build_message(group: EvaluationGroup) -> WorkerMessage:
@@ -236,7 +236,7 @@ def dump_messages(messages: Iterable[WorkerMessage]) -> list[bytes]:
 def _dump_message(message: WorkerMessage) -> bytes:
     try:
         return pickle.dumps(message)
-    except Exception as error:  # noqa: BLE001  objects of the user's raise anything
+    except Exception as error:  # noqa: BLE001  the user's objects may raise any exception
         reason = f"the arguments of the marker cannot be sent to the controller of pytest-xdist: {error}"
         return pickle.dumps(
             replace(message, agent=None, options=EvaluationOptions(), sources=(), error=reason)

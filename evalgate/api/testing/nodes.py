@@ -179,7 +179,7 @@ def _get_result(item: pytest.Item, case: SelectedCase) -> Outcome:
         outcome = Outcome.from_result(case.group.get_result(case.key, item.nodeid))
     except EvalgateError as error:
         message = str(error)
-    if message:  # outside of the handler, so that no traceback of evalgate is shown
+    if message:  # outside of the `except` block, so that pytest shows no traceback of evalgate
         pytest.fail(message, pytrace=False)
     scores = {f"evalgate:{name}": score for name, score in outcome.scores.items()}
     # A case that `--reruns` runs again has properties already.
@@ -193,7 +193,8 @@ def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) ->
 
     Raises:
         pytest.xfail.Exception: the case cannot close the gate, because it is quarantined or observed.
-        pytest.skip.Exception: the case was not evaluated, and no run has one of `NON_AGENT_OUTCOMES`.
+        pytest.skip.Exception: the case was not evaluated, although every run reached the agent: no run has
+            one of `NON_AGENT_OUTCOMES`.
         pytest.fail.Exception: the case did not pass for another reason.
     """
     if outcome.status == "passed":
@@ -217,7 +218,7 @@ def _fail_item(item: pytest.Item, case: SelectedCase, outcome: CaseResult) -> No
 
 
 def list_options(config: pytest.Config) -> list[str]:
-    """Return evalgate's options on pytest's command line, for the command that repeats a case."""
+    """Return the evalgate options that pytest was started with, for the command that repeats a case."""
     found = ["--evalgate"] if config.getoption("--evalgate") else []
     for name in ("agent", "thresholds", "baseline", "runs"):
         value: Any = config.getoption(f"--evalgate-{name}")
@@ -225,7 +226,7 @@ def list_options(config: pytest.Config) -> list[str]:
     return found
 
 
-# --- the text of a failing case, as of a failing assertion --------------------------------------------------
+# --- the text of a failing case, in the form of a failing assertion -----------------------------------------
 
 
 def _describe_failure(case: CaseResult, commands: Sequence[str], accept: str = "") -> str:

@@ -31,8 +31,9 @@ class Project:
         self._config = config
         thresholds = self.get_option("thresholds")
         self.folder = self._find_folder(thresholds)
-        """Folder that paths are relative to: the first of current folder and rootdir with the thresholds
-        file; without this file the rootdir if pytest has an ini file, else the current folder."""
+        """Folder that paths are relative to: the current folder if it has the thresholds file, or the rootdir
+        if that has it. If neither has it: the rootdir if pytest has an ini file, else the current folder.
+        """
         runs = self.get_option("runs")
         self.options = EvaluationOptions(
             thresholds=thresholds,
@@ -115,13 +116,15 @@ class Project:
         return resolve_case_policies(self.thresholds, self.thresholds.config.cases, (eval_set,), is_part=True)
 
     def locate_pattern(self, pattern: str, folder: Path) -> str:
-        """Make a pattern an absolute path if it matches files in `folder`. Otherwise return it unchanged."""
+        """Return `pattern` as an absolute path if it matches files in `folder`, otherwise unchanged."""
         problems: list[Problem] = []
         find_eval_files([str(folder / pattern)], folder=self.folder, problems=problems)
         return pattern if problems else str(folder / pattern)
 
     def write_reports(self, record: Record, name: str = "") -> None:
-        """Write the reports of a record to the report folder, or to its subfolder `name`, if there is one.
+        """Write the reports of a record to the project's report folder or, if `name` is not "", a subfolder.
+
+        Do nothing if the project has no report folder.
 
         Raises:
             InvalidInputError: the folder cannot be written, or a plugin fails.
@@ -141,8 +144,8 @@ class Project:
                 agent, the error names the options of pytest that set one.
         """
         try:
-            # Criteria and checks replace the project's. Together with another thresholds file, they are
-            # refused.
+            # Criteria and checks of a call replace those of the project's thresholds file. If the call names
+            # another thresholds file, `build_evaluation_plan` refuses the combination.
             is_given = isinstance(options.criteria, Mapping) or isinstance(options.checks, Mapping)
             if is_given and options.thresholds == self.options.thresholds:
                 options = replace(options, built_thresholds=self._replace_criteria(options))
@@ -208,7 +211,7 @@ class ProjectEvaluator:
             project: Settings of the pytest run.
             name: Name of the test, for cases without an eval set.
             node_id: Node id of the test, for the folder of its reports.
-            folder: Folder of the test, the first in which eval sets are searched.
+            folder: Folder of the test, in which eval sets are searched first.
             defaults: Options of the test's marker.
         """
         self.name = name
@@ -238,7 +241,8 @@ class ProjectEvaluator:
 
         Args:
             eval_sets: As for `evalgate.evaluate`.
-            agent: As for `evalgate.evaluate`. None: the agent of the marker or, without one, of the project.
+            agent: As for `evalgate.evaluate`. None: the agent of the test's marker. If the marker has none:
+                the agent of the project.
             options: Options of `evalgate.evaluate` that `OPTIONS` lists; they override the marker's.
 
         Raises:
@@ -296,7 +300,7 @@ def to_folder_name(node_id: str) -> str:
 
 
 def locate_sources(project: Project, arguments: Iterable[object], folder: Path) -> list[object]:
-    """Return the eval sets of `arguments`, each of which is one eval set or a list.
+    """Put the eval sets of `arguments` into one list. Each argument is an eval set or a list of eval sets.
 
     A pattern that matches files in `folder` becomes an absolute path.
     """
@@ -325,7 +329,7 @@ OPTIONS = frozenset(
 
 
 def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> EvaluationOptions:
-    """Return the project's options. An option of a marker or a call replaces the project's.
+    """Return a copy of the project's `options` in which `given` (of a marker or a call) replaces options.
 
     Raises:
         InvalidInputError: an option is unknown.

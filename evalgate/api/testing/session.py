@@ -49,7 +49,7 @@ def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: ob
         CollectError: the marker is on a method that takes neither `outcome` nor `evalgate`, or on a class
             that is not a test class.
     """
-    # Not `isinstance`, which asks objects for their class: lazy proxies raise.
+    # Not `isinstance`, which reads `__class__`: a lazy proxy may raise an error then.
     kind = type(candidate)
     if kind is not FunctionType and not issubclass(kind, type):
         return
@@ -104,7 +104,7 @@ def register_session(config: pytest.Config) -> None:
 
 @dataclass
 class Conclusion:
-    """Result of one group: its record, or the reason for having no record or not all reports."""
+    """Result of one group: its record, and the problem if the record or one of its reports is missing."""
 
     group: str
     record: Record | None = None
@@ -175,7 +175,7 @@ class EvalgateSession:
     ) -> AgentFunction | list[pytest.Item] | None:
         """Collect a marked function as an agent, unless it has the argument `outcome` or `evalgate`.
 
-        Return [] for an imported function, and None for any other object.
+        Return [] for a marked function of another module, and None for any object that is no agent.
 
         Raises:
             CollectError: the marker is on something that cannot be an agent, the agent has a marker without
@@ -260,14 +260,15 @@ class EvalgateSession:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Move cases to the end, group by group, so that no other test runs at the same time as agents.
 
-        If the project has no agent and a marked function uses an eval-set file, drop the file's own cases.
+        If the project has no agent and a marked function is the agent of an eval-set file, drop the items
+        that were collected from the file itself.
         """
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():
             if not isinstance(item, CaseItem):
                 add_tags(item, case.tags)
         if not self.project.has_agent:
-            # The agent of these files is a marked function, whose items have the same cases.
+            # The agent of these files is a marked function, and its items have the same cases.
             marked = {case.path for case in cases.values() if case.group.name}
             items[:] = [
                 item
@@ -385,7 +386,7 @@ class EvalgateSession:
     # --- the verdict ----------------------------------------------------------------------------------------
 
     def pytest_terminal_summary(self, terminalreporter: "pytest.TerminalReporter") -> None:
-        """Print the verdict of each evaluation, or the reason for having none."""
+        """Print the verdict of each evaluation, or the reason why there is no verdict."""
         from evalgate.reporting.terminal import TerminalReport
 
         report = TerminalReport(terminalreporter.hasmarkup, has_cases=False)

@@ -10,7 +10,7 @@ from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, Infere
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult, parse_status
 
 Context: TypeAlias = Mapping[str, Any]
-"""Values that callbacks pass on; the first callback of a phase gets an empty mapping."""
+"""Values that a callback passes to later callbacks; the first callback of a phase gets an empty mapping."""
 
 
 @dataclass
@@ -35,8 +35,8 @@ class AfterInferenceSetArgs:
     request: InferenceRequest
     results: list[InferenceResult]
     error: Exception | None
-    """None unless the inference as a whole failed. In `results`, a case that failed has the status `failed`.
-    """
+    """Error that ended the whole inference; else None. If a single case failed, its status in `results` is
+    `failed`."""
     start_time: float
     """Unix seconds."""
 
@@ -98,8 +98,8 @@ class AfterEvaluateSetArgs:
     result: EvalSetResult | None
     """None if the evaluation as a whole failed."""
     error: Exception | None
-    """None unless the evaluation as a whole failed. In `result`, a case that failed has the status `failed`.
-    """
+    """Error that ended the whole evaluation; else None. If a single case failed, its status in `result` is
+    `failed`."""
     start_time: float
     """Unix seconds."""
 
@@ -139,7 +139,7 @@ class AfterEvaluateCaseArgs:
 
 @dataclass(frozen=True)
 class CallbackResult:
-    """Return value of a callback: the context that later callbacks get in place of the previous one.
+    """Return value of a callback: a new context for the later callbacks.
 
     A context from a callback of the set reaches all later callbacks of the phase. A context from a callback
     of a case reaches only the later callbacks of the same case.
@@ -152,9 +152,9 @@ class CallbackResult:
 
 
 Hook: TypeAlias = Callable[[Context, Any], "CallbackResult | Awaitable[CallbackResult | None] | None"]
-"""A callback: a function of the context and the arguments of its point, asynchronous or not.
+"""A callback: a function, asynchronous or not, that gets a context and the arguments of its point.
 
-An exception ends the point: its later callbacks are not called.
+If a callback raises an exception, the later callbacks of the same point are not called.
 """
 
 
@@ -240,7 +240,8 @@ class Callbacks:
             point: Name of the point: a field of `Callback`.
             context: Context for the first function.
             args: Arguments for each function.
-            where: App and eval set as text for errors: `app=…, evalSetID=…`.
+            where: Text for errors that names app and eval set, and the case if there is one, such as
+                `app=…, evalSetID=…, evalCaseID=…`.
 
         Raises:
             CallbackError: a function raised an exception, returned neither None nor a `CallbackResult`, or

@@ -47,17 +47,17 @@ class JSONCriterion(WireModel):
     only_tree: dict[str, Any] = Field(default_factory=dict)
     match_strategy: str = ""
     number_tolerance: float | None = None
-    """Greatest difference of two equal numbers; None: 1e-6."""
+    """Greatest difference of two numbers that count as equal; None: 1e-6."""
     valid: bool = False
     schema_: Annotated[Any, Field(alias="schema")] = None
-    """JSON Schema of the actual value."""
+    """JSON Schema that the actual value must meet."""
     compare_name: str = ""
     compare: Callable[[Any, Any], object] | None = Field(default=None, exclude=True, repr=False)
     """Called with the actual and the expected value; True is a match, and only bools are accepted."""
 
 
 class ToolTrajectoryStrategy(WireModel):
-    """Rules for comparing two tool calls. A part without a criterion is not compared.
+    """Rules for comparing name, arguments and result of two tool calls. None: the part is not compared.
 
     >>> ToolTrajectoryStrategy(name=TextCriterion(), result=JSONCriterion(ignore=True)).to_wire()
     {'name': {}, 'result': {'ignore': True}}
@@ -77,7 +77,7 @@ class ToolTrajectoryCriterion(WireModel):
 
     default_strategy: ToolTrajectoryStrategy | None = None
     tool_strategy: dict[str, ToolTrajectoryStrategy] = Field(default_factory=dict)
-    """Strategies by the name of a tool; each replaces the default as a whole."""
+    """Strategy by tool name. For this tool, it replaces the whole `default_strategy`."""
     order_sensitive: bool = False
     subset_matching: bool = False
     compare_name: str = ""
@@ -86,7 +86,7 @@ class ToolTrajectoryCriterion(WireModel):
 
 
 class FinalResponseCriterion(WireModel):
-    """Rules for comparing final responses. Each given rule must be met.
+    """Rules for comparing final responses. Every rule that is not None must be met.
 
     >>> FinalResponseCriterion(text=TextCriterion(match_strategy="contains")).to_wire()
     {'text': {'matchStrategy': 'contains'}}
@@ -112,7 +112,7 @@ class RubricContent(WireModel):
 
 
 class Rubric(WireModel):
-    """A statement that a judge model must affirm.
+    """A statement about the conversation that a judge model checks.
 
     >>> Rubric(id="1", content=RubricContent(text="It is polite.")).to_wire()
     {'id': '1', 'content': {'text': 'It is polite.'}}
@@ -185,7 +185,7 @@ class EvalMetric(WireModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_null_threshold(cls, value: object) -> object:
-        # Go reads null as 0, which everything reaches.
+        # Go reads null as 0, a threshold that every score reaches.
         if isinstance(value, Mapping) and "threshold" in value and value["threshold"] is None:
             raise ValueError("has no number as its `threshold`")
         return value

@@ -11,7 +11,7 @@ from evalgate.api.trpc.wire import WireModel
 from evalgate.integrations.trpc.file_models import TrpcInvocation, TrpcMessage
 
 EvalMode: TypeAlias = Literal["", "trace"]
-"""`trace`: the conversation is a recording, and no agent is run."""
+"""Mode of a case. `trace`: the conversation is a recording, and no agent is run."""
 
 
 class Message(WireModel):
@@ -88,7 +88,7 @@ class Invocation(WireModel):
 
 
 class SessionInput(WireModel):
-    """The session that a case starts with.
+    """The app, the user and the state of the session in which a case starts.
 
     >>> SessionInput(app_name="math-eval-app", user_id="user").to_wire()
     {'appName': 'math-eval-app', 'userId': 'user'}
@@ -100,7 +100,7 @@ class SessionInput(WireModel):
 
 
 class CaseRubric(WireModel):
-    """A statement about one case that the judge model of `metric_name` must affirm.
+    """A statement about one case that the judge model of the metric `metric_name` checks.
 
     >>> CaseRubric(metric_name="llm_rubric_response", content=RubricContent(text="It is polite.")).to_wire()
     {'metricName': 'llm_rubric_response', 'content': {'text': 'It is polite.'}}

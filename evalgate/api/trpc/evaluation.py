@@ -1,4 +1,4 @@
-"""The evaluator of agents. It runs an eval set several times and summarizes the runs."""
+"""tRPC-Agent-Go's `AgentEvaluator`: run an eval set several times, score it and summarize the runs."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -91,8 +91,8 @@ class AgentEvaluator:
             NotFoundError: the eval set, a case or the evaluator of a metric does not exist. In tRPC-Agent-Go,
                 a metric without an evaluator is left out.
             InvalidInputError: a file, a criterion or an argument is invalid, or the evaluator is closed.
-            CallbackError: a callback failed. A callback that fails at the inference of a single case raises
-                nothing: only the case fails.
+            CallbackError: a callback failed. If a callback fails at the inference of a single case, only this
+                case fails, and no error is raised.
             EvalgateError: the agent cannot be set up, or the result cannot be saved.
         """
         if self._is_closed:
@@ -171,7 +171,7 @@ def new(
 
     Args:
         app_name: Name of the app; managers store its eval sets, metrics and results under this name.
-        runner: An agent, as for `evalgate.evaluate`. None is enough if all cases have recorded replies.
+        runner: An agent, as for `evalgate.evaluate`. It may be None if all cases have recorded replies.
         eval_set_manager: Storage for eval sets; default: files below the working folder.
         metric_manager: Storage for the metrics of eval sets; default: files below the working folder.
         eval_result_manager: Storage for results; default: files below the working folder.
@@ -185,7 +185,7 @@ def new(
         eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
         eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
         timeout: Seconds that one turn of the agent may take.
-        judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
+        judge: A judge model, as `PROVIDER/MODEL`, that replaces the judge model of every metric.
         evaluation_service: A service of the caller. Of the other arguments, only `app_name`,
             `metric_manager`, `eval_result_manager` and `num_runs` then have an effect.
 

@@ -124,7 +124,7 @@ class BuiltInEvaluator:
     async def evaluate(
         self, actuals: Sequence[Invocation], expecteds: Sequence[Invocation], metric: EvalMetric
     ) -> EvaluateResult:
-        """Score the actual turns by comparison with as many expected turns.
+        """Score the actual turns by comparison with the same number of expected turns.
 
         Raises:
             InvalidInputError: the criterion is invalid, is of another kind, or names no usable judge model.
@@ -152,7 +152,7 @@ class BuiltInEvaluator:
     def _build_metric(self, metric: EvalMetric) -> Any:
         options = metric.criterion.to_wire(functions=True) if metric.criterion else {}
         for kind in ("toolTrajectory", "finalResponse"):
-            options.get(kind, {}).pop("compare", None)  # `evaluate` calls it, as a metric has no `Invocation`
+            options.get(kind, {}).pop("compare", None)  # called by `evaluate`: metrics have no `Invocation`
         name = _PREFIX + self._name
         criterion = Criterion(metric.metric_name, metric.threshold, options, name)
         try:
@@ -256,7 +256,7 @@ def _build_details(turn: TurnScore) -> PerInvocationDetails:
 
 
 def decide_status(score: float | None, threshold: float) -> EvalStatus:
-    """Return "passed" if the score reaches the threshold, or "failed". A score of None is "not_evaluated"."""
+    """Return "passed" if the score reaches the threshold, else "failed"; "not_evaluated" for None."""
     if score is None:
         return "not_evaluated"
     return "passed" if score >= threshold else "failed"
@@ -303,7 +303,7 @@ def _check_turn(turn: PerInvocationResult) -> PerInvocationResult:
 
 
 def _read_score(score: object) -> float:
-    # Not only `float`: numpy's numbers are real numbers, too.
+    # `Real` instead of `float`, because it also covers numpy's numbers.
     if not isinstance(score, bool) and isinstance(score, Real) and math.isfinite(score):
         return float(score)
     raise EvaluatorError(f"the evaluator returned the score {score!r}: it must be a finite number")

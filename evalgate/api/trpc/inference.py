@@ -25,7 +25,10 @@ from evalgate.system.workspace import resolve_workspace
 
 
 class InferenceError(Exception):
-    """A case cannot be run, or the agent gave no usable answer. The text becomes the case's error message."""
+    """A case cannot be run, or the agent gave no usable answer.
+
+    The text of this error becomes the error message of the case.
+    """
 
 
 def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> Agent:
@@ -56,7 +59,7 @@ def build_core_case(case: EvalCase, app_name: str, session_id: str) -> types.Eva
     """Convert a case and its session to evalgate's own `EvalCase`.
 
     Raises:
-        InferenceError: the case is invalid. Common mistakes have the text of tRPC-Agent-Go.
+        InferenceError: the case is invalid. For common mistakes, the error has tRPC-Agent-Go's text.
     """
     if case.session_input is None:
         raise InferenceError("session input is nil")

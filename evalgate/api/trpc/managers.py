@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 SQLITE = "sqlite:///evalgate.db"
-"""The database that is used if none is named: a file in the working folder."""
+"""URL of the default database, a file in the working folder."""
 EVAL_SET_SUFFIX, METRICS_SUFFIX, RESULT_SUFFIX = ".evalset.json", ".metrics.json", ".evalset_result.json"
 
 

@@ -118,7 +118,7 @@ class EvalResultManager(Protocol):
     """Storage for the results of evaluations."""
 
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
-        """Store a result and return its id. If the id, name or time is missing, set it first."""
+        """Store a result and return its id. First set a missing id, name or timestamp in the result."""
         ...
 
     def get(self, app_name: str, eval_set_result_id: str) -> EvalSetResult:
@@ -135,19 +135,19 @@ class EvalResultManager(Protocol):
 
 
 class EvalSetLocator(Protocol):
-    """Rule that gives the eval sets of a `LocalEvalSetManager` their file paths."""
+    """Rule for the file paths of the eval sets in a `LocalEvalSetManager`."""
 
     def build(self, base_dir: str, app_name: str, eval_set_id: str, /) -> str:
         """Return the path of an eval set's file."""
         ...
 
     def list(self, base_dir: str, app_name: str, /) -> Sequence[str]:
-        """Return the ids of all eval sets of an app that have a file."""
+        """Return the ids of an app's eval sets for which a file exists."""
         ...
 
 
 class MetricLocator(Protocol):
-    """Rule that gives the metrics of a `LocalMetricManager` their file paths."""
+    """Rule for the file paths of the metrics in a `LocalMetricManager`."""
 
     def build(self, base_dir: str, app_name: str, eval_set_id: str, /) -> str:
         """Return the path of the file with an eval set's metrics."""
@@ -155,19 +155,19 @@ class MetricLocator(Protocol):
 
 
 class EvalResultLocator(Protocol):
-    """Rule that gives the results of a `LocalEvalResultManager` their file paths."""
+    """Rule for the file paths of the results in a `LocalEvalResultManager`."""
 
     def build(self, base_dir: str, app_name: str, eval_set_result_id: str, /) -> str:
         """Return the path of a result's file."""
         ...
 
     def list(self, base_dir: str, app_name: str, /) -> Sequence[str]:
-        """Return the ids of all results of an app that have a file."""
+        """Return the ids of an app's results for which a file exists."""
         ...
 
 
 class Evaluator(Protocol):
-    """Scores one run of a case. A metric names the evaluator that scores it."""
+    """Object that scores one run of a case. The `evaluator_name` of a metric chooses its evaluator."""
 
     @property
     def name(self) -> str:
@@ -191,10 +191,10 @@ class Evaluator(Protocol):
 
 
 class Service(Protocol):
-    """Service for the two phases of an evaluation: inference and scoring. Each can be used separately."""
+    """Service for inference and scoring, the two phases of an evaluation. Each works without the other."""
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
-        """Run the agent on the cases of an eval set, in their order."""
+        """Run the agent on the cases of an eval set. Return one result for each case, in the cases' order."""
         ...
 
     async def evaluate_async(self, request: EvaluateRequest) -> EvalSetResult:

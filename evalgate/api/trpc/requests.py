@@ -1,4 +1,4 @@
-"""Requests and results of inference and scoring, the two phases of an evaluation, and of evaluators."""
+"""Requests and results of the two phases of an evaluation (inference, scoring), and results of evaluators."""
 
 from dataclasses import dataclass, field
 

@@ -14,10 +14,10 @@ EvalStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown", 
 
 
 def parse_status(status: object) -> EvalStatus:
-    """Return a status in lower case. "" means that no status is set.
+    """Return a status in lower case; "" if no status is set.
 
     Raises:
-        ValueError: the status is unknown.
+        ValueError: `status` is no text, or is an unknown status.
     """
     for known in get_args(EvalStatus):
         if isinstance(status, str) and status.lower() == known:
@@ -205,7 +205,7 @@ class EvalSetResult(WireModel):
 
 
 class EvaluationCaseResult(WireModel):
-    """The result of one case over all its runs, with each run's result.
+    """The result of one case over all its runs, together with the result of each run.
 
     >>> EvaluationCaseResult(eval_case_id="calc_add", overall_status="passed").overall_status
     'passed'

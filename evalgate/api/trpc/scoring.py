@@ -59,10 +59,10 @@ async def score_case_run(
 
 
 def _build_expected_turns(case: EvalCase) -> list[Invocation]:
-    """Return the expected turns of a case."""
+    """Return the expected turns of a case. If it only has a recording, they have no expected replies."""
     if case.eval_mode != "trace" or (case.conversation and case.actual_conversation):
         return case.conversation
-    # A recorded case without expectations: each turn has only the id and the user's message.
+    # Without expected replies, each turn has only the id and the user's message.
     return [
         Invocation(invocation_id=turn.invocation_id, user_content=turn.user_content)
         for turn in case.conversation or case.actual_conversation
@@ -79,7 +79,7 @@ async def _score_metrics(
     if len(actuals) != len(expecteds):
         raise EvaluatorError(f"the inference has {len(actuals)} turns, and the case expects {len(expecteds)}")
     _check_rubrics(case, metrics)
-    # The context of the case is added for evaluators only: results hold the turns without it.
+    # Evaluators get the turns with the case's context messages; results store the turns without them.
     shown = [turn.model_copy(update={"context_messages": case.context_messages}) for turn in actuals]
     scored = []
     for metric in (_add_rubrics(each, case) for each in metrics):

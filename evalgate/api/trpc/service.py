@@ -91,7 +91,7 @@ class LocalService:
         """Store the arguments. Nothing is started.
 
         Args:
-            runner: An agent, as for `evalgate.evaluate`. None is enough if all cases have recorded replies.
+            runner: An agent, as for `evalgate.evaluate`. It may be None if all cases have recorded replies.
             eval_set_manager: Storage for eval sets; default: files below the working folder.
             eval_result_manager: Storage for the results that `evaluate` returns; None: they are not stored.
             registry: The evaluators by name; default: the built-in evaluators.
@@ -103,7 +103,7 @@ class LocalService:
             eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
             eval_case_parallel_evaluation_enabled: Whether to score cases at once instead of one by one.
             timeout: Seconds that one turn of the agent may take.
-            judge: `PROVIDER/MODEL` that judges in the place of each metric's model.
+            judge: A judge model, as `PROVIDER/MODEL`, that replaces the judge model of every metric.
 
         Raises:
             InvalidInputError: an argument has a wrong type, `eval_case_parallelism` is less than 1, or
@@ -199,10 +199,10 @@ class LocalService:
 
     @asynccontextmanager
     async def _open_runner(self) -> AsyncIterator[CaseRunner | None]:
-        """Start the agent and yield a runner of cases. End the agent afterwards.
+        """Start the agent, yield a `CaseRunner` for it, and end the agent after the block.
 
-        Use the agent that `keep_agent` keeps running, if there is one. Yield None if the service has no
-        agent.
+        Within a block of `keep_agent`, yield the runner of the agent that is already running. If the service
+        has no agent, yield None.
         """
         kept, at_once = _kept_runner.get(), self._inferences_at_once
         if kept is not None and kept[0] is self:
@@ -375,7 +375,7 @@ def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
     known = list(EvalMetric.get_known_keys().values())
     for key in metric.model_extra or ():
         hint = did_you_mean(key, known, cutoff=NEARLY_EQUAL)
-        # An evaluator of the user may read further keys: only those that look misspelt are wrong.
+        # An evaluator of the user may read further keys, so only keys that look misspelt cause a warning.
         if hint or isinstance(evaluator, BuiltInEvaluator):
             warnings.warn(
                 f"the metric {metric.metric_name!r} has an unknown key {key!r}.{hint}", stacklevel=2

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Table
 
 _ATTEMPTS = 5
-_LONGEST_NAME = 255  # characters; two of them fit into the longest key of MySQL
+_LONGEST_NAME = 255  # characters; MySQL's longest primary key holds two names of this length
 
 
 class SqlStore:
@@ -132,7 +132,7 @@ def _open_engine(url: str) -> "Engine":
     try:
         parsed = sa.make_url(url)
         if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
-            # Otherwise each thread would have a database of its own.
+            # One connection for all threads: each connection has its own in-memory database.
             options = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
             return sa.create_engine(parsed, **options)
         return sa.create_engine(parsed, pool_pre_ping=True)
@@ -146,7 +146,7 @@ def _build_table(name: str) -> "Table":
     import sqlalchemy as sa
     from sqlalchemy.dialects.mysql import LONGTEXT
 
-    # Case and accents count in names, as in files; MySQL would otherwise ignore both.
+    # Names that differ only in case or accents are different, as for files. MySQL would ignore both.
     column = sa.String(_LONGEST_NAME)
     exact = column.with_variant(sa.String(_LONGEST_NAME, collation="utf8mb4_bin"), "mysql", "mariadb")
     text = sa.Text().with_variant(LONGTEXT(collation="utf8mb4_bin"), "mysql", "mariadb")
@@ -167,6 +167,6 @@ def _translate_errors(table: str) -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        # Not the whole text, which holds the statement with its documents.
+        # Not the error's whole text, which has the SQL statement with the documents.
         reason = str(getattr(error, "orig", None) or error)
         raise StorageError(f"the table {table} cannot be used: {reason}") from error

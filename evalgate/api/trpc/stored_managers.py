@@ -15,7 +15,7 @@ from evalgate.api.trpc.stores import DocumentStore
 from evalgate.api.trpc.wire import dump_wire, parse_wire, parse_wire_list
 from evalgate.core.errors import InvalidInputError
 
-Metrics: TypeAlias = list[EvalMetric]  # the managers have methods with the name `list`
+Metrics: TypeAlias = list[EvalMetric]  # an alias, because `list` is a method in the managers
 
 
 def require_names(**names: str) -> None:
@@ -302,10 +302,10 @@ class StoredEvalResultManager(_StoredManager):
     def save(self, app_name: str, eval_set_result: EvalSetResult) -> str:
         """Store a result and return its id. A stored result with the same id is replaced.
 
-        If the id, name or time is missing, it is also set in `eval_set_result`.
+        A missing id, name or timestamp is set in `eval_set_result`, too.
 
         Raises:
-            InvalidInputError: the result is no `EvalSetResult`, or does not name its eval set.
+            InvalidInputError: the result is no `EvalSetResult`, or has no `eval_set_id`.
         """
         require_instance("eval_set_result", eval_set_result, EvalSetResult)
         require_names(app_name=app_name, eval_set_id=eval_set_result.eval_set_id)

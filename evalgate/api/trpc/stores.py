@@ -20,7 +20,7 @@ If it returns None, the document is deleted.
 
 
 class DocumentStore(Protocol):
-    """Storage for documents (texts of files). A document is found by the name of its app and its own name."""
+    """Storage for documents (texts of files). App name and document name identify a document."""
 
     def read(self, app_name: str, name: str) -> bytes | None:
         """Return the text of a document in UTF-8, or None if the document does not exist.
@@ -110,14 +110,14 @@ class SuffixLocator:
         return [name.removesuffix(self.suffix) for name in names if name.endswith(self.suffix)]
 
 
-class _Builds(Protocol):
+class _PathBuilder(Protocol):
     def build(self, base_dir: str, app_name: str, name: str, /) -> str: ...
 
 
 class FileStore:
-    """Documents in files. While a process changes a folder, a lock stops other processes of the machine."""
+    """Documents in files. A lock keeps two processes on this machine from changing a folder at once."""
 
-    def __init__(self, base_dir: str | Path, locator: _Builds) -> None:
+    def __init__(self, base_dir: str | Path, locator: _PathBuilder) -> None:
         self._base_dir = str(base_dir)
         self._locator = locator
         self._lock = threading.Lock()
@@ -137,7 +137,7 @@ class FileStore:
         path = Path(self.describe(app_name, name))
         try:
             if not path.parent.exists():
-                update(None)  # raises for a set that does not exist, before a folder is made for it
+                update(None)  # raises its error for a missing eval set before a folder is created
             make_folder(path.parent)
             with self._lock, lock_folder(path.parent):
                 text = update(self.read(app_name, name))
@@ -164,8 +164,8 @@ class FileStore:
 class FsspecStore:
     """Documents as objects below an fsspec URL: `<url>/<app_name>/<id><suffix>`.
 
-    If two processes change a document at the same time, the last change wins. Not every service can compare
-    before it writes.
+    If two processes change a document at the same time, the last change wins, because not every service has
+    conditional writes.
     """
 
     def __init__(self, url: str, suffix: str, options: dict[str, Any]) -> None:
@@ -208,7 +208,7 @@ class FsspecStore:
 
     def _write(self, path: str, text: str) -> None:
         folder, own = path.rpartition("/")[0], getattr(self._system, "protocol", "")
-        if "file" not in own and "local" not in own:  # an object is seen only once it is complete
+        if "file" not in own and "local" not in own:  # writing an object is atomic in an object store
             self._system.makedirs(folder, exist_ok=True)
             self._system.pipe_file(path, text.encode())
             return
@@ -219,7 +219,7 @@ class FsspecStore:
         """Return the names of an app's documents."""
         folder = f"{self._root}/{app_name}"
         with _translate_errors(folder):
-            self._system.invalidate_cache()  # drivers keep listings, without the objects of other writers
+            self._system.invalidate_cache()  # cached listings lack the objects that other processes wrote
             try:
                 paths = self._system.ls(folder, detail=False)
             except FileNotFoundError:

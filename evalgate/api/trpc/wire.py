@@ -21,14 +21,14 @@ from evalgate.integrations.trpc.file_models import TrpcModel
 from evalgate.integrations.trpc.go_json import dump_compact_json
 
 FROM_FILE: Mapping[str, object] = {"from_file": True}
-"""Validation context of the content of a file, in which unknown keys are kept."""
+"""Validation context for the content of a file: unknown keys are kept."""
 
 
 class WireModel(TrpcModel):
     """Mutable model of a struct of tRPC-Agent-Go.
 
-    Unknown keys of a file are kept and written back. Python code can set only known keys. So a misspelt
-    `threshold` is an error and does not leave the threshold at 0.
+    Unknown keys of a file are kept and written back. Python code can set only known keys: a misspelt
+    `threshold` raises an error, whereas it would leave the threshold at 0 in Go.
     """
 
     model_config = ConfigDict(
@@ -106,7 +106,7 @@ def _to_plain(value: object, *, functions: bool) -> object:
 def dump_wire(value: object) -> str:
     """Write a value as JSON text in tRPC-Agent-Go's form, with a newline at its end.
 
-    Mappings keep the order of their keys: that of Go's struct, or of the file that was read.
+    Keys keep their order, which is the order of Go's struct or of the file that was read.
     """
     pieces: list[str] = []
     _add_pieces(_to_plain(value, functions=False), "\n", pieces)
@@ -135,18 +135,18 @@ def _add_pieces(value: object, line: str, pieces: list[str]) -> None:
         case int() if not isinstance(value, bool):
             pieces.append(str(value))  # Go would round whole numbers beyond 2^53, which may be ids
         case float() if _FIRST_ROUNDED <= abs(value) < inf:
-            pieces.append(repr(value))  # with `.0` or an exponent, which tell it from a whole number
+            pieces.append(repr(value))  # with `.0` or an exponent, so that it is read as a float again
         case _:
             pieces.append(dump_compact_json(value, for_html=True))
 
 
 _FIRST_ROUNDED = 2.0**53
 _PLAIN_TEXT = re.compile(r"[ !#-%'-;=?-\[\]-~]*")
-"""Printable ASCII without what JSON or Go escapes."""
+"""Text of printable ASCII characters that neither JSON nor Go escapes."""
 
 
 def _format_text(text: str) -> str:
-    # Nearly every text is plain, and to escape one takes ten times as long.
+    # Nearly every text is plain, and `dump_compact_json` takes ten times as long.
     return f'"{text}"' if _PLAIN_TEXT.fullmatch(text) else dump_compact_json(text, for_html=True)
 
 

@@ -13,12 +13,12 @@ _RAMP_STEP_S = 0.05
 
 
 class AdaptiveConcurrency:
-    """A limit of concurrent tasks: a throttled task halves it, and each finished task raises it.
+    """A limit of concurrent tasks: a throttled task halves it, and each finished task raises it by 1/limit.
 
-    As many finished tasks as the limit raise it by one: additive increase, multiplicative decrease (Chiu and
-    Jain 1989, "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance"). A task that was
-    already running when the limit was lowered does not lower it again. The limit is never above `most`. With
-    `ramp_up_s`, it starts at 1 and reaches `most` after that many seconds.
+    This is additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis of the Increase and
+    Decrease Algorithms for Congestion Avoidance"). A task that was already running when the limit was lowered
+    does not lower it again. The limit is never above `most`. If `ramp_up_s` is not 0, the limit starts at 1
+    and reaches `most` after that many seconds.
     """
 
     def __init__(self, most: int, *, ramp_up_s: float = 0.0, clock: Clock = REAL_CLOCK) -> None:
@@ -26,7 +26,7 @@ class AdaptiveConcurrency:
         self._limit = float(most)
         self._ramp_up_s = ramp_up_s
         self._clock = clock
-        # Set by the first task that asks: setting up the agent is no part of the ramp.
+        # Set when the first task asks for a slot, so that the setup of the agent is not part of the ramp.
         self._began: float | None = None
         self._lowered_at = float("-inf")
         self._taken = 0
@@ -80,10 +80,10 @@ class AdaptiveConcurrency:
         The limit stays at least 1. Do nothing if the limit was lowered after `since`, the time at which the
         throttled task began.
         """
-        # All tasks that were running at that time report the same overload. Were each of them to halve the
-        # limit, one overload of 64 tasks would leave a single slot.
+        # All tasks that were running at that time report the same overload. If each of them halved the limit,
+        # one overload of 64 tasks would leave a single slot.
         if since > self._lowered_at:
-            # From the slots in use, if those are fewer: the service was overloaded by these already.
+            # If fewer slots than the limit are in use, these few have already overloaded the service.
             self._limit = max(1.0, min(self._limit, self._taken) * _DECREASE_FACTOR)
             self._lowered_at = self._clock.now()
 
@@ -104,7 +104,7 @@ class AdaptiveConcurrency:
         return False
 
     def _schedule_ramp_check(self) -> None:
-        """Start the timer of the ramp: no event reports that the ramp has risen."""
+        """Start a timer that assigns new slots while the ramp rises, unless the timer is running."""
         # One timer for all: every waiting task would otherwise start its own.
         if self._timer is None and self._waiting and self._is_ramping():
             self._timer = asyncio.get_running_loop().call_later(_RAMP_STEP_S, self._on_ramp_timer)
@@ -117,7 +117,7 @@ class AdaptiveConcurrency:
     def _wake_waiters(self) -> None:
         """Assign the free slots to the waiting tasks, in order.
 
-        A slot is taken here, before its task runs again. A task that arrives in between cannot overtake it.
+        A slot counts as taken here, before its task runs again, so that no later task can overtake it.
         """
         while self._waiting and self._taken < self.open_slots:
             waiter = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""Pauses between retries: exponential backoff, `Retry-After` headers, and slots that are free meanwhile."""
+"""Pauses between retries: exponential backoff, `Retry-After`, and release of the concurrency slot."""
 
 import asyncio
 import math
@@ -24,12 +24,15 @@ REAL_CLOCK = Clock()
 
 
 SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
-"""Function that waits while others may use the slot. Arguments: the seconds, and True after a rate limit."""
+"""Function that waits while other conversations may use the slot of the current conversation.
+
+Arguments: the seconds to wait, and True if a rate limit is the reason.
+"""
 
 # A context variable instead of an argument: HTTP clients retry far below the conversation that holds the
 # slot, behind the interface of agents, which knows nothing of slots.
 slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", default=None)
-"""The wait function of the conversation whose slot the calling task holds; None without a slot.
+"""The wait function for the current conversation; None if the conversation holds no slot.
 
 `runner/case_runner.py` sets it for each turn, and `wait_without_slot` reads it.
 """
@@ -39,7 +42,7 @@ async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:
     """Wait before a retry, while other conversations may use the slot of this conversation.
 
     If no slot is free after `seconds`, the wait takes longer. `is_rate_limited` is True if the service
-    rejected a request for its rate limit. The limit then slows other conversations down, too.
+    rejected a request because of its rate limit. Other conversations are then slowed down, too.
     """
     release = slot_release.get()
     if release is None:

@@ -1,4 +1,4 @@
-"""Limits of requests and tokens per minute."""
+"""Limit the requests and tokens per minute of a service."""
 
 from collections import deque
 from dataclasses import field
@@ -25,15 +25,15 @@ class RateLimiter:
     """
 
     requests: int | None = None
-    """Requests in any minute; None for any number."""
+    """Greatest number of requests in any 60 seconds; None: no limit."""
     tokens: int | None = None
-    """Tokens in any minute; None for any number."""
+    """Greatest number of tokens in any 60 seconds; None: no limit."""
     _admitted: deque[Admission] = field(default_factory=deque)
     _paused_until: float = 0.0
 
     def compute_wait(self, tokens: int, now: float) -> float:
         """Return the seconds until a request with `tokens` may start; 0 if it may start now."""
-        # A sliding window, not a bucket per clock minute: that would admit twice the limit around its border.
+        # A sliding window: counters per clock minute would admit twice the limit around the change of minute.
         while self._admitted and self._admitted[0].at + MINUTE <= now:
             self._admitted.popleft()
         free_at = max(now, self._paused_until)
@@ -61,7 +61,8 @@ class RateLimiter:
             return 0.0
         room = max(self.tokens - tokens, 0)  # 0 for a request that is larger than the limit: it runs alone
         used = 0
-        # From the newest back: the request fits as soon as the one that exceeds the room is a minute old.
+        # From the newest back: the new request fits as soon as the request that exceeds the room is a minute
+        # old.
         for admission in reversed(self._admitted):
             used += admission.tokens
             if used > room:

@@ -9,7 +9,7 @@ from evalgate.system.throttling.adaptive_concurrency import AdaptiveConcurrency,
 from evalgate.system.throttling.backoff import REAL_CLOCK, Clock, RetryPolicy
 
 LONGEST_RETRY_AFTER_S = 300.0
-"""Longest pause, in seconds, that a service may ask for; after a longer one the case is not retried."""
+"""Longest pause, in seconds, that a service may ask for; if it asks for more, the case is not retried."""
 
 
 @frozen
@@ -19,7 +19,7 @@ class ThrottleSettings:
     concurrency: int = 1
     """Greatest number of concurrent conversations."""
     requests_per_minute: int | None = None
-    """Turns that may start in any minute; None for any number."""
+    """Turns that may start in any 60 seconds; None: no limit."""
     retries: int = 0
     """Retries of a case after a failure that is not the agent's."""
     ramp_up_s: float = 0.0
@@ -54,7 +54,7 @@ class Throttle:
         return self._concurrency.create_slot()
 
     async def wait_for_turn(self) -> float:
-        """Wait until a turn may start. Return the seconds that this took."""
+        """Wait until a turn may start. Return the seconds of the wait."""
         began = self._clock.now()
         # Without a limit or pause all turns may start at once, so there is no order to keep.
         if self._limiter is None and began >= self._paused_until:
@@ -76,7 +76,7 @@ class Throttle:
         return pause if self._limiter is None else max(pause, self._limiter.compute_wait(0, now))
 
     def on_finished(self) -> None:
-        """Raise the concurrency limit by 1/limit after a conversation, at most to the configured one.
+        """Raise the concurrency limit by 1/limit after a conversation, at most to `concurrency`.
 
         Do not call this if a rate limit ended the conversation.
         """

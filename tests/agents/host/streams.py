@@ -1,6 +1,6 @@
-"""Streams of tool calls as providers of chat completions send them, with the calls that they mean.
+"""Streams of tool calls in the forms of several chat-completion providers, with the calls that they encode.
 
-Each stream is a list of the `tool_calls` of its chunks.
+Each stream is a list with the `tool_calls` of each chunk.
 """
 
 from typing import Any

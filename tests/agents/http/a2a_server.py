@@ -22,7 +22,7 @@ def adk(kind: str, data: dict[str, object]) -> Part:
 
 
 class Agent(AgentExecutor):
-    """Agent that does what the message names."""
+    """Agent that shows the behaviour that is named in the message."""
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Answer a message."""

@@ -74,7 +74,7 @@ async def serving(answer: Handler, *, tls: Any = None) -> AsyncIterator[RunningS
 
 
 def scripted(*answers: object) -> Handler:
-    """Return each answer once: a response, the result of a function of the request, or any value as JSON."""
+    """Return a handler that gives each answer once: a response, a function of the request, or a value for JSON."""
     rest = iter(answers)
 
     async def answer(received: ReceivedRequest) -> web.StreamResponse:
@@ -87,7 +87,7 @@ def scripted(*answers: object) -> Handler:
 
 
 def sse(*events: object, ends: bool = True) -> Callable[[ReceivedRequest], Awaitable[web.StreamResponse]]:
-    """Return an answer of server-sent events; texts are sent as they are. Without `ends`, it stays open."""
+    """Return an answer of server-sent events. Texts are sent unchanged. If `ends` is False, it stays open."""
     texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
     return streamed("text/event-stream", *(f"data: {text}\n\n" for text in texts), ends=ends)
 
@@ -95,7 +95,7 @@ def sse(*events: object, ends: bool = True) -> Callable[[ReceivedRequest], Await
 def streamed(
     content_type: str, *pieces: str, ends: bool = True
 ) -> Callable[[ReceivedRequest], Awaitable[web.StreamResponse]]:
-    """Return an answer that is sent in pieces."""
+    """Return an answer that is sent in `pieces`. If `ends` is False, the connection stays open."""
 
     async def answer(received: ReceivedRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": content_type})
@@ -132,7 +132,7 @@ async def run_cases_over_http(
     trace: bool = False,
     **context: Any,
 ) -> dict[str, CaseRun]:
-    """Run cases with an agent of kind `http` and return the runs by case id; `timeouts` has timeouts by case id."""
+    """Run cases with an agent of kind `http` and return the runs by case id. `timeouts` has seconds by case id."""
     found: dict[str, CaseRun] = {}
 
     async def note(request: RunRequest, run: CaseRun) -> None:

@@ -1,4 +1,4 @@
-"""Clusters, and an interpreter that has Ray."""
+"""Fixtures: Ray clusters, and an interpreter with Ray."""
 
 import os
 import shutil
@@ -17,13 +17,13 @@ from tests.frameworks.venvs import python_with
 
 @pytest.fixture(scope="session")
 def ray_python() -> str:
-    """An interpreter with Ray and what evalgate depends on."""
+    """Return the path of an interpreter with Ray and evalgate's dependencies."""
     return python_with("ray")
 
 
 @pytest.fixture
 def rays(ray_python: str) -> Iterator[Rays]:
-    """Gates with Ray. Fails when a process of theirs, or of a cluster that they started, is left."""
+    """Yield an object that starts gates with Ray. Fail if a process of a gate or of its cluster is left."""
     mark = uuid.uuid4().hex
     yield Rays(ray_python, mark)
     _, alive = psutil.wait_procs(list(_marked(mark)), timeout=120)
@@ -44,7 +44,7 @@ def _marked(mark: str) -> Iterator[psutil.Process]:
 
 @pytest.fixture
 def nodes(ray_python: str) -> Iterator[Nodes]:
-    """A cluster that exists, with two nodes that take an actor each."""
+    """Start a cluster with two nodes, with room for one actor each, and yield it."""
     # Not pytest's folder: the names of Ray's sockets would be too long.
     folder = Path(tempfile.mkdtemp(prefix="eg-", dir="/tmp"))
     (folder / "ray").mkdir()

@@ -1,4 +1,4 @@
-"""A cluster in this process: actors that hold real hosts, and that a test can lose."""
+"""A fake cluster in this process. Its actors run real hosts, and a test can make them fail."""
 
 import asyncio
 import json
@@ -13,15 +13,15 @@ from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 
 class FakeLink:
-    """A `ClusterClient` whose actors each have an agent of `make`."""
+    """A `ClusterClient` with fake actors. `make` creates the agent of each actor."""
 
     def __init__(self, make: Callable[[int], Agent], *, refuses: bool = False, has_room: bool = True) -> None:
-        """With `refuses`, no actor starts; without `has_room`, they wait for one for ever."""
+        """Create the client. If `refuses`, no actor can start. If not `has_room`, actors wait for ever to start."""
         self.hosts: dict[int, ActorHost] = {}
         self.asked: dict[int, list[str]] = {}
-        """Requests to each actor, in order."""
+        """The `do` of each request, in order, by number of the actor."""
         self.left: bool | None = None
-        """True if it was left gently; None: it was not left yet."""
+        """The argument `gently` of `leave_cluster`; None if that was not called yet."""
         self.watcher: ActorListener | None = None
         self._make = make
         self._refuses = refuses
@@ -49,7 +49,7 @@ class FakeLink:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def lose(self, number: int, why: str = "ActorDiedError: The actor died.\nA long essay.") -> None:
-        """Lose an actor, as when its node is switched off."""
+        """Report an actor as lost, as if its node was switched off."""
         self.hosts.pop(number, None)
         assert self.watcher is not None
         self.watcher.on_lost(number, why)
@@ -78,7 +78,7 @@ class FakeLink:
 
 
 class Scripted:
-    """An agent that answers as `reply` says; its own session."""
+    """An agent, and its own session, that answers with `reply(text)`."""
 
     applies_mocks = True
 
@@ -123,7 +123,7 @@ def build_cluster_agent(link: FakeLink, *, workers: int = 1, start_timeout_s: fl
 
 
 def fail_with(error: Exception) -> Callable[[str], str]:
-    """A script that raises."""
+    """Return a reply function that raises `error`."""
 
     def reply(text: str) -> str:
         raise error

@@ -1,8 +1,8 @@
-"""A Ray cluster of several nodes on this machine, for an interpreter that has Ray: `python nodes.py`.
+"""Start a Ray cluster of several nodes on this machine: `python nodes.py`, with an interpreter that has Ray.
 
-Prints its address, then answers each line of stdin: `kill` switches off a node that can hold an actor and
-puts another in its place, `actors` tells how many actors live. The cluster ends with stdin. RAY_TMPDIR says
-where its files are.
+Print the address, then answer each line of stdin: `kill` switches off a node with room for an actor and starts
+another node, `actors` prints the number of living actors. The cluster ends when stdin ends. RAY_TMPDIR names the
+folder of its files.
 """
 
 import os

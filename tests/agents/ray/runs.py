@@ -1,4 +1,4 @@
-"""Gates in processes of their own, with the interpreter that has Ray."""
+"""Run gates in separate processes, with an interpreter that has Ray."""
 
 import os
 import signal
@@ -16,13 +16,13 @@ from tests.commands import Done
 
 ROOT = Path(__file__).parents[3]
 MARK = "RAY_EVALGATE_TEST"
-"""A variable that Ray gets of the gate's environment."""
+"""Environment variable of a gate that its Ray processes inherit; it identifies them."""
 _LONGEST_S = 900
 
 
 @dataclass(frozen=True)
 class Rays:
-    """Starts gates; `mark` finds their processes."""
+    """Starter of gates. The value `mark` identifies their processes."""
 
     python: str
     mark: str
@@ -66,7 +66,7 @@ def _enable_interrupts() -> None:
 
 @dataclass(frozen=True)
 class Nodes:
-    """A cluster; see `nodes.py`."""
+    """Connection to a cluster that `nodes.py` runs."""
 
     address: str
     commands: IO[str]
@@ -78,7 +78,7 @@ class Nodes:
         return self.says.readline().strip()
 
     def actors_left(self) -> int:
-        """Return the number of living actors, after those that are ended had time to end."""
+        """Return the number of living actors, after a wait for actors that are being ended."""
         for _ in range(600):
             if not (living := int(self.ask("actors"))):
                 break
@@ -87,7 +87,7 @@ class Nodes:
 
 
 def wait_until(reached: Callable[[], bool], gate: "subprocess.Popen[str]") -> None:
-    """Wait while the gate runs."""
+    """Wait until `reached` returns True, while the gate is running."""
     deadline = time.monotonic() + _LONGEST_S
     while not reached():
         if gate.poll() is not None or time.monotonic() > deadline:

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.agents.matrix import FOLDER, KINDS, RECORD, told
+from tests.agents.matrix import FOLDER, KINDS, RECORD, extract_results
 from tests.agents.ray.runs import Nodes, Rays, count_finished_runs, wait_until
 from tests.agents.test_matrix import CRITERIA
 from tests.cli.test_cli import eval_set, record
@@ -118,7 +118,7 @@ def test_record_is_the_same_as_of_local_workers(rays: Rays, tmp_path: Path) -> N
     done = rays.run("run", cwd=tmp_path / "agent")
 
     assert done.code == 1, done.out + done.err
-    assert told(record(tmp_path / "agent")) == RECORD
+    assert extract_results(record(tmp_path / "agent")) == RECORD
     assert "ray" not in done.out.lower() + done.err.lower()
 
 

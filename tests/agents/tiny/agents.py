@@ -24,7 +24,7 @@ async def async_function(text: str) -> str:
 
 
 class TooManyRequests(Exception):
-    """As an SDK of a provider raises it."""
+    """Rate-limit error in the form of a provider's SDK."""
 
     status_code = 429
     retry_after = 2
@@ -53,7 +53,7 @@ def rich_answer(text: str) -> dict[str, object]:
 
 
 async def counts(text: str, session: Any) -> str:
-    """Two turns with state: counts them, and shows that a session keeps its own history."""
+    """Count the turns in the session's state, and answer with the case, the user and the length of the history."""
     session.state["count"] = session.state.get("count", 0) + 1
     session.tool_call("count", {"to": session.state["count"]})
     session.tool_result("count", session.state["count"])
@@ -146,7 +146,7 @@ async def exits_in_task(text: str) -> str:
 
 
 async def exits_in_a_lost_task(text: str) -> str:
-    """Wait for ever for what the task does not do."""
+    """Start a task that calls `sys.exit`, do not await the task, and wait for ever."""
 
     async def leave() -> None:
         sys.exit(5)
@@ -207,7 +207,7 @@ def starts_children(text: str) -> str:
 
 
 async def poisoned(text: str) -> str:
-    """Harmless, but for what some texts do."""
+    """Return the text, except for texts that end, block or hang the agent."""
     await asyncio.sleep(0.05)
     if text == "die":
         os._exit(5)
@@ -221,7 +221,7 @@ async def poisoned(text: str) -> str:
 
 
 def stand_still() -> None:
-    """Until somebody makes a file."""
+    """Block the thread until the file named by GO_ON exists. Delete the file then."""
     file = pathlib.Path(os.environ["GO_ON"])
     while not file.exists():
         time.sleep(0.01)
@@ -229,7 +229,7 @@ def stand_still() -> None:
 
 
 def poisoned_thread(text: str) -> str:
-    """A hang that cannot be cancelled, among neighbours that take their time."""
+    """Hang in a thread, which cannot be cancelled, if the text is `hang`; else answer after a second."""
     time.sleep(600 if text == "hang" else 1)
     return text
 

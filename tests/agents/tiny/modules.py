@@ -1,4 +1,4 @@
-"""Tells which modules are loaded in its process."""
+"""An agent that answers with the names of the modules that are loaded in its process."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A command that greets as it should and then does what its first argument says. Standard library only."""
+"""A command that sends a correct greeting, then behaves as its first argument names. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def send(**message: object) -> None:
 
 
 def answer(session: str) -> None:
-    """What to do in a turn: each argument is a line to write; {S} stands for the session."""
+    """Write the lines of one turn: each argument is a line, in which {S} is replaced by the session."""
     for line in sys.argv[2:]:
         write(line.replace("{S}", session))
 

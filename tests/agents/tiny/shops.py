@@ -1,4 +1,4 @@
-"""Agents that remember what was said, in every way in which an entry can name one. Runs on Python 3.9."""
+"""Agents with memory, in every form that an entry can name. Runs on Python 3.9."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Desk:
-    """Answers with every order number that it ever heard."""
+    """Agent that answers with all texts that it has received."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -29,7 +29,7 @@ class AsyncDesk(Desk):
 
 
 class Locked(Desk):
-    """Cannot be copied."""
+    """Agent that cannot be copied, because it holds a lock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Locked(Desk):
 
 
 class Single(Desk):
-    """The same object each time, also when it is copied."""
+    """Singleton: every instance and every copy is the same object."""
 
     _one: Any = None
 
@@ -72,7 +72,7 @@ def make_desk() -> Desk:
 
 
 def make_agent(model: str = "large") -> Any:
-    """A function in which the conversation is kept."""
+    """Return a function that keeps the conversation in its closure."""
     assert model == "large"
     heard: list[str] = []
 

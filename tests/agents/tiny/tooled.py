@@ -1,4 +1,4 @@
-"""An agent with decorated tools, which says which of them were called for real. Runs on Python 3.9."""
+"""An agent with decorated tools. It answers with the names of the tools that really ran. Runs on Python 3.9."""
 
 # mypy: disable-error-code="import-not-found, untyped-decorator"
 

@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Print no log line for a request."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The real servers of MySQL's and PostgreSQL's kind, in one container for the whole session."""
+"""Fixtures: real MariaDB and PostgreSQL servers, in one container for the whole session."""
 
 import contextlib
 import io
@@ -35,13 +35,13 @@ wait
 _PORTS = {"mysql": "3306/tcp", "postgresql": "5432/tcp"}
 _SCHEMES = {"mysql": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
 _FIRST = {"mysql": "mysql", "postgresql": "postgres"}
-"""The database that is always there."""
+"""A database that exists on every server, by kind."""
 _PATIENCE_S = 120
 
 
 @pytest.fixture(scope="session")
 def database_servers() -> Iterator[dict[str, str]]:
-    """Yield SQLAlchemy's URL of each server, without a database at its end."""
+    """Yield the SQLAlchemy URL of each server by kind. The URL has no database name."""
     client = connect_client()
     client.images.build(fileobj=io.BytesIO(_DOCKERFILE.encode()), tag=_TAG, rm=True)
     container = client.containers.run(

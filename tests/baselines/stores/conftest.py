@@ -7,11 +7,11 @@ import pytest
 
 from tests.github.server import FakeGitHub
 
-importlib.import_module("github")  # takes seconds on a busy machine, which are no baseline's
+importlib.import_module("github")  # takes seconds, which would count as time of the baseline
 
 
 @pytest.fixture
 def github() -> Iterator[FakeGitHub]:
-    """A running GitHub; the test fails when somebody breaks its contract, or sends a token where none belongs."""
+    """Yield a running fake GitHub. Fail if a request violates its API, or sends a token to the artifact storage."""
     with FakeGitHub().running() as running:
         yield running

@@ -1,4 +1,4 @@
-"""A program that serves S3 on loopback until its input ends; prints its URL."""
+"""Serve S3 on loopback until standard input ends. Print the URL first."""
 
 import sys
 

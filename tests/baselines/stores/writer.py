@@ -1,4 +1,4 @@
-"""A program whose child processes each add one gate run to a baseline at the same time: `STORE FOLDER WRITERS`."""
+"""Add gate runs to a baseline in several child processes at the same time: `writer.py STORE FOLDER WRITERS`."""
 
 import importlib
 import multiprocessing
@@ -39,9 +39,9 @@ def write_when_all_are_ready(barrier: Barrier, store: str, folder: Path, number:
 
 
 def run_writers(store: str, folder: Path, count: int) -> bool:
-    """Let `count` processes write at the same time, and return whether all of them succeeded.
+    """Let `count` processes write at the same time, and return True if all of them succeed.
 
-    They are forked after the imports, which take a second in each process for a bucket.
+    The processes are forked after the imports, which would take a second in each process for a bucket.
     """
     importlib.import_module("evalgate.baselines.stores.fsspec")
     if "://" in store:

@@ -1,4 +1,4 @@
-"""What one lint says of some cases."""
+"""Run one lint on some cases."""
 
 from collections.abc import Mapping
 
@@ -7,6 +7,6 @@ from evalgate.core.types import EvalCase, EvalSet
 
 
 def said_by(lint: Lint, *cases: EvalCase, metrics: Mapping[str, Metric]) -> list[tuple[str, str]]:
-    """Case and sentence, in file order."""
+    """Return (case id, sentence) for each warning of the lint, in file order."""
     look = lint.build_checker(EvalSet("s", cases), metrics)
     return [(case.eval_id, sentence) for case in cases for sentence in look(case)]

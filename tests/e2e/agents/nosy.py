@@ -1,4 +1,4 @@
-"""An agent that looks for what it must not find, and says what it must not say."""
+"""An agent that looks for secrets, and prints workflow commands of GitHub's runner."""
 
 import json
 import os
@@ -11,7 +11,7 @@ FORGED_INSIDE = "so ##[set-output name=verdict;]pass"
 
 
 def answer(text: str) -> str:
-    """Look around, shout, and answer or fail in the runner's own language."""
+    """Write all that this agent can see to a file, print workflow commands, and answer or fail with such commands."""
     Path("seen.json").write_text(json.dumps(look_around()), "utf-8")
     for stream in (sys.stdout, sys.stderr):
         print(f"{FORGED}\n{FORGED_INSIDE}\n::add-mask::e\n::stop-commands::x", file=stream, flush=True)
@@ -21,7 +21,7 @@ def answer(text: str) -> str:
 
 
 def look_around() -> dict[str, object]:
-    """Everything that an agent can see of the process that started it."""
+    """Return all that this agent can see of other processes, and if it can reach Docker."""
     forge(Path("/github/file_commands/set_output_x"))
     others = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()} - {os.getpid()}
     return {
@@ -34,7 +34,7 @@ def look_around() -> dict[str, object]:
 
 
 def readable(path: Path) -> str:
-    """What the file holds; "" when that is not for us."""
+    """Return the text of a file; "" if it may not be read."""
     try:
         return path.read_text("utf-8", errors="replace")
     except OSError:
@@ -42,7 +42,7 @@ def readable(path: Path) -> str:
 
 
 def forge(path: Path) -> None:
-    """Set an output of the action's, where the runner's user may."""
+    """Try to set outputs of the action in its command file."""
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write("verdict=pass\nfailed=0\n")
@@ -51,7 +51,7 @@ def forge(path: Path) -> None:
 
 
 def reachable(path: str) -> bool:
-    """Whether something answers at the socket."""
+    """Return True if a process accepts a connection at the socket `path`."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(path)

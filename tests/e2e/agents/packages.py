@@ -1,10 +1,10 @@
-"""An agent that says which packages it can import."""
+"""An agent that answers if it can import a package."""
 
 import importlib
 
 
 def answer(text: str) -> str:
-    """For "can you import six": yes or no."""
+    """Answer a question such as "can you import six" with yes or no."""
     try:
         importlib.import_module(text.rsplit(maxsplit=1)[-1])
     except ImportError:

@@ -1,4 +1,4 @@
-"""One conversation, as each tracing tool and each convention of attributes would export it."""
+"""Build the exports of one conversation in the form of each tracing tool and attribute convention."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Turn:
 
 @dataclass
 class Step:
-    """A span that is not in a tool's form yet: `kind` is agent, model or tool."""
+    """A span, independent of the form of any tool. `kind` is `agent`, `model` or `tool`."""
 
     kind: str
     trace: str
@@ -57,7 +57,7 @@ class Step:
 
 
 def list_steps(turns: Sequence[Turn], *, one_trace: bool = False) -> list[Step]:
-    """Return the spans of an agent that sends the whole history with each request."""
+    """Return the spans of a conversation with an agent that sends the whole history with each request."""
     history: list[dict[str, Any]] = [{"role": "system", "content": "Be kind."}]
     steps: list[Step] = []
     now = START
@@ -92,7 +92,7 @@ def list_steps(turns: Sequence[Turn], *, one_trace: bool = False) -> list[Step]:
 # --- conventions of attributes ------------------------------------------------------------------------------
 
 Attributes = tuple[dict[str, Any], list[dict[str, Any]]]
-"""Attributes, and events with `name` and `attributes`."""
+"""Attributes of a span, and its events, each with `name` and `attributes`."""
 
 
 def to_parts(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Checks and runs for tests."""
+"""Build checks, replies and results of checks for tests."""
 
 import asyncio
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ NEWEST = (2, 13)
 
 
 def calls(*names: str) -> Reply:
-    """A reply with a call of each tool, without arguments."""
+    """Return a reply with a call of each named tool, without arguments."""
     return Reply("Done.", tuple(ToolCall(name, {}) for name in names))
 
 
 def call_with(**args: object) -> Reply:
-    """A reply with one call of `pay`."""
+    """Return a reply with one call of the tool `pay`."""
     return Reply("Done.", (a_call("pay", args),))
 
 
@@ -42,7 +42,7 @@ def judge(
     folder: Path = Path(),
     is_recording: bool = False,
 ) -> MetricResult:
-    """The result of a check for a run with these replies."""
+    """Return the result of a check for a run with `replies`."""
     context = MetricContext(NEWEST, folder=folder, workspace=folder, is_recording=is_recording)
     check = Check.build(Criterion("check/it", 1.0, conditions, CHECK), context)
     case = case or EvalCase("case", tuple(CaseTurn(UserMessage("Hi")) for _ in replies))
@@ -56,7 +56,7 @@ def fault(
     state: JsonObject | None = None,
     folder: Path = Path(),
 ) -> str:
-    """The reason of a failed check; "" if it passed."""
+    """Return the reason of a failed check; "" if the check passes."""
     result = judge(conditions, *replies, case=case, state=state, folder=folder)
     assert isinstance(result, MetricScore), result
     assert result.score == (0.0 if result.reason else 1.0)

@@ -32,7 +32,7 @@ async def ours_later(case: Any, run: Any) -> Any:
 
 
 def brevity(actual_invocation: Any, expected_invocation: Any, criterion: Any) -> Any:
-    """The guide's shape."""
+    """Return a score in the form of ADK's guide: a number for one turn."""
     if not actual_invocation.final_response:
         return 0.0
     text = "".join(part.text or "" for part in actual_invocation.final_response.parts or [])
@@ -42,7 +42,7 @@ def brevity(actual_invocation: Any, expected_invocation: Any, criterion: Any) ->
 async def adk(
     eval_metric: Any, actual_invocations: Any, expected_invocations: Any, conversation_scenario: Any
 ) -> Any:
-    """Google ADK's own shape: lower is better, so it says itself what passes."""
+    """Return a result in the form of Google ADK's code. A lower score is better, so it sets its own status."""
     assert eval_metric.threshold is None
     assert conversation_scenario is None
     calls = [len(each.intermediate_data.tool_uses) for each in actual_invocations]
@@ -60,7 +60,7 @@ def not_evaluated(eval_metric: Any, actual_invocations: Any, expected_invocation
 def events(
     eval_metric: Any, actual_invocations: Any, expected_invocations: Any, conversation_scenario: Any
 ) -> Any:
-    """Reads every name that an actual invocation has in Google ADK."""
+    """Check every attribute that an actual invocation has in Google ADK."""
     (one,) = actual_invocations
     assert one.user_content.parts[0].text == "How is the weather?"
     data = one.intermediate_data
@@ -76,7 +76,7 @@ def events(
 def played(
     eval_metric: Any, actual_invocations: Any, expected_invocations: Any, conversation_scenario: Any
 ) -> Any:
-    """Of a conversation with a simulated user."""
+    """Check the arguments for a conversation with a simulated user."""
     assert expected_invocations is None
     assert conversation_scenario.starting_prompt == "Hi"
     assert [each.user_content.parts[0].text for each in actual_invocations] == ["Hi", "For two."]
@@ -84,7 +84,7 @@ def played(
 
 
 def rubrics(eval_metric: Any, actual_invocations: Any, expected_invocations: Any) -> Any:
-    """Rubrics of cases and turns, where Google ADK has them when it calls a metric."""
+    """Check that rubrics of cases and turns are in the same attributes as in Google ADK."""
     (actual,), (expected,) = actual_invocations, expected_invocations
     told = [(each.rubric_id, each.rubric_content.text_property, each.type) for each in actual.rubrics]
     assert told == [("a", "Is kind.", None), ("b", "Is short.", "MINE")]
@@ -122,7 +122,7 @@ def nan(case: Any, run: Any) -> Any:
 
 
 class ArrayFlag:
-    """A boolean as numpy and torch have it: no `bool`, with the plain value in `item()`."""
+    """A boolean like those of numpy and torch, which is no `bool` and has its value in `item()`."""
 
     def __init__(self, value: bool) -> None:
         self.value = value
@@ -168,7 +168,7 @@ number = 3
 
 
 def explained(case: Any, run: Any, status: Any = "FAILED") -> Any:
-    """All that an evaluator of tRPC-Agent-Go or adk-rs can say."""
+    """Return every key that the result of an evaluator of tRPC-Agent-Go or adk-rs can have."""
     rubric = {"id": "polite", "score": 0.0, "reason": "no greeting"}
     turn = {
         "score": 0.5,

@@ -1,4 +1,4 @@
-"""Repositories with an agent, a baseline of its base commit, and a provider that can drift."""
+"""Git repositories with an agent, a baseline of the base commit, and a fake provider that can drift."""
 
 import json
 import shutil
@@ -52,7 +52,7 @@ def build_eval_set() -> str:
 
 
 class Project:
-    """A repository with the project in a folder of its own. Its main branch passed 10 runs of every case."""
+    """A repository with a project in a subfolder. Its main branch has a baseline of 10 passed runs of each case."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -93,7 +93,7 @@ class Project:
         git(self.folder, "commit", "-q", "--allow-empty", "-m", subject)
 
     def make_base(self) -> None:
-        """Make the current commit the base of the change that follows."""
+        """Make the current commit the base of the pull request, and add an empty commit as the change."""
         git(self.folder, "update-ref", "refs/remotes/origin/main", "HEAD")
         git(self.folder, "commit", "-q", "--allow-empty", "-m", "Change")
 

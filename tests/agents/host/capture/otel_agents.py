@@ -43,7 +43,7 @@ def _ask_model(text: str) -> None:
 
 
 async def traced(text: str) -> str:
-    """A model call, a tool in a span that is none of GenAI, and a model call."""
+    """Record three spans: a model call, a tool call without GenAI attributes, and a model call."""
     with _tracer.start_as_current_span("invoke_agent") as span:
         span.set_attributes({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "weather"})
         _ask_model("Let me look.")
@@ -56,7 +56,7 @@ async def traced(text: str) -> str:
 
 
 def in_a_bare_thread(text: str) -> str:
-    """The tool runs in a thread that C started: only its trace belongs to a turn."""
+    """Call the tool in a thread that C started. Only the id of its trace connects the span to a turn."""
     found: list[str] = []
     done = threading.Event()
     with _tracer.start_as_current_span("turn"):
@@ -75,21 +75,21 @@ def in_a_bare_thread(text: str) -> str:
 
 
 def only_http_spans(text: str) -> str:
-    """Spans without models or tools."""
+    """Record only HTTP spans, without models or tools."""
     with _tracer.start_as_current_span("GET /") as span:
         span.set_attribute("http.request.method", "GET")
         return text
 
 
 def reports_as_well(text: str) -> dict[str, Any]:
-    """Events that the agent reports take precedence."""
+    """Record spans and also report events, which take precedence over the spans."""
     _look_up(text, "1")
     _ask_model("It is sunny.")
     return {"response": "sunny", "tool_calls": [{"name": "own", "args": {}}]}
 
 
 def deep(text: str) -> str:
-    """Values that the protocol could not carry as they are."""
+    """Record attribute values that the protocol cannot carry unchanged."""
     with _tracer.start_as_current_span("execute_tool dig") as span:
         nested = "[" * 300 + "]" * 300
         span.set_attributes(
@@ -103,7 +103,7 @@ def deep(text: str) -> str:
 
 
 def chatty(text: str) -> str:
-    """Ten spans of 2 MiB in a turn."""
+    """Record ten spans of 2 MiB each in one turn."""
     for _ in range(10):
         with _tracer.start_as_current_span("execute_tool dig") as span:
             span.set_attributes(

@@ -1,7 +1,7 @@
-"""A local server that speaks the APIs of OpenAI (chat completions, responses) and Anthropic (messages).
+"""A local server with the APIs of OpenAI (chat completions, responses) and Anthropic (messages).
 
-All have the same model: for a question about the weather of a city it calls `get_forecast`, and it answers with the
-result. It stores nothing between requests, so that many clients may use it at the same time.
+All APIs have the same model. For a question about the weather of a city it calls `get_forecast`, and answers with the
+result. The server stores nothing between requests, so that many clients can use it at the same time.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 Json: TypeAlias = dict[str, Any]
 
 GIVEN, MADE = 11, 7
-"""Tokens of every answer."""
+"""Input and output tokens of every answer."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class ModelReply:
 
 
 def think(question: str, results: list[str], forced: str | None) -> ModelReply:
-    """Return the answer to the last text of the user and the results of tools since then."""
+    """Return the model's answer to the user's last text, given the results of tools since then."""
     if forced:
         return ModelReply("", [(f"call_{uuid.uuid4().hex[:8]}", forced, json.dumps({"answer": question}))])
     cities = re.findall(r"weather of (\S+)", question)

@@ -47,7 +47,7 @@ def get_forecast(city: str) -> str:
 
 
 def _ran(message: Any) -> list[Any]:
-    """Return the message of a model as part of a history, and the results of its calls."""
+    """Run the tool calls of a model's message. Return the message and the results, to append to the history."""
     return [
         message.model_dump(exclude_none=True),
         *(
@@ -65,7 +65,7 @@ def _ran(message: Any) -> list[Any]:
 
 
 def chat(text: str) -> str:
-    """The plain loop."""
+    """Ask the model and run its tool calls in a loop, until it answers."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         message = (
@@ -80,7 +80,7 @@ def chat(text: str) -> str:
 
 
 async def async_chat(text: str) -> str:
-    """The same, asynchronous."""
+    """Do the same with the asynchronous client of the SDK."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = await _async_openai().chat.completions.create(model=_MODEL, messages=messages, tools=_TOOLS)
@@ -92,7 +92,7 @@ async def async_chat(text: str) -> str:
 
 
 def chat_with_raw_response(text: str) -> str:
-    """Parse a raw answer in the agent."""
+    """Request the raw HTTP response and parse it in the agent."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         raw = _openai().chat.completions.with_raw_response.create(
@@ -105,7 +105,7 @@ def chat_with_raw_response(text: str) -> str:
 
 
 def chat_parse(text: str) -> str:
-    """With the helper for structured outputs."""
+    """Use the SDK's helper for structured outputs."""
     messages: list[Any] = [{"role": "user", "content": text}]
     tools = [{**each, "function": {**each["function"], "strict": True}} for each in _TOOLS]
     while True:
@@ -118,7 +118,7 @@ def chat_parse(text: str) -> str:
 
 
 def chat_stream(text: str) -> Iterator[str]:
-    """With `stream=True`, and the text yielded on."""
+    """Use `stream=True`, and yield the text as it arrives."""
     messages: list[Any] = [{"role": "user", "content": text}]
     options: Any = {"stream": True, "stream_options": {"include_usage": True}}
     while True:
@@ -151,7 +151,7 @@ def chat_stream(text: str) -> Iterator[str]:
 
 
 async def async_chat_stream_helper(text: str) -> str:
-    """With the helper that puts a stream together."""
+    """Use the SDK's helper that assembles a stream."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         manager = _async_openai().chat.completions.stream(
@@ -168,13 +168,13 @@ async def async_chat_stream_helper(text: str) -> str:
 
 
 def chat_in_pool(text: str) -> str:
-    """Use its own pool of threads."""
+    """Ask the model in a pool of threads of the agent."""
     with ThreadPoolExecutor(2) as pool:
         return pool.submit(chat, text).result()
 
 
 def chat_in_thread(text: str) -> str:
-    """Use its own thread."""
+    """Ask the model in a new thread of the agent."""
     found = []
     thread = threading.Thread(target=lambda: found.append(chat(text)))
     thread.start()
@@ -191,7 +191,7 @@ async def chat_in_executor(text: str) -> str:
 
 
 def responses(text: str) -> str:
-    """Leave the conversation with the provider."""
+    """Let the provider store the conversation, and send only the id of its last response."""
     model_input: Any = text
     previous: Any = openai.omit
     while True:
@@ -205,7 +205,7 @@ def responses(text: str) -> str:
 
 
 async def async_responses_stream(text: str) -> str:
-    """Streamed, with the whole conversation in each request."""
+    """Stream the answer, and send the whole conversation in each request."""
     model_input: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer: Any = None
@@ -230,7 +230,7 @@ def _output(call: Any) -> Any:
 
 
 def messages(text: str) -> str:
-    """The plain loop."""
+    """Ask the model and run its tool calls in a loop, until it answers."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = _anthropic().messages.create(
@@ -242,7 +242,7 @@ def messages(text: str) -> str:
 
 
 async def async_messages(text: str) -> str:
-    """The same, asynchronous."""
+    """Do the same with the asynchronous client of the SDK."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         answer = await _async_anthropic().messages.create(
@@ -254,7 +254,7 @@ async def async_messages(text: str) -> str:
 
 
 async def async_messages_stream(text: str) -> AsyncIterator[str]:
-    """With the helper that streams texts."""
+    """Use the SDK's helper that streams texts."""
     messages: list[Any] = [{"role": "user", "content": text}]
     while True:
         manager = _async_anthropic().messages.stream(
@@ -294,12 +294,12 @@ def reports_itself(text: str) -> dict[str, Any]:
 
 
 def says_that_there_were_none(text: str) -> dict[str, Any]:
-    """Its calls are its own business."""
+    """Report an empty list of tool calls, which hides the captured calls."""
     return {"response": chat(text), "tool_calls": []}
 
 
 def structured(text: str) -> str:
-    """A forced tool that is never run stands for structured output."""
+    """Force a tool call that is never run, as agents do to get structured output."""
     forced: Any = {"type": "function", "function": {"name": "Answer"}}
     message = _openai().chat.completions.create(
         model=_MODEL, messages=[{"role": "user", "content": text}], tools=_TOOLS, tool_choice=forced
@@ -335,7 +335,7 @@ remembers = Remembers()
 
 
 def fails(text: str) -> str:
-    """Use the model and fail afterwards."""
+    """Ask the model, then raise an error."""
     chat(text)
     raise ValueError("after the model answered")
 
@@ -344,14 +344,14 @@ def fails(text: str) -> str:
 
 
 def sync_variant(text: str) -> str:
-    """Ask the function that the text names before a colon."""
+    """Call the agent function of this module that is named before the colon in the text."""
     name, _, question = text.partition(": ")
     found = globals()[name](question)
     return found if isinstance(found, str) else "".join(found)
 
 
 async def async_variant(text: str) -> str:
-    """The same for asynchronous ones."""
+    """Call the asynchronous agent function that is named before the colon in the text."""
     name, _, question = text.partition(": ")
     found = globals()[name](question)
     return await found if inspect.isawaitable(found) else "".join([piece async for piece in found])

@@ -1,4 +1,4 @@
-"""As much of httpx as the capture looks at, for interpreters without it. Its server is a model that looks once."""
+"""The part of httpx that the capture uses, for interpreters without httpx. Its model calls the tool `look` once."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""An agent that asks a model with the stand-in for httpx."""
+"""An agent that asks a model through the replacement of httpx in this folder."""
 
 import json
 
