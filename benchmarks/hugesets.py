@@ -49,7 +49,7 @@ READERS = {
     ),
     "our cases, each made": (
         "from pathlib import Path; from evalgate.core import plugin_registry; from evalgate.datasets.loading import load_eval_sets\n"
-        "load_eval_sets(['bench.evalset.json'], plugin_registry.get_formats(), base=Path())"
+        "load_eval_sets(['bench.evalset.json'], plugin_registry.get_formats(), folder=Path())"
     ),
 }
 
