@@ -227,8 +227,11 @@ def is_tracked(folder: Path, path: str) -> bool:
 
     Also return True if git fails. Outside of a repository, return False.
     """
+    here = Path(os.path.realpath(folder))
     top = run_git(folder, "rev-parse", "--show-toplevel")
-    name = os.path.relpath(Path(os.path.realpath(folder)) / path, top) if top else os.pardir
+    if not top:
+        return any((each / ".git").exists() for each in (here, *here.parents))
+    name = os.path.relpath(here / path, top)
     if _leads_outside(name):
         return False
     # Not with `--recurse-submodules`, which fails if the change's own .gitmodules is malformed.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.system.git import has_folder, read_blob, read_branch, read_commit, run_git
+from evalgate.system.git import has_folder, is_tracked, read_blob, read_branch, read_commit, run_git
 
 WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.com", "-c", "init.defaultBranch=main")
 
@@ -129,3 +129,11 @@ def test_a_file_that_the_clone_lacks_is_not_taken_for_none(origin: Path, tmp_pat
         "`filter: blob:none`, which leaves out files of other commits. Git says: fatal: "
     )
     assert read_blob(tmp_path / "clone", commit, "nothing") == b""
+
+
+def test_file_counts_as_tracked_if_git_fails(origin: Path, tmp_path: Path) -> None:
+    (origin / "new").write_text("", "utf-8")
+    assert (is_tracked(origin, "rules"), is_tracked(origin, "new")) == (True, False)
+    (origin / ".git/HEAD").unlink()
+    assert is_tracked(origin, "new")
+    assert not is_tracked(tmp_path, "new")
