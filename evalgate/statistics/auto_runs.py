@@ -124,10 +124,9 @@ Step: TypeAlias = NextRuns | Decision
 def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
     """Return the next runs to make, or the decision if no further runs are needed.
 
-    If the result is a `NextRuns`, make these runs and append the score of each run (None without a score) to
-    `CaseScores.candidate` of its case. Then call again, at most `max_runs + confirm_runs` times. With fixed
-    `runs`, every case gets this number of runs in a single round. Only cases that may have broken (status
-    `rerun`) get further runs.
+    For a `NextRuns`, make its runs and append their scores (None without a score) to `CaseScores.candidate`
+    of their cases. Then call again, at most `max_runs + confirm_runs` times. With fixed `runs`, every case
+    gets this number of runs in one round. Only cases that may have broken (`rerun`) get further runs.
 
     The averages after k rounds use the first k runs of every case, so that a case that failed gets no more
     chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and

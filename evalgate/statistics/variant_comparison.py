@@ -39,7 +39,7 @@ Comparison: TypeAlias = tuple[str, str]
 
 @frozen
 class VariantScore:
-    """Comparison of a variant's scores with the reference's on one metric, over cases that have both."""
+    """Comparison of a variant's scores with the reference's: one metric, over the cases scored in both."""
 
     conclusion: VariantConclusion
     reference: float
@@ -49,8 +49,8 @@ class VariantScore:
     drop: float
     """`reference - score`: positive is worse."""
     low: float
-    """Lower bound of the drop. All lower bounds of a matrix are right with a probability of 95 % together, and
-    so are all upper bounds."""
+    """Lower bound of the drop. All lower bounds of a matrix are right with a probability of 95 %, and so are
+    all upper bounds."""
     high: float
     p: float
     """Two-sided: the chance that luck alone gives a difference this large."""
@@ -76,7 +76,7 @@ class VariantScore:
 class UsageRatio:
     """Ratio of a variant's mean usage to the reference's mean usage, with its interval.
 
-    The interval treats the cases as a random sample of all cases that the agent may get.
+    For the interval the cases count as a random sample of all cases that the agent may get.
     """
 
     value: float
