@@ -219,7 +219,7 @@ def _read_valid_rest(
     document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
 ) -> Thresholds | None:
     """Return the thresholds of a file without its invalid parts, or None if the rest is still invalid."""
-    # With the valid rest the caller can check the eval sets, so that one command reports the problems of both.
+    # The valid rest serves to check the eval sets, so that one command reports the problems of both.
     value = copy.deepcopy(document.value)
     for found in error.errors(include_url=False):
         _remove_invalid(value, found["loc"], is_unknown=found["type"] == "extra_forbidden")
