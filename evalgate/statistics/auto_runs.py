@@ -33,12 +33,12 @@ _NORMAL = NormalDist()
 def estimate_early_stop_bias(
     pairs: Sequence[Pair], *, max_drop: float, rounds: int, min_runs: int = 1
 ) -> float:
-    """Estimate how much too high, by luck, an average is at which `runs: auto` stopped after `rounds` rounds.
+    """Estimate the excess, by luck, of an average at which `runs: auto` stopped after `rounds` rounds.
 
-    The estimate is a share of the metric's range. After several rounds it can be negative (the average is too
-    low), because AUTO went on only after bad rounds. It assumes that the agent did not change, and that AUTO
-    goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if in every
-    case all runs of both sides have the same score.
+    The excess is a share of the metric's range. After several rounds it can be negative (the average is too
+    low), because AUTO went on only after bad rounds. The estimate assumes that the agent did not change, and
+    that AUTO goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if
+    in every case all runs of both sides have the same score.
 
     Args:
         pairs: scores of baseline and candidate for each case.
@@ -71,7 +71,7 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int, min_runs: int) -> tuple[float, float]:
-    """Return (p, p·m): p is the chance that AUTO stops after exactly `rounds` rounds, m the mean sum then.
+    """Return (p, p·m) for a stop of AUTO after exactly `rounds` rounds: its chance p, and the mean sum m.
 
     The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
     deviation `deviation`. AUTO goes on after round k if k is below `min_runs`, or if the sum is at most k

@@ -8,8 +8,8 @@ selected for failures, because they made the cases suspects. Only the answer `dr
 The gate closes only if both comparisons find a drop or a broken case. If the control comparison has too few
 results, the baseline comparison alone decides. If nothing changed, false alarms are at most as frequent as
 with the baseline comparison alone. If a drift affects head and control alike, the baseline comparison may
-always raise a false alarm. So the control comparison must keep the levels by itself: `case_alpha` over all
-suspects, and the averages' share of `alpha`.
+raise a false alarm every time. So the control comparison must keep the levels by itself: `case_alpha` over
+all suspects, and the averages' share of `alpha`.
 
 A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
 Holm's procedure over the suspects. An average fell if its drop is at least `max_drop`, and larger than luck
@@ -120,10 +120,10 @@ class CaseControl:
     control_runs: int
     control_failed: int
     p: float
-    """Sequential p value, valid after any number of pairs; 1 without a pair. It is the chance of at least as
-    strong an excess of head failures, after any of the planned pairs, if both agents fail equally often."""
+    """Sequential p value, valid after any number of pairs; 1 without a pair. If both agents fail equally
+    often, this is the chance that the head looks this much worse after any of the planned pairs."""
     level: float
-    """Level that p was compared with, Holm's share of `case_alpha`."""
+    """Level that p was compared with: the case's share of `case_alpha` by Holm's procedure."""
     is_measured: bool
     """False: too few runs have a result, so the baseline comparison alone decides."""
 
@@ -146,7 +146,8 @@ class AverageControl:
     """Drop of the whole suite's mean, control minus head; cases without control runs count as unchanged."""
     p: float | None
     level: float | None
-    """Level that p was compared with, Holm's share of the look's part of `alpha`; None if `rounds` is 0."""
+    """Level that p was compared with: the share of the look's `alpha` by Holm's procedure; None if `rounds`
+    is 0."""
     is_measured: bool
     """False: too many runs lack a score, or no run was made, so the baseline comparison alone decides."""
 

@@ -52,7 +52,7 @@ class MetricDecision:
     checks: tuple[RuleCheck, ...]
     """At least one."""
     change: MeanDifference | None
-    """None if there is nothing to compare or too little data."""
+    """Change of the average; None if there is nothing to compare or too little data."""
     level: float | None
     """Level that p was compared with: the averages' share of `alpha` after Holm's correction, or a tenth of
     it before AUTO's last round.

@@ -30,7 +30,7 @@ ONE_SIDED = 0.05
 
 @frozen
 class LabelCounts:
-    """Counts of labelled answers by the verdicts of judge and people, and of all answers by the judge's."""
+    """Counts of labelled answers by judge's and people's verdict, and of all answers by judge's verdict."""
 
     passed_right: int
     """Answers that the judge and people pass."""
@@ -111,9 +111,9 @@ class FloorDecision:
 def compute_kappa(both_pass: float, only_first: float, only_second: float, both_fail: float) -> float | None:
     """Return Cohen's kappa of two raters from the counts or shares of a 2 × 2 table.
 
-    Cohen (1960), "A coefficient of agreement for nominal scales". The arguments `only_first` and
-    `only_second` count the items that only this rater passes. Return None if the table is empty, or if every
-    verdict of both raters is the same.
+    Cohen (1960), "A coefficient of agreement for nominal scales". `only_first` counts the items that only the
+    first rater passes, `only_second` those that only the second rater passes. Return None if the table is
+    empty, or if every verdict of both raters is the same.
     """
     total = both_pass + only_first + only_second + both_fail
     if not total:

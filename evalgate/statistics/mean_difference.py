@@ -117,11 +117,11 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
 
 
 def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
-    """Return (moves, scale): each case's move of the weighted drop as a whole number, and its scale factor.
+    """Return (moves, scale): a whole number for each case, and the factor by which all are multiplied.
 
     A case's move is the change of the weighted drop if the sum of the candidate's scores changes by one step
-    (`SumDistribution.step`): the weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum, with R0 runs of
-    the baseline and R of the candidate. All moves are multiplied by `scale`, which makes them whole numbers.
+    (`SumDistribution.step`). The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum, with R0 runs of
+    the baseline and R of the candidate. The factor `scale` makes all moves whole numbers.
     """
     moves = []
     for pair in pairs:

@@ -45,8 +45,8 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 
     The ids have the order of `pairs`. The list is as long as possible, but unchanged cases are expected to
     make up at most the share `rate` of it. The rule is the discrete version of Benjamini and Hochberg (Heyse
-    2011). For a threshold of p, luck alone is expected to put as many unchanged cases in the list as the sum
-    over all cases of the largest p up to the threshold that is possible for the case.
+    2011). The expected number of unchanged cases in a list of all cases with a p up to a threshold is a sum
+    over all cases: each case adds the largest p that its scores make possible and the threshold admits.
 
     Raises:
         ValueError: cases have unequal numbers of runs. If only bad cases were run again, the list would be

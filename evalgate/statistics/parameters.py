@@ -85,8 +85,9 @@ class Parameters:
     fail_fast: bool = True
     """True: AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
     futility: float = 0.0
-    """AUTO stops measuring a drop if its chance to reach `max_drop` in the remaining rounds is at most
-    this. 0: AUTO goes on while the drop is at least half of `max_drop`."""
+    """Chance up to which a further measurement is futile: AUTO stops if the chance that the drop reaches
+    `max_drop` in the remaining rounds is not larger. 0: AUTO goes on while the drop is at least half of
+    `max_drop`."""
     deterministic: bool = False
     """True: the agent is declared to answer the same each time, so scores are compared without statistics."""
     max_missing: float = 0.10

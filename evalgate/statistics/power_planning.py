@@ -80,9 +80,9 @@ class _Spread:
     round: float
     """Variance of the candidate's average in one round, which runs each case once."""
     pooled: Mapping[int, float]
-    """Number of rounds made to the variance of one round's average that the gate estimates from all runs."""
+    """Variance of one round's average, as the gate estimates it from all runs, by the number of rounds."""
     permutation: Mapping[int, float]
-    """Number of rounds made to the variance of the drop under permutation."""
+    """Variance of the drop under permutation, by the number of rounds."""
 
 
 class DropModel:
@@ -188,8 +188,8 @@ class DropModel:
     ) -> bool:
         """Simulate AUTO once, and return True if the average closes the gate.
 
-        `shift` is the expected drop of each round, `limits` maps the number of rounds made to the smallest
-        drop that closes the gate.
+        `shift` is the expected drop of each round. `limits` has the smallest drop that closes the gate, by
+        the number of rounds.
         """
         summed, deviation = 0.0, math.sqrt(spread.round)
         for rounds, limit in limits.items():

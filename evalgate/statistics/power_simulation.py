@@ -123,8 +123,8 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
     """Return the number of stored runs needed to confirm a break, if all further stored runs pass.
 
-    Return None if 49 further stored runs are too few. `sharers` is the number of cells, pairs (metric, case),
-    that share `case_alpha`. `most` is the largest number of candidate runs of a case.
+    Return None if 49 further stored runs are too few. `sharers` is the number of cells (metric, case) that
+    share `case_alpha`. `most` is the largest number of candidate runs of a case.
     """
     for more in range(1, _MOST_RUNS):
         plan = build_confirmation_plan(
@@ -233,8 +233,8 @@ def simulate_trials(
 ) -> TrialSummary:
     """Simulate the gate `repeats` times on an agent with every metric's average lowered by `drop`.
 
-    Otherwise the agent is like that of the stored runs in `history`. There must be at least one case, and at
-    least one stored run of each case. A metric with an average below `drop` falls to 0.
+    Apart from the drop, its runs are like the stored runs in `history`, which must have at least one case,
+    and at least one run of each case. A metric with an average below `drop` falls to 0.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.

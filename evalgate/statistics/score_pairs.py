@@ -128,8 +128,8 @@ def pair_cases(
         cases: case id to scores.
         keep: number of newest baseline runs that count.
         first: number of first candidate runs of each case that count; None: all count.
-        runs: fewest planned runs of each case. If a case has no run, all these runs are missing. A case with
-            some of these runs was stopped early, and only its runs without a score are missing.
+        runs: fewest planned runs of each case. If a case has no run, this number of runs is missing. A case
+            with fewer runs than planned was stopped early: only its runs without a score are missing.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

@@ -183,7 +183,7 @@ def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: flo
 
 
 LEAST_SECONDS = 0.02
-"""Smallest difference of mean times that is compared: the times of equal agents may differ by as much."""
+"""Smallest difference of mean times, in seconds, that is compared: equal agents may differ by as much."""
 
 
 def estimate_usage_ratio(
