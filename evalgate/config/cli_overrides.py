@@ -19,13 +19,13 @@ class SelectionOptions:
     """Options that select cases of the eval sets. A case runs if every given option selects it."""
 
     tags: tuple[str, ...] = ()
-    """Values of `--tag`. A case must have none of the tags with `!` in front. If there are tags without `!`,
-    it must have one of these."""
+    """Values of `--tag`. A case must have none of the tags with `!` in front and, if there are tags without
+    `!`, at least one of them."""
     keyword: str | None = None
     """Value of `-k`: names joined by `and`, `or` and `not`. A name stands for the cases with the name in
     their id, eval set id or a tag."""
     failed: str | None = None
-    """Path of a `results.json`, relative to the working folder: only cases that did not pass in it run."""
+    """Path of a `results.json`, relative to the working folder; it selects the cases that did not pass."""
     sample: int | None = None
     """Number of cases to draw at random; None: all."""
     seed: int = 0

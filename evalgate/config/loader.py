@@ -57,7 +57,7 @@ def find_thresholds_file(folder: Path) -> Path | None:
 
 
 class InvalidThresholdsError(InvalidInputError):
-    """A thresholds file is invalid. `rest` has the parts of the file that are valid."""
+    """Error for an invalid thresholds file; `rest` has the valid parts of the file."""
 
     def __init__(self, problems: Iterable[Problem], rest: Thresholds | None) -> None:
         """Store the problems and the valid parts of the file. `rest` is None if no part can be used."""
@@ -340,8 +340,8 @@ def find_project(start: Path) -> ProjectFolder:
     """Find the nearest folder with a thresholds file: `start`, or a folder above it in the repository.
 
     Without a thresholds file, return the nearest folder with `.evalgate`, where a baseline may be, else
-    `start`. Folders above `start` are searched only in a repository, and only if all of them belong to the
-    same user: a file in a shared folder such as /tmp could name programs to run.
+    `start`. Folders above `start` are searched only in a repository, and only if all folders up to its root
+    belong to the same user: a file in a shared folder such as /tmp could name programs to run.
     """
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:

@@ -54,7 +54,8 @@ class AnchorContext:
     commits: int | None = None
     """Commits since the anchor; None if not known."""
     cleared: AbstractSet[str] = frozenset()
-    """Score tables, by name, of metrics for which the control runs have an answer other than `broke`."""
+    """Names of the score tables of the metrics for which the control runs have an answer other than
+    `broke`."""
 
 
 def compare_with_anchor(
@@ -132,8 +133,8 @@ def decide_anchor_outcome(
         assessment: assessment of the average against the anchor.
         own: change of the average against the moving baseline; None if nothing was compared with it.
         own_level: significance level of `own`; None if the agent is deterministic.
-        is_unmerged: True if an unmerged change is tested. A drop since the anchor is then `fell_before` if
-            `own` shows no drop. Without `own` it is `fell`.
+        is_unmerged: True if an unmerged change is tested. Then a drop since the anchor that would fail is
+            `fell_before` if `own` is not a significant drop. Without `own` it is `fell`.
     """
     verdict = assessment.checks[0].verdict
     if verdict != "fail":
@@ -169,7 +170,7 @@ def _format_means(metric: AnchorMetric) -> str:
 
 
 def _describe_coverage(metric: AnchorMetric) -> str:
-    """Return a phrase on the number of cases that are unchanged since the anchor; "" if all cases are."""
+    """Return a phrase on the number of cases unchanged since the anchor; "" if all cases are unchanged."""
     if metric.cases == metric.of:
         return ""
     return f" over the {metric.cases} of {pluralize(metric.of, 'case')} that are as they were"

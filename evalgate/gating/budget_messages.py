@@ -58,7 +58,7 @@ def describe_growth(
 
 
 def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext") -> str:
-    """Return the sentence about cases that cost 0 in the baseline; `figures` are their costs now."""
+    """Return the sentences about cases that cost 0 in the baseline; `figures` are their mean costs now."""
     it, has = ("it", "has") if len(figures) == 1 else ("they", "have")
     return (
         f"Can't tell: {pluralize(len(figures), 'case')} cost nothing on {context.base_branch}, and "

@@ -82,7 +82,7 @@ def _select_answered_runs(runs: Iterable[BaselineRun | RunResult]) -> list[Basel
 
 
 def _compute_mean_usage(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> AverageRunUsage:
-    """Return the mean of the cases' means, so that a case with more runs does not count more."""
+    """Return the mean usage per run as the mean of the cases' means, in which all cases count equally."""
     figures = [
         [compute_mean(column) for column in zip(*map(_list_usage_figures, runs), strict=True)]
         for runs in cases
@@ -278,7 +278,7 @@ def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | No
 def _find_changed_metrics(
     cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase], *, other_judge: bool
 ) -> Iterator[str]:
-    """Yield the names of metrics that changed since the baseline, in cases that did not. Names may repeat.
+    """Yield the names of metrics that changed since the baseline in unchanged cases. Names may repeat.
 
     With `other_judge`, yield the metrics of which only the judge changed. Otherwise yield all other changed
     metrics, and the metrics that the baseline does not have.

@@ -160,7 +160,7 @@ def find_suspects(
         cases: the cases of `scored`, with their follow-ups and comparisons.
         baseline: the stored runs; None: the result is None.
         mode: `suspects`: averages that fell by half of their limit or more are suspects. `all`: all averages
-            are.
+            are suspects.
     """
     statistics, decision = scored.statistics, scored.decision
     if statistics is None or baseline is None:
@@ -245,7 +245,7 @@ class SuspectOutcomes:
         )
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return `is_failure` of each fresh run."""
+        """Return the result of `is_failure` for each fresh run: True, False or None."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:

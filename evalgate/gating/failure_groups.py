@@ -29,7 +29,10 @@ from evalgate.redaction.redactor import REPLACEMENT
 
 
 def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
-    """Return the groups that the record stores, else computed groups without marks as unprecedented."""
+    """Return the failure groups that the record stores.
+
+    If it stores none, compute the groups from its cases; then no group is marked as unprecedented.
+    """
     return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
 
 

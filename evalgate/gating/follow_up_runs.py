@@ -239,8 +239,9 @@ class _StoredRuns:
     def list_comparable(self, missed: frozenset[str]) -> tuple[_StoredRun, ...]:
         """Return the stored runs to compare with a case that missed the metrics `missed`.
 
-        If no stored run missed one of these metrics, return only the runs with a score of it. Of several such
-        metrics, take the metric with the fewest scores. Otherwise return all runs.
+        A metric in `missed` that no stored run missed limits the result to the runs with a score of this
+        metric. If there are several such metrics, the metric with the fewest scores counts. Without such a
+        metric, return all stored runs.
         """
         new = sorted(missed & self.never_missed)
         return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)

@@ -170,7 +170,7 @@ def describe_out_of_range_scores(
 
     Args:
         rows: rows as `split_score_tables` returns them.
-        quote: function that returns the name of a case in sentences, from the case's key.
+        quote: function that converts the key of a case to the case's name in sentences.
     """
     for row in rows:
         metric, scores = row.metric, row.scores

@@ -149,7 +149,7 @@ def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) 
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return by how much the average of `part` is expected to change if luck changes that of `whole` by 1."""
+    """Return the expected change of the average of `part` if luck changes the average of `whole` by 1."""
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -318,7 +318,7 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
 
 
 def build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
-    """Return a function that returns the name of a case in sentences, from the name of the case's row."""
+    """Return a function that converts the name of a case's row to the case's name in sentences."""
     quote = build_case_quote(case.key for case in cases)
 
     def quote_row(row: str) -> str:

@@ -28,9 +28,9 @@ class StatisticalPolicy:
     their criterion. None: no metric is compared with a baseline."""
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Metric name to its own rules."""
+    """Criterion of each gating metric, by the metric's name."""
     budgets: Mapping[str, BudgetLimits] = field(default_factory=dict)
-    """Metric name to the limits of its figures, also of budgets that are only reported."""
+    """Limits of each budget, by the metric's name, including budgets that do not gate."""
     case_runs: int = 0
     """Most runs of a case that fails in a new way and never passes. A case that passes once may get twice as
     many runs. 1: no case can be run again. 0: there are no follow-ups, and every failing case counts

@@ -120,7 +120,7 @@ def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
 
 
 def _exclude_exempt(evidence: GateInput) -> GateInput:
-    """Return the evidence without the cases that are quarantined or observed."""
+    """Return the evidence without the cases that are quarantined, or observed (imported, not reviewed)."""
     cases = tuple(case for case in evidence.cases if case.gates)
     if len(cases) == len(evidence.cases):
         return evidence
@@ -145,7 +145,7 @@ def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
 
 
 def _describe_undecided(evidence: GateInput) -> Iterator[str]:
-    """Yield the sentences of inconclusive metrics. In a run without any baseline, skip `no_baseline`."""
+    """Yield the sentences of inconclusive metrics; without any baseline, skip the reason `no_baseline`."""
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is None or judgement.verdict != "inconclusive":

@@ -56,7 +56,7 @@ class MessageContext:
     missing_because: str = "judge or API errors"
     """Causes of runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
-    """Returns the name of a case in sentences, from the name of its row in the score tables."""
+    """Converts the name of a case's row in the score tables to the case's name in sentences."""
     score: Callable[[float], float] = float
     """Converts a score from a share of the metric's range to the range itself."""
     is_part: bool = False
@@ -174,7 +174,7 @@ def open_broken_sentence(name: str) -> str:
 
 
 def _is_binary(outcome: CaseComparison) -> bool:
-    """Return True if both averages are the shares of passed runs."""
+    """Return True if both averages equal the shares of passed runs, as they do if all scores are 0 or 1."""
     return outcome.mean == outcome.passed / max(1, outcome.runs) and (
         outcome.baseline_mean == outcome.baseline_passed / max(1, outcome.baseline_runs)
     )
@@ -410,7 +410,7 @@ def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
 
 
 def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield a sentence that lists the means below their cases' threshold that pass; nothing if none are."""
+    """Yield one sentence that lists the means that pass although they are below the cases' threshold."""
     below = [
         f"{metric.label} ({' < '.join(metric.range.format_pair(metric.score, metric.threshold))})"
         for metric in metrics

@@ -101,8 +101,8 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
 def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
     """Return the folders below the workspace in which Python looks for modules, relative to the workspace.
 
-    The folders are the ones in PYTHONPATH, and `src`. An editable installation of the workspace's own package
-    usually points to `src`.
+    These are the folders of PYTHONPATH that are in the workspace, and `src`. An editable installation of the
+    workspace's own package usually points to `src`.
     """
     paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
     inner = (each for each in paths if each != "." and not _leads_outside(each))
@@ -116,7 +116,7 @@ def strip_python_path(home: Path, python_path: str) -> str:
 
 
 def _leads_outside(path: str) -> bool:
-    """Return True if a normalized relative path leaves its starting folder, as `../lib` but not `..lib`."""
+    """Return True if a normalized relative path leads out of its starting folder: `../lib`, not `..lib`."""
     return path == os.pardir or path.startswith(os.pardir + os.sep)
 
 

@@ -41,7 +41,7 @@ def _format_share(name: str, share: JudgeShare, samples: float) -> str:
 
 
 def _collect_scores(case: CaseResult) -> dict[str, dict[int, list[tuple[float, ...]]]]:
-    """Return metric to turn to a list of the judge's sample scores, one tuple for each run.
+    """Return the judge's sample scores by metric and turn, as a list with one tuple for each run.
 
     Turns are 0-based, and -1 is the whole conversation. Return {} if fewer than two runs of the case were
     judged.

@@ -251,7 +251,7 @@ _MOST_REMEMBERED = 1 << 16
 
 
 class _StemCache(dict[str, str]):
-    """Cache from a word to its stem.
+    """Cache of stems, by word.
 
     A word of at most three characters, or with characters outside ASCII, is its own stem.
     """

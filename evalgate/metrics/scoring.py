@@ -78,7 +78,7 @@ class BoundMetric:
         return self.criterion.metric
 
     def apply_threshold(self, case_threshold: ScopedThreshold | None) -> "BoundMetric":
-        """Return a copy with the threshold of some cases; return this object if `case_threshold` is None."""
+        """Return a copy with the threshold and minimum of `case_threshold`, or this object if it is None."""
         if case_threshold is None:
             return self
         common = self.criterion.min_mean
@@ -323,7 +323,7 @@ def _create_case_metric(
 
 
 def decide_case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
-    """Return the status of a case from its runs and metrics, or of one run from this run and its metrics.
+    """Return the status of a case, from its runs and metrics, or of one run, from this run and its metrics.
 
     The first rule that fits decides:
 

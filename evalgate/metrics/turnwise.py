@@ -120,10 +120,10 @@ def _score_turns(
 async def compute_turn_mean_all_pass(
     case: EvalCase, run: CaseRun, score_turn: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the result of `compute_turn_mean`, but passed only if every turn passed, at any mean.
+    """Return the result of `compute_turn_mean`, with `passed` True if every turn passed, else False.
 
-    A turn passed if `score_turn` returns a score with `passed` True. A turn that is missing, or that the case
-    does not have, failed.
+    The mean does not decide. A turn passed if `score_turn` returns a score with `passed` True. A turn that is
+    missing, or that the case does not have, failed.
     """
     result = await compute_turn_mean(case, run, score_turn)
     if not isinstance(result, MetricScore):

@@ -90,7 +90,7 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float) -> int:
-    """Return the fewest runs of which, with a chance of 1 − alpha, at least one exceeds the 95th percentile."""
+    """Return the fewest runs of which one or more exceed the 95th percentile with a chance of 1 − alpha."""
     return math.ceil(math.log(alpha) / math.log(PERCENTILE) - 1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Combine the conditions of a check: all conditions of a group, one of several groups, or none must hold."""
+"""Combine the conditions of a check into groups: all must hold, at least one must hold, or none may hold."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -11,7 +11,7 @@ from evalgate.system.inner_files import read_inner_file
 
 _LARGEST = 10 * 1024 * 1024
 _CLOCK_STEP_S = 0.05
-"""Most seconds from a file's modification time to its writing: the kernel uses the time of its last tick."""
+"""Most seconds by which a file's modification time precedes its writing: kernels use their last tick."""
 
 
 class FilesCondition:
@@ -27,8 +27,8 @@ class FilesCondition:
         """Store the rules, and remember matching files that an earlier evaluation wrote just before `since`.
 
         Args:
-            rules: Glob of paths below `folder` to the conditions on the matching files. `{case}` in the glob
-                stands for the id of the case.
+            rules: Conditions on files, by glob of their paths below `folder`. `{case}` in a glob stands for
+                the id of the case.
             folder: Folder that the agent works in.
             since: Time in seconds since the epoch. Files that were written before it do not count.
             is_recording: True if the agent is a recording, which writes no files.

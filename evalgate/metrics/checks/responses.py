@@ -89,7 +89,8 @@ def _find_differences(
 ) -> Iterator[str]:
     """Yield a sentence for each response that is not similar enough to the expected response of its turn.
 
-    If `rule.to` is a text, one response must be similar to this text; otherwise one sentence is yielded.
+    If `rule.to` is a text, it is enough that one response is similar to this text. If no response is, yield
+    one sentence.
 
     Raises:
         DoesNotApplyError: `rule.to` is None, and the case expects no response.
