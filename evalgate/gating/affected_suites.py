@@ -106,7 +106,7 @@ class AffectedSuites:
         return len(self.names) == len(self.rules.names)
 
     def list_reasons(self, suite: str) -> tuple[str, ...]:
-        """Return the reasons why the change concerns a suite, as sentences; () if it does not.
+        """Return the reasons why the change concerns a suite, as sentences; () without a reason.
 
         Sentences about files that concern every suite come first.
         """

@@ -107,7 +107,7 @@ def build_comparison(
 ) -> Comparison:
     """List the cases that differ from the baseline, and compare usage and metrics.
 
-    `whole_sets` has the ids of the eval sets that were run with all their cases; None: every eval set was.
+    `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
     Only cases of these eval sets are listed as removed.
     """
     before = baseline.index_cases()

@@ -54,7 +54,7 @@ def compare_runs(
 
     If `scored` has no settings of the statistics, the runs are only summarized.
 
-    `whole_sets` has the ids of the eval sets that were run with all their cases; None: every eval set was.
+    `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
     """
     if scored.statistics is None:  # there is no baseline then, and no rule that needs statistics
         return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)

@@ -108,7 +108,8 @@ class FailureClassifier:
     def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
         """Return True if `run` failed in a way in which no stored run of the case failed, else False.
 
-        Return None if the case has no comparable stored runs, or if a judge or a service failed in the run.
+        Return None if the case has no comparable stored runs, or if the run is not conclusive, for example
+        because a judge failed.
         """
         stored = self._find_stored_runs(case)
         return next(iter(stored.flag_new_failures(replace(case, runs=(run,)))), None) if stored else None
@@ -250,9 +251,9 @@ class _StoredRuns:
         return tuple(run for run in self.runs if metric in run.scored)
 
     def flag_new_failures(self, case: CaseResult) -> list[bool]:
-        """Return a flag for each run of the case: True if it failed in a way in which no stored run failed.
+        """Return a flag for each conclusive run: True if it failed in a way in which no stored run failed.
 
-        Runs in which a judge or a service failed are left out, so they have no flag.
+        Other runs have no flag, for example runs in which a judge or a service failed.
         """
         new = self.never_missed
         return [
@@ -260,7 +261,7 @@ class _StoredRuns:
             if run.outcome in AGENT_FAULT_OUTCOMES
             else any(each.gating_status == "failed" and each.name in new for each in run.metrics)
             for run in case.runs
-            if _shows_agent(run)
+            if _is_conclusive(run)
         ]
 
 
@@ -307,8 +308,11 @@ def _find_missed_thresholds(
             yield name
 
 
-def _shows_agent(run: RunResult) -> bool:
-    """Return True if the run reflects the agent, and not a failure of a judge or a service."""
+def _is_conclusive(run: RunResult) -> bool:
+    """Return True if the run is conclusive: the agent crashed or timed out, or a gating metric judged it.
+
+    A run in which a gating metric errored is conclusive only if another gating metric failed.
+    """
     if run.outcome != "answered":
         return run.outcome in AGENT_FAULT_OUTCOMES
     statuses = {metric.gating_status for metric in run.metrics}

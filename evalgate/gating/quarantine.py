@@ -96,7 +96,7 @@ def apply_quarantine(
         is_part: True if only some cases were selected, so that an entry may name other cases.
 
     Raises:
-        InvalidInputError: the file is wrong, or an entry names a protected case or (unless `is_part`) none.
+        InvalidInputError: the file is wrong, an entry names a protected case, or no case (unless `is_part`).
     """
     keys = {
         (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases

@@ -197,7 +197,7 @@ def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[s
 
 
 def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
-    """Return the first reason why a case lacks a score, as the end of a sentence; `.` if there is none.
+    """Return the first reason why a case lacks a score, as the end of a sentence; `.` without a reason.
 
     Reasons of errors come first, then reasons why a metric does not apply.
     """

@@ -87,8 +87,8 @@ class MessageContext:
     def format_approximate(self, amount: float, limit: float) -> str:
         """Return a difference as rounded text: `about 4 points`, or `just under 5 points`.
 
-        A rounded drop must not look equal to a limit that it does not reach, so a drop that would is
-        described as just under (or just over) the limit.
+        A rounded drop must not look equal to a limit that it does not reach. If it would, the result is `just
+        under` (or `just over`) the limit.
         """
         if self.width is None:
             text = _format_near_limit(_to_percent(amount), _to_percent(limit), 0, f"{_to_percent(limit):g}")

@@ -111,7 +111,7 @@ class AverageSuspect:
 
 @frozen
 class CaseControl:
-    """Answer of the control runs about one case, with the figures that it follows from."""
+    """Answer of the control runs about one case, with the counts and the p value that it is based on."""
 
     answer: ControlAnswer
     head_runs: int

@@ -54,7 +54,7 @@ def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> fl
 
     V is the `variance` of the mean, and z the normal quantile of `alpha`. `inverse_runs` is m⁻¹ = Σw²/R, the
     inverse of the effective number of runs, for cases with the weight w and R runs. The term a is the
-    uncertainty that remains if no run of a few fails: at zero variance the half width is z²·m⁻¹, which is
+    uncertainty that remains if none of a few runs fails: at zero variance the half width is z²·m⁻¹, which is
     close to the rule of three.
     """
     z = compute_normal_quantile(alpha)

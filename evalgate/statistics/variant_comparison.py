@@ -68,7 +68,7 @@ class VariantScore:
 
     @property
     def is_within_limit(self) -> bool:
-        """Return True if the variant is shown not to be worse by `max_drop` or more."""
+        """Return True if even the upper bound of the drop is below `max_drop`."""
         return self.high < self.max_drop
 
 

@@ -394,14 +394,14 @@ class Conditions(ConfigSection):
                 raise ValueError(f"contradicts itself: `{name}` is in `args`, and `tools.max` allows no call")
 
     def list_statements(self) -> list[str]:
-        """Return the statements that a judge model must affirm, without `alternatives` and `none_of`."""
+        """Return the statements that a judge must affirm, except in `alternatives` and `none_of`."""
         values = [rule for rules in (self.args or {}).values() for rule in rules.values()]
         values += (self.state or {}).values()
         found = [rule.semantic for rule in values] + [self.response.semantic if self.response else None]
         return [each for each in found if each is not None]
 
     def list_embedding_models(self) -> list[str]:
-        """Return the names of the embedding models needed, without `alternatives` and `none_of`."""
+        """Return the names of the embedding models needed, except in `alternatives` and `none_of`."""
         similar = self.response.similar if self.response else None
         return [similar.model] if similar and similar.model else []
 
@@ -412,7 +412,7 @@ class Conditions(ConfigSection):
 
 
 class CheckConditions(Conditions):
-    """All conditions of a check."""
+    """All conditions of a check, with its alternatives and its forbidden groups of conditions."""
 
     alternatives: tuple[Conditions, ...] | None = None
     """Two or more groups of conditions, for several right ways to the goal: all conditions of at least one

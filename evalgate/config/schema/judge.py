@@ -63,7 +63,7 @@ class JudgeFloor(BaseModel):
 
     @property
     def label_floors(self) -> Mapping[str, float]:
-        """Return the floors for comparisons with people's labels (all except `anchors`), by name, if set."""
+        """Return the floors that are set for comparisons with people's labels (not `anchors`), by name."""
         found = self.model_dump(exclude={"anchors"})
         return {name: value for name, value in found.items() if value is not None}
 

@@ -73,8 +73,9 @@ class AlternativesCondition:
         """Yield one sentence if no alternative holds, about the alternative with the fewest faults.
 
         Raises:
-            UndecidedError: no alternative is known to hold. Either every alternative lacks a verdict and has
-                no fault, or one of them does so because the run lacks evidence (`NoEvidenceError`).
+            UndecidedError: no alternative is known to hold, and all of them have neither a verdict nor a
+                fault. One such alternative suffices if it needs evidence that the run lacks
+                (`NoEvidenceError`).
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
