@@ -32,7 +32,7 @@ DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.jso
 OUR_TABLE = "[tool.evalgate"
 """Start of the table headers that make a pyproject.toml a thresholds file."""
 # `config` must not import integrations, so their functions are loaded by name, each with its type for mypy.
-# Callers of `load_thresholds` cannot pass them in, because only the content of a file shows its tool.
+# Callers of `load_thresholds` cannot pass them in, because only the content shows which tool a file is for.
 _DescribeIgnoredKeys: TypeAlias = Callable[[ConfigDocument], tuple[str, ...]]
 _ADK_TEST_CONFIG = "evalgate.integrations.adk.config:AdkTestConfig"
 

@@ -70,7 +70,8 @@ class FailureClassifier:
         found = {}
         flaky: _FlakyEstimate | None = None
         for at, case in enumerate(cases):
-            # A quarantined case gates nothing, and a protected one closes the gate as it is.
+            # Follow-up runs would change nothing: a quarantined case does not gate, and a protected case
+            # closes the gate by any failure.
             is_open = case.gates and not case.protected
             can_run_again = is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
             if not (can_run_again and _is_failing(case)):

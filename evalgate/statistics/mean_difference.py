@@ -169,7 +169,7 @@ def _compute_normal_p(pairs: Sequence[Pair], weight: float, drop: float, varianc
 
 def _compute_third_cumulant(pair: Pair, weight: float) -> float:
     before, after = len(pair.baseline), len(pair.candidate)
-    if before == after:  # symmetric; also the one case with n = 2
+    if before == after:  # a symmetric distribution; includes n = 2, for which the divisor below is 0
         return 0.0
     n, pooled = before + after, pair.baseline + pair.candidate
     total, squares, cubes = sum(pooled), sum(x * x for x in pooled), sum(x * x * x for x in pooled)
