@@ -19,20 +19,20 @@ class SelectionOptions:
     """Options that select cases of the eval sets. A case runs if every given option selects it."""
 
     tags: tuple[str, ...] = ()
-    """Values of `--tag`. A case must have one of the tags without `!` in front, if there are any, and none
-    of the tags with `!`."""
+    """Values of `--tag`. A case must have none of the tags with `!` in front and, if there are tags without
+    `!`, at least one of them."""
     keyword: str | None = None
     """Value of `-k`: names joined by `and`, `or` and `not`. A name stands for the cases with the name in
     their id, eval set id or a tag."""
     failed: str | None = None
-    """`results.json` with the cases that did not pass, relative to the working folder."""
+    """Path of a `results.json`, relative to the working folder; it selects the cases that did not pass."""
     sample: int | None = None
-    """Number of cases to draw."""
+    """Number of cases to draw at random; None: all."""
     seed: int = 0
     """Seed of the draw."""
     affected: str | None = None
-    """Revision that the change is compared with, to run only the suites that it affects; "": the target
-    branch of the pull request. None: all suites."""
+    """Revision that the change is compared with, to run only the suites that the change affects. "": the
+    target branch of the pull request. None: all suites run."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class Overrides:
     mask: tuple[str, ...] = ()
     """Secrets to hide, in addition to those of the environment."""
     policy: Literal["base", "head"] | None = None
-    """Branch with the rules that apply when a change is tested: its base branch, or its own (`head`)."""
+    """Branch with the rules by which a change is tested: its base branch (`base`), or its own (`head`)."""
     judge: str | None = None
     """`PROVIDER/MODEL`."""
     judge_cache: CacheMode | None = None
@@ -84,7 +84,7 @@ class Overrides:
     app_name: str | None = None
     user_id: str | None = None
     live_tools: bool = False
-    """True: no recording answers the tools."""
+    """True: recordings do not answer tool calls, so the tools run."""
     trace: bool = False
     """True: keep a trace of each run."""
     report_only: bool = False
@@ -111,7 +111,7 @@ def apply_overrides(config: Config, overrides: Overrides) -> Config:
         InvalidInputError: an option is invalid; the message names it.
     """
     top = {"runs": overrides.runs, "adk_version": overrides.adk_version, "format": overrides.format}
-    # A commit is of no use without control runs.
+    # `--control` names a commit for control runs, so it switches them on.
     is_control_needed = overrides.control is not None and config.gate.control.mode == "off"
     gate = {
         "control": "suspects" if is_control_needed else None,
@@ -186,7 +186,7 @@ def _override_judge(config: JudgeConfig | None, overrides: Overrides) -> JudgeCo
 
 
 def _override_model(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
-    """Return the section with the model `name`. For another provider, the address and the key are removed.
+    """Return `config` with the model `name`. If the provider changes, address and key are removed.
 
     Raises:
         InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown. The message names
@@ -197,7 +197,7 @@ def _override_model(option: str, name: str, config: JudgeConfig | None) -> Judge
         raise InvalidInputError(f"{option} {name}: must be PROVIDER/MODEL, as openai/gpt-4.1-mini")
     settings: dict[str, object] = {"provider": provider, "model": model}
     if config is not None:
-        # Another provider must receive neither the address nor, above all, the key of this one.
+        # The address, and above all the key, of one provider must not be used for another provider.
         reset = {} if provider == config.provider else {"base_url": None, "api_key": None}
         settings = {**config.model_dump(), **reset, **settings}
     try:
@@ -230,7 +230,7 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
 
 
 def _reset_kind(kind: str, config: AgentConfig) -> AgentConfig:
-    """Return `config` with the kind of agent `kind`. If this is another kind, the old options are removed."""
+    """Return `config` with this kind of agent; if the kind changes, without the options of the old kind."""
     if config.kind == kind:
         return config
     return AgentConfig(**{name: getattr(config, name) for name in AgentConfig.model_fields} | {"kind": kind})
@@ -244,7 +244,7 @@ def _update_config(config: _Model, values: Mapping[str, object]) -> _Model:
     if not changes:
         return config
     try:
-        # Without the defaults: `model_fields_set` must still tell which keys the file sets, as for `runs`.
+        # Defaults are left out: `model_fields_set` must still show which keys the file sets, such as `runs`.
         explicit = {name: value for name, value in config if name in config.model_fields_set}
         return type(config).model_validate({**explicit, **changes})
     except ValidationError as error:

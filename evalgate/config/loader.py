@@ -31,8 +31,8 @@ DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.jso
 """Names of a thresholds file, in search order; pyproject.toml counts with a [tool.evalgate] table."""
 OUR_TABLE = "[tool.evalgate"
 """Start of the table headers that make a pyproject.toml a thresholds file."""
-# Integrations lie above `config`, so their functions are loaded by name, each with its type for mypy. Callers
-# of `load_thresholds` cannot pass them in, because only the content of a file tells whose it is.
+# `config` must not import integrations, so their functions are loaded by name, each with its type for mypy.
+# Callers of `load_thresholds` cannot pass them in, because only the content shows which tool a file is for.
 _DescribeIgnoredKeys: TypeAlias = Callable[[ConfigDocument], tuple[str, ...]]
 _ADK_TEST_CONFIG = "evalgate.integrations.adk.config:AdkTestConfig"
 
@@ -57,7 +57,7 @@ def find_thresholds_file(folder: Path) -> Path | None:
 
 
 class InvalidThresholdsError(InvalidInputError):
-    """A thresholds file is invalid. `rest` has the parts of the file that are valid."""
+    """Error for an invalid thresholds file; `rest` has the valid parts of the file."""
 
     def __init__(self, problems: Iterable[Problem], rest: Thresholds | None) -> None:
         """Store the problems and the valid parts of the file. `rest` is None if no part can be used."""
@@ -84,10 +84,13 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 
 
 def load_thresholds_or_default(folder: Path, thresholds_file: str | None) -> Thresholds:
-    """Return the thresholds of the named file; None: those of the file in the folder, or the defaults.
+    """Return the thresholds of `thresholds_file`, which is relative to `folder`.
+
+    If it is None, return the thresholds of the file that `find_thresholds_file` finds in `folder`, or the
+    defaults if it finds none.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: the file is invalid; the error has every problem.
     """
     path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
     return load_thresholds(path, thresholds_file or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
@@ -215,8 +218,8 @@ def _iter_valid_trpc_criteria(
 def _read_valid_rest(
     document: ConfigDocument, error: ValidationError, read: Callable[[ConfigDocument], Thresholds]
 ) -> Thresholds | None:
-    """Read a file again without its invalid parts. Return None if the rest is still invalid."""
-    # The rest is checked against the eval sets, so that one command names the problems of both.
+    """Return the thresholds of a file without its invalid parts, or None if the rest is still invalid."""
+    # The valid rest serves to check the eval sets, so that one command reports the problems of both.
     value = copy.deepcopy(document.value)
     for found in error.errors(include_url=False):
         _remove_invalid(value, found["loc"], is_unknown=found["type"] == "extra_forbidden")
@@ -232,12 +235,12 @@ def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> N
         return
     criteria = value.get("criteria")
     if location[0] == "criteria" and isinstance(criteria, dict) and len(location) > 1:
-        # Only the invalid option of a criterion is removed, or all common options if `location` names none.
+        # Remove only the invalid option of a criterion, or all common options if `location` has no option.
         own = criteria.get(location[1])
         wrong = location[2:3] or tuple(CriterionConfig.model_fields)
         kept = {key: each for key, each in own.items() if key not in wrong} if isinstance(own, dict) else {}
         criteria[location[1]] = {"threshold": 1.0, **kept}
-    # Only the unknown key is removed, because the rest of its section may be valid.
+    # Remove only the unknown key, because the rest of its section may be valid.
     elif is_unknown and not any(isinstance(part, int) for part in location):
         for part in location[:-1]:
             value = value.get(part) if isinstance(value, dict) else None
@@ -262,7 +265,7 @@ def _refuse_dataset(path: Path, shown_as: str) -> None:
 
 
 def _is_adk_test_config(path: Path, value: object) -> bool:
-    # Google ADK's file has criteria and little else.
+    # A file of Google ADK has `criteria`, and no key that only evalgate has.
     own = Config.model_fields.keys() - {"criteria", "custom_metrics"}
     may_be_googles = path.suffix == ".json" and path.name != "evalgate.json"
     return may_be_googles and isinstance(value, dict) and not own & value.keys()
@@ -326,19 +329,19 @@ _STATE_FOLDER = ".evalgate"
 
 @frozen
 class ProjectFolder:
-    """The folder that a command works in when none is named."""
+    """Folder that a command works in if the user names none."""
 
     folder: Path
     found: str
-    """Name of the file or folder that marks the project; "" if there is none."""
+    """Name of the file or folder that marks `folder` as a project; "" if nothing does."""
 
 
 def find_project(start: Path) -> ProjectFolder:
     """Find the nearest folder with a thresholds file: `start`, or a folder above it in the repository.
 
-    If there is no thresholds file, return the nearest folder with `.evalgate`, where a baseline may be. If
-    there is neither, return `start`. Folders above `start` are not searched outside of a repository, or if
-    one of them belongs to another user: a file in a shared folder such as /tmp could name programs to run.
+    Without a thresholds file, return the nearest folder with `.evalgate`, where a baseline may be, else
+    `start`. Folders above `start` are searched only in a repository, and only if all folders up to its root
+    belong to the same user: a file in a shared folder such as /tmp could name programs to run.
     """
     folders = tuple(_iter_repository_folders(start))
     for folder in folders:
@@ -353,14 +356,14 @@ def find_project(start: Path) -> ProjectFolder:
 def find_repository_root(start: Path) -> Path | None:
     """Return the nearest folder with `.git`: `start`, or a folder above it.
 
-    Return None if there is none, or if a folder on the way belongs to another user.
+    Return None if no folder has `.git`, or if a folder on the way belongs to another user.
     """
     last = list(_iter_repository_folders(start))[-1]
     return last if (last / ".git").exists() else None
 
 
 def _iter_repository_folders(start: Path) -> Iterator[Path]:
-    """Yield `start` and the folders above it, up to the one with `.git`.
+    """Yield `start` and the folders above it, up to the nearest folder with `.git`.
 
     Yield only `start` if no folder has `.git`, or if a folder on the way belongs to another user.
     """
@@ -368,7 +371,7 @@ def _iter_repository_folders(start: Path) -> Iterator[Path]:
     for folder in (start, *start.parents):
         try:
             if folder.stat().st_uid != start.stat().st_uid:
-                break  # as with git's safe.directory: another user's files do not decide here
+                break  # files of another user must have no effect, as with git's safe.directory
             is_root = (folder / ".git").exists()
             found.append(folder)
             if is_root:
@@ -382,10 +385,10 @@ def _iter_repository_folders(start: Path) -> Iterator[Path]:
 def add_env_files(
     config: Config, environ: Mapping[str, str], folder: Path
 ) -> tuple[Config, Mapping[str, str]]:
-    """Read the agent's env files. Return the configuration and the environment with their variables added.
+    """Return (config, environment) with the variables of the agent's env files added to both.
 
-    Paths of env files are relative to `folder`, the working folder. The agent gets all variables in the
-    files. A variable in a file replaces one of the same name in `environ`.
+    The names are added to `agent.env`, so that the agent gets these variables. A value in a file replaces the
+    value of the same name in `environ`. Paths of env files are relative to `folder`, the working folder.
 
     Raises:
         InvalidInputError: a file cannot be read, or has a line that is not an assignment.

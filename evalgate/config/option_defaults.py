@@ -11,6 +11,6 @@ TURN_TIMEOUT = 60.0
 """Time limit of one turn, in seconds."""
 EXECUTOR: Final = "local"
 MAX_REGRESSION = 0.05
-"""Allowed drop of a metric's mean, as a share of the range of the metric's scores."""
+"""Smallest drop of a metric's mean that is too large, as a share of the range of the metric's scores."""
 JUDGE_CACHE: Final = "read-write"
 POLICY: Literal["base", "head"] = "base"

@@ -1,4 +1,4 @@
-"""Decide which suites to run after a change. A changed file that no rule names concerns every suite."""
+"""Decide which suites to run after a change. A changed file that matches no rule concerns every suite."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -32,8 +32,8 @@ class SuiteScope:
     unknown_because: str = ""
     """Reason why every change concerns the suite; "" if the suite's files are known.
 
-    It is the end of a sentence that begins with the suite's name, such as `has no …`. Even such a suite is
-    not concerned by a file that `ChangeRules.ignored` matches and that no suite has in `files`, `affects` or
+    The text ends a sentence that begins with the suite's name, such as `has no …`. One kind of file does not
+    concern the suite: a file that `ChangeRules.ignored` matches, if it is in no suite's `files`, `affects` or
     `opened`."""
     is_planned: bool = True
     """False: the suite is not part of this run, which only needs to know the suite's files."""
@@ -41,7 +41,7 @@ class SuiteScope:
 
 @frozen
 class FileEffect:
-    """The suites that one changed file concerns, with the reason."""
+    """Suites that one changed file concerns, with the reason."""
 
     path: str
     suites: tuple[str, ...]
@@ -58,14 +58,15 @@ class FileEffect:
 
 @frozen
 class ChangeRules:
-    """The rules that say which files concern which suites."""
+    """Rules that decide which suites a changed file concerns."""
 
     suites: tuple[SuiteScope, ...]
     ignored: tuple[str, ...] = ()
-    """Globs of files that concern a suite only if `files`, `affects` or `opened` of the suite has them, or if
-    its agent opens files with the same ending in the same folder."""
+    """Globs of files that usually concern no suite. Such a file concerns a suite only if it is in the suite's
+    `files`, `affects` or `opened`, or if the suite's agent opens files with the same ending in the same
+    folder."""
     rule_files: frozenset[str] = frozenset()
-    """Files that decide how the agent runs in all suites, or how the gate judges: they concern every suite,
+    """Files that decide how the agent runs in all suites, or how the gate judges. They concern every suite,
     even if a glob in `ignored` matches them."""
 
     @property
@@ -81,15 +82,15 @@ class ChangeRules:
 
 @frozen
 class AffectedSuites:
-    """The suites that a change concerns, with the reasons."""
+    """Suites that a change concerns, with the reasons."""
 
     rules: ChangeRules
     effects: tuple[FileEffect, ...] = ()
     """One for each changed file; () if `everything` is set."""
     everything: str = ""
-    """Sentence with the reason why every suite is concerned, without a look at files; "" if files decide."""
+    """Reason, as a sentence, why every suite runs no matter which files changed; "" if the files decide."""
     base_revision: str = ""
-    """Revision that the change is compared with, for reports; "" if none is known."""
+    """Revision that the change is compared with, for reports; "" if it is not known."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -105,7 +106,7 @@ class AffectedSuites:
         return len(self.names) == len(self.rules.names)
 
     def list_reasons(self, suite: str) -> tuple[str, ...]:
-        """Return sentences on why the change concerns a suite; () if the change does not concern the suite.
+        """Return the reasons why the change concerns a suite, as sentences; () without a reason.
 
         Sentences about files that concern every suite come first.
         """
@@ -115,7 +116,7 @@ class AffectedSuites:
         return tuple(each.sentence for each in sorted(found, key=lambda each: not each.is_global))
 
     def describe(self) -> str:
-        """Return one sentence that names the suites that need a run, or the reason why all or none do."""
+        """Return one sentence: the suites that need a run, or the reason why all suites or none need one."""
         if self.everything:
             return f"Every suite runs: {self.everything}"
         decisive = [effect for effect in self.effects if effect.is_global]
@@ -167,7 +168,7 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
         names = tuple(name for name in rules.names if name in known or name in unknown)
         return FileEffect(path, names, "; ".join(reasons))
     if ignoring:
-        # An agent that opens a file may open all files with its ending in its folder.
+        # An agent that opens one file of a folder may open all files there with the same ending.
         kind = None if path.endswith(".py") else _get_kind(path)
         near = tuple(suite.name for suite in rules.planned if kind in _list_kinds(suite.opened))
         beside = "lies next to files with the same ending that the agent opens"
@@ -176,7 +177,7 @@ def explain_file(rules: ChangeRules, path: str) -> FileEffect:
 
 
 def _explain_suite(suite: SuiteScope, path: str) -> str:
-    """Return the reason why the file concerns the suite, as the end of a sentence; "" if none is known."""
+    """Return the reason why a file concerns a suite, as the end of a sentence; "" if no reason is known."""
     if _is_below(path, suite.files):
         return f"belongs to the eval sets of {suite.name}"
     if _is_below(path, suite.opened):
@@ -187,8 +188,8 @@ def _explain_suite(suite: SuiteScope, path: str) -> str:
 
 def _is_below(path: str, files: frozenset[str]) -> bool:
     """Return True if the path is one of the files, or a folder above one of the files."""
-    # Folders count, because git lists a folder that was replaced by a link as one changed path. Some file
-    # systems do not tell upper case from lower case.
+    # Folders count, because git lists a folder that was replaced by a link as one changed path. Case is
+    # ignored, because some file systems ignore it.
     return path.casefold() in _fold_with_parents(files)
 
 

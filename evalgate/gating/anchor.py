@@ -6,8 +6,8 @@ only if the average also fell against the moving baseline, by more than luck. On
 of the default branch, the drop since the anchor is enough.
 
 Both tests of an average, against the baseline and against the anchor, share one false-alarm level. On an
-unmerged change each test gets the full level, because only a drop in both closes the gate by the anchor. On
-other commits each test gets half of it.
+unmerged change each test gets the full level, because the anchor closes the gate only after a drop in both
+tests. On other commits each test gets half of the level.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ from evalgate.statistics.parameters import EPSILON, MetricRule, is_within_level
 from evalgate.statistics.score_pairs import GatingMetric
 
 _DAYS_OF_WEEKS = 21
-"""Days since the anchor above which sentences give weeks."""
+"""Most days since the anchor that sentences state in days; a longer time is stated in weeks."""
 
 
 @frozen
@@ -48,13 +48,14 @@ class AnchorContext:
     base_branch: str = ""
     """Name of the moving baseline's branch; "" if there is no such baseline."""
     unmerged_change: str = ""
-    """Kind of unmerged change that the job tests, as `a pull request`; "" if it tests none."""
+    """Kind of unmerged change that the job tests, such as `a pull request`; "" if it tests none."""
     created_at: str = ""
     """Time of the run, ISO 8601."""
     commits: int | None = None
     """Commits since the anchor; None if not known."""
     cleared: AbstractSet[str] = frozenset()
-    """Names of the score tables of metrics to which the control runs gave another answer than `broke`."""
+    """Names of the score tables of the metrics for which the control runs have an answer other than
+    `broke`."""
 
 
 def compare_with_anchor(
@@ -132,8 +133,8 @@ def decide_anchor_outcome(
         assessment: assessment of the average against the anchor.
         own: change of the average against the moving baseline; None if nothing was compared with it.
         own_level: significance level of `own`; None if the agent is deterministic.
-        is_unmerged: True if an unmerged change is tested. A drop since the anchor is then `fell_before` if
-            `own` shows no drop. Without `own` it is `fell`.
+        is_unmerged: True if an unmerged change is tested. Then a drop since the anchor that would fail is
+            `fell_before` if `own` is not a significant drop. Without `own` it is `fell`.
     """
     verdict = assessment.checks[0].verdict
     if verdict != "fail":
@@ -169,7 +170,7 @@ def _format_means(metric: AnchorMetric) -> str:
 
 
 def _describe_coverage(metric: AnchorMetric) -> str:
-    """Return the number of cases that are unchanged since the anchor, as text; "" if all are."""
+    """Return a phrase on the number of cases unchanged since the anchor; "" if all cases are unchanged."""
     if metric.cases == metric.of:
         return ""
     return f" over the {metric.cases} of {pluralize(metric.of, 'case')} that are as they were"

@@ -1,4 +1,4 @@
-"""Describe in words the comparison of a budget (cost, latency or a count) with baseline and limits."""
+"""Describe in sentences how a budget (cost, latency or a count) compares with the baseline and its limits."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +24,10 @@ _NOUNS = {"cost_usd": "cost", "latency_s": "latency"}
 def describe_growth(
     metric: str, ratio: RatioEstimate | None, growth: MetricDecision, context: "MessageContext"
 ) -> str:
-    """Return the sentence about the increase of a budget; `ratio` is None without a comparison."""
+    """Return the sentences about the increase of a budget since the baseline.
+
+    `ratio` is None if nothing could be compared.
+    """
     from evalgate.gating.verdict_messages import format_odds, suggest_more_runs
 
     if ratio is None or growth.change is None:
@@ -55,7 +58,7 @@ def describe_growth(
 
 
 def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext") -> str:
-    """Return the sentence about cases that cost 0 in the baseline; `figures` are their costs now."""
+    """Return the sentences about cases that cost 0 in the baseline; `figures` are their mean costs now."""
     it, has = ("it", "has") if len(figures) == 1 else ("they", "have")
     return (
         f"Can't tell: {pluralize(len(figures), 'case')} cost nothing on {context.base_branch}, and "
@@ -65,9 +68,9 @@ def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext")
 
 
 def describe_left_out(left_out: tuple[int, int]) -> str:
-    """Return a sentence about runs that are not compared because they did not pass; "" if there are none.
+    """Return a sentence about runs that are not compared because they did not pass; "" without such runs.
 
-    `left_out` is the number of these runs now, and in the baseline.
+    `left_out` has the number of such runs in this gate run, and in the baseline.
     """
     now, then = left_out
     if not (now or then):

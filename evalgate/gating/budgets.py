@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from evalgate.gating.verdict_messages import MessageContext
 
 _COUNTS = frozenset({"budget/tool_calls", "budget/model_calls", "budget/turns"})
-"""Budgets with figures that may be 0: one is added before the logarithm is taken."""
+"""Budgets with figures that may be 0: before the logarithm is taken, 1 is added to each figure."""
 
 
 @frozen
@@ -59,14 +59,15 @@ class BudgetFigures:
     metric: str
     limits: BudgetLimits
     rows: Mapping[str, CaseFigures]
-    """Figures by key of the case's row (`build_row_name`), as in the tables of scores."""
+    """Figures of each case, by the name of its row in the score tables (`build_row_name`)."""
     shares: LogShares
     measured: tuple[float, ...]
-    """Figures of all answered runs that are no follow-up, passed or not."""
+    """Figures of all answered runs except follow-up runs, passed or not."""
     left_out: tuple[int, int]
-    """Runs with a figure that are not compared because they did not pass: now, and in the baseline."""
+    """Number of runs with a figure that are not compared because they did not pass: in this gate run, and in
+    the baseline."""
     unknown: int
-    """Number of cases with a figure in the baseline, and with runs now that passed but have no figure."""
+    """Number of cases that have a figure in the baseline, but none in their passed runs now."""
 
     def list_costs_from_zero(self) -> list[float]:
         """Return the mean cost of each case that was free in the baseline and costs something now.
@@ -85,10 +86,10 @@ class BudgetFigures:
         return found
 
     def build_table(self, statistics: "StatisticalPolicy") -> GatingMetric:
-        """Build the table that tests the budget's increase since the baseline against `max_increase`.
+        """Build the score table by which the increase since the baseline is compared with `max_increase`.
 
-        Without `max_increase` nothing is tested. `gate.max_regression` has no effect: it limits drops of
-        scores.
+        Without `max_increase` nothing is tested. `gate.max_regression` has no effect, because it limits drops
+        of scores.
         """
         most = self.limits.max_increase
         max_drop = None if most is None else self.shares.to_drop(most)
@@ -100,8 +101,8 @@ def collect_budget_figures(
 ) -> dict[str, BudgetFigures]:
     """Return the figures of every budget, by the name of its score table.
 
-    The report may show a budget on several lines, because its limits differ between cases. It has one entry
-    here.
+    If the limits of a budget differ between cases, the report shows the budget on several lines. The result
+    has one entry for all lines.
     """
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
@@ -113,7 +114,7 @@ def collect_budget_figures(
     measured: dict[str, list[float]] = {}
     for key, members in group_by_metric(cases).items():
         for case, metric in members if members.metrics[0].range.lower_is_better else ():
-            if not case.runs:  # of another shard: a row would ask for its runs
+            if not case.runs:  # the case belongs to another shard: a row would ask for runs of it
                 continue
             name = build_pool_name(key.name, key.fingerprint)
             row, lost = _build_row(case, metric, before.get(case.key))
@@ -141,7 +142,7 @@ def collect_budget_figures(
 def _build_row(
     case: CaseResult, metric: CaseMetric, old: BaselineCase | None
 ) -> tuple[CaseFigures, tuple[int, int]]:
-    """Return the figures of one case, and how many runs are left out of them, now and in the baseline.
+    """Return the figures of one case, and the numbers of runs left out, in this gate run and in the baseline.
 
     A run with a figure is left out if it missed another gating metric.
     """
@@ -214,15 +215,15 @@ def compare_budgets(
     decision: Decision | None,
     context: "MessageContext",
 ) -> tuple[tuple[MetricSummary, ...], tuple[CaseResult, ...]]:
-    """Return the summaries and the cases, with the comparison of the budgets.
+    """Return the summaries and the cases, with the comparisons of budgets added.
 
     Args:
         metrics: the summaries of `cases`, in the order of `summarize_metrics`.
         cases: all cases of the run.
         baseline: the stored runs; None if there is no baseline.
         statistics: settings of the statistics.
-        decision: decision on all gating metrics. A budget that does not gate is compared on its own. If
-            `decision` is None, every budget is.
+        decision: decision on all gating metrics. A budget that does not gate is compared on its own, and so
+            is every budget if `decision` is None.
         context: words and settings of the sentences.
     """
     if not any(each.range.lower_is_better for each in metrics):
@@ -240,7 +241,7 @@ def compare_budgets(
         growth = _find_growth(figures[name], name, decision if key.gates else None, statistics)
         line = {build_row_name(case) for case in members.cases}
         compared = _compare_means(summary, figures[name], line, growth, statistics.parameters)
-        if name not in described:  # of several lines the first has the sentences about all of them
+        if name not in described:  # the first line of a budget has the sentences about all its lines
             compared = _add_judgement(compared, figures[name], growth, statistics, context)
             described.add(name)
         found.append(compared)
@@ -275,8 +276,8 @@ def _compare_means(
 ) -> MetricSummary:
     """Return the summary with the budget's mean in the baseline, and the change of the mean as delta.
 
-    Only cases with figures now and in the baseline count. `line` names the rows of this summary. The report
-    may show a budget on several lines, so `figures` may have further rows.
+    Only cases with figures now and in the baseline count. `line` has the names of the rows that belong to the
+    summary; `figures` may have further rows, of other lines of the same budget in the report.
     """
     rounds = growth.rounds if growth else None
     pairs = []
@@ -303,7 +304,7 @@ def _add_judgement(
     parts = [*_judge_growth(figures, growth, context), *_judge_percentile(figures, statistics)]
     if not parts:
         return summary
-    # `no_baseline` comes after all equal verdicts: it leaves the gate open if there is no baseline at all.
+    # Of equal verdicts, `no_baseline` is the last choice: it leaves the gate open without any baseline.
     worst = max(parts, key=lambda part: (SEVERITY[part.verdict], part.reason != "no_baseline"))
     sentences = [sentence for part in parts if part.verdict == worst.verdict for sentence in part.sentences]
     if any(part.ratio for part in parts) and (left := describe_left_out(figures.left_out)):
@@ -381,7 +382,7 @@ def _judge_percentile(figures: BudgetFigures, statistics: "StatisticalPolicy") -
 
 
 def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep: int) -> CaseResult:
-    """Return the case with a comparison with the baseline for each budget, in the field `standing`."""
+    """Return the case with the comparison of each budget with the baseline in `CaseMetric.standing`."""
     from evalgate.gating.score_tables import build_pool_name, build_row_name
 
     name = build_row_name(case)
@@ -395,7 +396,7 @@ def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep:
 
 
 def _compare_case_figures(row: CaseFigures, keep: int) -> CaseComparison:
-    """Compare one case with its baseline, in figures of the runs that passed."""
+    """Compare the figures of one case with the baseline, over the runs that passed."""
     then = [each for each in (row.baseline or ())[-keep:] if each is not None]
     now = [each for each in row.candidate if each is not None]
     unpaired: UnpairedReason | None = None

@@ -1,7 +1,7 @@
-"""Compare a run with its baseline, matched by eval set and case id.
+"""Compare the cases of a run with the baseline's, matched by the ids of eval set and case.
 
-A case is `changed` if it has other expectations than in the baseline. It is neither better nor worse, because
-its scores cannot be compared.
+A case is `changed` if its input or its expectations differ from the baseline's. Then it is neither better nor
+worse, because its scores cannot be compared.
 """
 
 from collections import Counter
@@ -36,10 +36,10 @@ MOST_POINTS = 12
 
 
 def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase, float]]) -> tuple[float, ...]:
-    """Return the mean of a metric in each gate run of the baseline, oldest first, at most `MOST_POINTS`.
+    """Return the mean of a metric in each of the baseline's newest `MOST_POINTS` gate runs, oldest first.
 
-    `members` holds the metric, the stored case and the weight of each case. A gate run is left out if a case
-    has no score in it, because its mean would be over fewer cases.
+    `members` has (metric, stored case, weight) for each case. A gate run in which a case has no score is left
+    out, because its mean would be over fewer cases.
     """
     by_source: dict[int, list[float]] = {}
     for metric, old, _ in members:
@@ -66,7 +66,7 @@ def _group_by_source(metric: CaseMetric, runs: Iterable[BaselineRun]) -> Mapping
 def compare_usage(
     pairs: Iterable[tuple[CaseResult, BaselineCase]],
 ) -> tuple[AverageRunUsage | None, AverageRunUsage | None]:
-    """Return the mean usage of a run in the baseline and now, over cases with an answered run on both sides.
+    """Return the mean usage per run in the baseline and now, over cases with an answered run on both sides.
 
     Return (None, None) if no case has answered runs on both sides.
     """
@@ -82,7 +82,7 @@ def _select_answered_runs(runs: Iterable[BaselineRun | RunResult]) -> list[Basel
 
 
 def _compute_mean_usage(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> AverageRunUsage:
-    """Return the mean of the cases' means, so that a case with more runs does not count more."""
+    """Return the mean usage per run as the mean of the cases' means, in which all cases count equally."""
     figures = [
         [compute_mean(column) for column in zip(*map(_list_usage_figures, runs), strict=True)]
         for runs in cases
@@ -99,7 +99,7 @@ def _list_usage_figures(run: BaselineRun | RunResult) -> Iterator[float]:
 
 
 _LUCK = 0.05
-"""Largest chance of so many passes by luck at which a flaky case is newly passing."""
+"""A flaky case is newly passing if the chance of so many passes by luck is at most this."""
 
 
 def build_comparison(
@@ -107,8 +107,8 @@ def build_comparison(
 ) -> Comparison:
     """List the cases that differ from the baseline, and compare usage and metrics.
 
-    `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were. Only cases of
-    these eval sets are listed as removed.
+    `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
+    Only cases of these eval sets are listed as removed.
     """
     before = baseline.index_cases()
     found = [(case, _build_case_change(case, before.get(case.key))) for case in cases]
@@ -117,7 +117,7 @@ def build_comparison(
         (case, old) for case in cases if (old := before.get(case.key)) and _is_comparable(case, old)
     )
     present, newest = {case.key for case in cases}, find_newest_sources(baseline)
-    # A case that only older gate runs have was removed long ago, and reported then.
+    # A case that is missing in the newest gate run of its eval set was removed earlier, and reported then.
     gone = [
         old
         for old in baseline.cases
@@ -180,7 +180,7 @@ def _select_comparable_metrics(
 
 
 def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Comparison) -> str:
-    """Return a sentence that says why no metric has a delta.
+    """Return a sentence with the reason why no metric has a delta.
 
     Return "" if there is no metric, or if any metric has a delta. Also return "" if a metric got no verdict
     because too many of its runs lack a score.
@@ -199,8 +199,8 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
 def describe_missing_checks(cases: Iterable[CaseResult], baseline: Baseline) -> str:
     """Return a sentence about checks that were scored in the newest stored runs and do not exist now.
 
-    Return "" if no check is missing. Changed cases are left out. Metrics other than checks are left out too:
-    they come from the base branch, while a tested change can remove checks from the case notes.
+    Return "" if no check is missing. Changed cases are left out. Other metrics are left out, too: their
+    criteria come from the base branch, whereas a tested change can remove checks from the case notes.
     """
     before = baseline.index_cases()
     missing = Counter[str]()
@@ -264,7 +264,10 @@ def _matches_summary(summary: MetricSummary, case: CaseResult, metric: CaseMetri
 
 
 def _compute_baseline_score(metric: CaseMetric, old: BaselineCase) -> float | None:
-    """Return the mean over the baseline's scored runs, or None if there is none or the metric has changed."""
+    """Return the mean over the baseline's runs that have a score of the metric.
+
+    Return None if no run has a score, or if the metric has changed.
+    """
     if old.metric_fingerprints.get(metric.name) != metric.fingerprint:
         return None
     scores = [run.scores.get(metric.name) for run in old.runs]
@@ -277,7 +280,7 @@ def _find_changed_metrics(
 ) -> Iterator[str]:
     """Yield the names of metrics that changed since the baseline in unchanged cases. Names may repeat.
 
-    With `other_judge`, yield the metrics in which only the judge changed. Otherwise yield all other changed
+    With `other_judge`, yield the metrics of which only the judge changed. Otherwise yield all other changed
     metrics, and the metrics that the baseline does not have.
     """
     for case in cases:
@@ -318,13 +321,13 @@ def _classify_change(case: CaseResult, old: BaselineCase | None) -> Change | Non
 def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | None:
     """Return the change of a case that has both passed and failed stored runs.
 
-    A mean cannot classify a case that passed 6 of 10 stored runs and fails once.
+    A comparison of means would be misleading: a case that passed 6 of 10 stored runs may fail once by luck.
 
-    - `newly_failing`: the case fails now. The exact test calls it broken, or no stored run failed in this
+    - `newly_failing`: the case fails now, and the exact test calls it broken or no stored run failed in this
       way.
     - `flaky`: the case fails now in any other way.
-    - `newly_passing`: the case passes now, and luck hardly ever gives so many passes.
-    - None: the case passes in any other way, or its runs say nothing about the agent.
+    - `newly_passing`: the case passes now, and so many passes are hardly luck.
+    - None: the case passes now, but this may be luck; or its runs do not show how the agent behaves.
     """
     if _is_failure(case.status):
         broke = any(each.standing is not None and each.standing.status == "broken" for each in case.metrics)
@@ -339,7 +342,7 @@ def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | N
     )
     now = [UNIT] * passes + [0] * (len(case.runs) - passes)
     before = [UNIT if passed else 0 for passed in then]
-    # The sides are swapped, because the question is how often luck alone gives so many passes, not failures.
+    # The sides are swapped: the p is the chance of so many passes by luck, not of so many failures.
     is_luck = compute_case_p(tuple(sorted(now)), tuple(sorted(before))) > _LUCK
     return None if is_luck else "newly_passing"
 

@@ -21,7 +21,7 @@ class ScoredRuns:
     """All cases of a run with their scores, before the comparison with a baseline."""
 
     cases: tuple[CaseResult, ...]
-    """In file order. Their means are over the first `rounds` runs; further runs only confirm."""
+    """In file order. Their means are over the first `rounds` runs; follow-up runs do not count."""
     rounds: int
     """Runs of every case that the means are computed from."""
     statistics: "StatisticalPolicy | None" = None
@@ -54,21 +54,22 @@ def compare_runs(
 
     If `scored` has no settings of the statistics, the runs are only summarized.
 
-    `whole_sets`: eval sets that were selected with all their cases; None: all eval sets were.
+    `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
     """
     if scored.statistics is None:  # there is no baseline then, and no rule that needs statistics
         return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)
-    # Only here: a run without a baseline would load the statistics for nothing.
+    # Imported here, because a run without a baseline does not need the statistics.
     from evalgate.gating.case_changes import add_deltas, build_comparison
     from evalgate.gating.follow_up_runs import classify_failures
     from evalgate.gating.significance import apply_decision
 
-    # Before all else: the changes of a case, and its part in the verdict, depend on what its follow-up found.
+    # First of all: a case's follow-up decides how the case is compared, and its part in the verdict.
     cases = classify_failures(scored.cases, baseline, scored.statistics)
     metrics = summarize_metrics(cases, with_margins=True)
     if baseline is not None:
-        # Stands for metrics that the statistics do not judge, as with scores outside their range. For the
-        # others `apply_decision` overwrites `regressed` and, if drops are limited, `baseline` and `delta`.
+        # Kept for metrics that the statistics do not judge, such as those with scores outside their range.
+        # For all other metrics, `apply_decision` overwrites `regressed` and, if drops are limited, `baseline`
+        # and `delta`.
         metrics = flag_regressions(add_deltas(metrics, cases, baseline), gate, scored.statistics.criteria)
     found = apply_decision(replace(scored, cases=cases), metrics, baseline, gate)
     return replace(
@@ -89,9 +90,9 @@ def flag_regressions(
 
 
 def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> bool:
-    """Return True if the mean dropped by the limit or more; False without a mean to compare with.
+    """Return True if the mean dropped by the metric's limit or more.
 
-    A `max_regression` of the gate of 1 allows any drop.
+    Return False if there is no mean to compare with. With `gate.max_regression: 1` any drop is allowed.
     """
     if gate.max_regression >= 1:
         return False
@@ -105,20 +106,20 @@ def compute_drop_limit(metric: MetricSummary, gate: GateConfig, criteria: Mappin
     If every drop is allowed, return the width of the range.
     """
     share = find_allowed_drop(criteria.get(metric.name), metric.range, gate.max_regression)
-    # Scores outside of the range can fall by more than its width. If only the metric's own limit spans the
-    # range, such a drop is a regression.
+    # A score outside the range can fall by more than the width of the range. If only the metric's own limit
+    # spans the range, such a drop is a regression.
     return (1 if share is None else share) * metric.range.width
 
 
 def find_allowed_drop(criterion: Criterion | None, score_range: Range, of_all: float | None) -> float | None:
     """Return the smallest drop of a metric's mean that is too large, as a share of the metric's range.
 
-    None: every drop is allowed. A limit that spans the range allows every drop.
+    Return None if every drop is allowed, as it is by a limit that spans the range.
 
     Args:
         criterion: criterion of the metric. Its `max_regression` takes precedence over `of_all`.
         score_range: range of the metric's scores.
-        of_all: limit of metrics without a limit of their own, a share of the range. None and 1 allow every
+        of_all: limit for metrics without a `max_regression`, as a share of the range. None and 1 allow every
             drop of every metric.
     """
     if of_all is None or of_all >= 1:

@@ -1,6 +1,6 @@
 """Correct the comparison with the baseline by control runs, made today with the base commit's agent.
 
-A drop that the control runs show as well is drift, and not an effect of the change.
+If the base commit's agent shows a drop, too, the drop is drift and not an effect of the change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,7 +72,8 @@ def build_control_comparison(
         commit: commit of the control.
         url: address of the base's deployment; "" if the control was started here.
         base_name: name of the base branch.
-        is_base_changed: the base has, or may have, other code than the commit of the newest stored runs.
+        is_base_changed: True if the base commit has, or may have, other code than the commit of the newest
+            stored runs.
     """
     cause = _DRIFT_OR_CHANGE if is_base_changed else _DRIFT
     quote = build_case_quote(case.key for case in suspects.cases)
@@ -224,9 +225,9 @@ def apply_control(
 ) -> ComparedRuns:
     """Return the comparison with new verdicts for the metrics that the control runs clear or leave open.
 
-    Control runs answer only for drops of averages and for broken cases. Budgets, missing runs, and means or
-    pass^k below their minimum count as before. Sentences about cleared drops and cases are removed, and
-    cases with an answer are not named as cases that may have fallen by luck.
+    Control runs change only the verdicts on drops of averages and on broken cases. Budgets, missing runs, and
+    means or pass^k below their minimum count as before. Sentences about cleared drops and cases are removed.
+    Cases about which the control runs have an answer are no longer listed as maybe fallen by luck.
     """
     decision = scored.decision
     if decision is None:
@@ -269,8 +270,8 @@ def _list_verdicts(
 ) -> list[MetricVerdict]:
     """Return the verdicts of a metric's checks after the control runs.
 
-    `own` is the answer for the metric's average, and `broken` are those for the cases that the metric calls
-    broken. None stands for no answer.
+    `own` is the answer about the metric's average, `broken` has the answers about the cases that the metric
+    calls broken. None: the control runs have no answer.
     """
     verdicts = [check.verdict for check in found.checks if check.kind == "data"]
     averaged = [check.verdict for check in found.checks if check.kind == "average"]
@@ -294,12 +295,12 @@ def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
 def _edit_sentences(
     summary: MetricSummary, dropped: tuple[str, ...], replaced: Mapping[str, tuple[str, ...]]
 ) -> MetricSummary:
-    """Return the summary with other sentences.
+    """Return the summary with some sentences of its judgement left out or replaced.
 
     Args:
         summary: summary of a metric.
-        dropped: beginnings of the sentences that are left out.
-        replaced: other sentences, maybe none, by the sentence that they replace.
+        dropped: first words of the sentences to leave out.
+        replaced: sentence to the sentences that replace it, maybe none.
     """
     judgement = summary.judgement
     if judgement is None:
@@ -326,10 +327,9 @@ def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> M
 
 
 def build_best_case(suspects: ControlSuspects) -> ControlComparison:
-    """Return a made-up comparison, in which control runs explain every suspect.
+    """Return an invented comparison in which every suspect has the answer `drifted`.
 
-    If the gate stays closed with this comparison, the suspects are not the only cause, and control runs would
-    be wasted.
+    If the gate stays closed with this comparison, control runs cannot open it, so they would be wasted.
     """
     return ControlComparison(
         "",

@@ -1,7 +1,8 @@
-"""Suspects and their fresh runs. Suspects are the cases and averages that may close the gate.
+"""Find the suspects that need control runs, and prepare their fresh runs for the statistics.
 
-The control is the base commit's agent. It is run today on the suspects, in turn with further runs of the
-change's agent (the head). `statistics/control_runs.py` compares these runs.
+Suspects are the cases and averages that may close the gate. The control is the base commit's agent. It is run
+today on the suspects, in turn with further runs of the changed agent (the head). `statistics/control_runs.py`
+compares these runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,11 +45,11 @@ class FreshRuns:
 
 
 def split_fresh_runs(case: CaseResult, fresh: CaseResult) -> FreshRuns:
-    """Split the fresh runs of a case: odd numbers belong to the head (the change), even ones to the control.
+    """Split the fresh runs of a case: odd run numbers belong to the head, even run numbers to the control.
 
-    A crash of the control counts only if the head crashed in the same way, now or in the runs of `case`. Any
-    other crash becomes `faulted`, because it is no sign of a drift. For example, the control may lack a file
-    that only the head's folder has.
+    A crash of the control counts only if the head crashed in the same way, in `fresh` or in the runs of
+    `case`. Any other crash of the control becomes `faulted`, because it is no sign of a drift. For example,
+    the control may lack a file that only the head's folder has.
     """
     head = tuple(run for run in fresh.runs if run.run % 2)
     known = {_describe_crash(run) for run in (*case.runs, *head)}
@@ -75,11 +76,11 @@ class ControlSuspects:
     """Cases and averages that may close the gate by the comparison with the baseline."""
 
     cases: tuple[CaseResult, ...]
-    """All cases, with their follow-ups, in file order."""
+    """All cases of the run, with their follow-ups, in file order."""
     broken: frozenset[CaseKey]
-    """Cases that close the gate by themselves, or have too few runs to tell whether they do."""
+    """Cases that close the gate by themselves, or have too few runs to decide whether they do."""
     averages: Mapping[str, Mapping[CaseKey, float]]
-    """Name of the score table of each metric with an average to explain, to the drops of all compared cases.
+    """Suspected averages: name of the metric's score table to the drops of all compared cases.
 
     Drops are shares of the metric's range."""
     baseline: Baseline
@@ -87,15 +88,15 @@ class ControlSuspects:
 
     @property
     def keys(self) -> frozenset[CaseKey]:
-        """Return the cases that need control runs."""
+        """Return the keys of the cases that need control runs."""
         return self.broken.union(*self.averages.values())
 
     def build_inputs(
         self, fresh: Mapping[CaseKey, FreshRuns]
     ) -> tuple[list[CaseSuspect], list[AverageSuspect]]:
-        """Return the suspects with their fresh runs, as input of the statistics.
+        """Return (case suspects, average suspects) with their fresh runs, as input of the statistics.
 
-        A case that is not in `fresh` has no runs.
+        A case that is not in `fresh` has no fresh runs yet.
         """
         cases = [case for case in self.cases if case.key in self.broken]
         suspects = []
@@ -152,14 +153,14 @@ def find_suspects(
     baseline: Baseline | None,
     mode: Literal["suspects", "all"],
 ) -> ControlSuspects | None:
-    """Return the cases and averages that need control runs; None if there are none.
+    """Return the cases and averages that need control runs; None if none need them.
 
     Args:
         scored: the runs with the decision of the statistics.
         cases: the cases of `scored`, with their follow-ups and comparisons.
-        baseline: the stored runs; None: nothing is suspected.
-        mode: `suspects` takes the averages that fell by half of their limit or more, `all` takes all
-            averages.
+        baseline: the stored runs; None: the result is None.
+        mode: `suspects`: averages that fell by half of their limit or more are suspects. `all`: all averages
+            are suspects.
     """
     statistics, decision = scored.statistics, scored.decision
     if statistics is None or baseline is None:
@@ -172,8 +173,7 @@ def find_suspects(
         limit, change = found.rule.max_drop, found.change
         if limit is None or change is None or found.rule.is_figure or name not in tables:
             continue
-        # Half of the limit, because a gate that closes at the first broken case has not made all runs of its
-        # averages.
+        # Half of the limit, because a run that ends at the first broken case lacks rounds of its averages.
         if mode == "all" or change.drop >= limit / 2 - EPSILON:
             keep, rounds = statistics.parameters.baseline_keep, found.rounds
             pairs = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds).pairs
@@ -204,7 +204,11 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 
 
 class SuspectOutcomes:
-    """Ways in which one suspected case failed. They serve to find further runs that failed in these ways."""
+    """Classifier of the runs of one suspected case, by the ways of failing that made the case a suspect.
+
+    A suspected way is a crash or a missed threshold that no stored run had, or a fall of a score that the
+    exact test calls a break.
+    """
 
     def __init__(self, case: CaseResult, baseline: Baseline, statistics: StatisticalPolicy) -> None:
         self._case = case
@@ -212,25 +216,25 @@ class SuspectOutcomes:
         if _has_new_failures(case):
             self._classifier = build_classifier(baseline, statistics)
         self._limits: dict[str, float] = {}
-        """Metric to the score, a share of its range, up to which a run is a failure of it."""
+        """Metric to the highest score, as a share of its range, that counts as a failure."""
         old = baseline.index_cases().get(case.key)
         self._stored = self._list_stored_failures(old, statistics) if old else []
 
     @property
     def stored(self) -> StoredOutcomes:
-        """Return the number of stored runs, and the number that failed in one of the case's ways."""
+        """Return the numbers of stored runs, and of stored runs that failed in one of the suspected ways."""
         runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
 
     def count_stored_passes(self) -> tuple[int, int]:
-        """Return how many stored runs passed, and of how many, as the verdict's sentences count them."""
+        """Return (passed, all) counts of the stored runs, as the sentences of the verdict count them."""
         found = self._case.follow_up
         if found is None:  # the case is suspected by its score alone
             return self.stored.runs - self.stored.failed, self.stored.runs
         return found.baseline_runs - found.baseline_failed - found.baseline_otherwise, found.baseline_runs
 
     def count_other_failures(self, fresh: CaseResult) -> int:
-        """Return how many runs failed, but in none of these ways."""
+        """Count the fresh runs that failed, but in none of the suspected ways."""
         return sum(
             self.is_failure(fresh, run) is False
             and (
@@ -241,11 +245,14 @@ class SuspectOutcomes:
         )
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return for each run: True if it failed in one of the case's ways, False if not, None if unknown."""
+        """Return the result of `is_failure` for each fresh run: True, False or None."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:
-        """Return True if the run failed in one of the case's ways, False if not, None if unknown."""
+        """Return True if the run failed in one of the suspected ways, else False; None if it has no result.
+
+        `fresh` is the case that the run belongs to, with its metrics.
+        """
         found = [self._classifier.has_new_failure(fresh, run)] if self._classifier else []
         for metric in fresh.metrics:
             if (limit := self._limits.get(metric.name)) is None:

@@ -59,18 +59,18 @@ JOB_FILES = (
     "**/Taskfile*.y*ml",
     "**/mise.toml",
 )
-"""Globs of files that decide with which variables, programs and versions a job runs the agent."""
+"""Globs of files that decide with which environment variables, programs and versions a job runs the agent."""
 
 ENVIRONMENT_FILES = (*PACKAGE_FILES, *JOB_FILES, "**/.gitmodules", "**/.gitattributes", "**/.gitignore")
-"""Globs of files that decide what is installed, and how and with which variables the agent is run."""
+"""Globs of all files that decide what is installed for the agent, or how a job runs it."""
 
 
 def matches_pattern(path: str, pattern: str, *, ignore_case: bool = False) -> bool:
-    """Return True if a glob matches a path, both with slashes.
+    """Return True if the glob `pattern` matches `path`; both have slashes between their parts.
 
-    `*`, `?` and `[…]` match within a folder. `**` matches any number of folders, and at the end of the
-    pattern everything below them. None of these wildcards matches `..`. A pattern without a wildcard in its
-    last part stands for the file and for everything below a folder of that name.
+    `*`, `?` and `[…]` match within one part. `**` matches any number of folders, and at the end of the
+    pattern everything below them. None of these wildcards matches `..`. If the last part of the pattern has
+    no wildcard, the pattern matches the file of this name, and everything below a folder of this name.
     """
     if ignore_case:
         path, pattern = path.casefold(), pattern.casefold()

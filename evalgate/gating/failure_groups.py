@@ -1,9 +1,9 @@
-"""Group the failing cases of a run by their first divergence, the same for every report.
+"""Group the failing cases of a run by their first divergence. All reports show these groups.
 
 The first divergence is the first difference from the expectation, such as a missing tool call. A group is
 marked as unprecedented if all of this is true:
 
-- The divergence of the group says something about the agent.
+- The divergence of the group is due to the agent, not to a judge or a service.
 - The baseline stores the divergence of every failed run, and none is the divergence of the group.
 - A case of the group has comparable stored runs, and is neither excused nor already failing.
 """
@@ -29,7 +29,10 @@ from evalgate.redaction.redactor import REPLACEMENT
 
 
 def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
-    """Return the groups that the record stores. If it stores none, compute groups, which are never marked."""
+    """Return the failure groups that the record stores.
+
+    If it stores none, compute the groups from its cases; then no group is marked as unprecedented.
+    """
     return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
 
 
@@ -39,7 +42,7 @@ def group_failures(
     criteria: Sequence[RecordedCriterion],
     baseline: Baseline | None = None,
 ) -> tuple[FailureGroup, ...]:
-    """Return the groups of the failing cases that gate. Only a baseline can make a group unprecedented."""
+    """Return the groups of the failing cases that gate; without a baseline none is unprecedented."""
     failing = [case for case in cases if case.gates and case.status in {"failed", "errored"}]
     changes = comparison.changes if comparison else ()
     newly = {change.key for change in changes if change.change == "newly_failing"}
@@ -61,7 +64,7 @@ def group_failures(
         )
         for divergence, members in found.items()
     ]
-    # By words at last, so that the order of the cases decides nothing.
+    # The label comes last in the key, so that the order of the cases does not matter.
     return tuple(sorted(groups, key=lambda group: (-group.newly_failing, -len(group.cases), group.label)))
 
 
@@ -89,7 +92,7 @@ def _is_known_failure(case: CaseResult, old: BaselineCase) -> bool:
 def _list_stored_divergences(
     cases: Iterable[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> frozenset[str] | None:
-    """Return the divergences of all failed runs in the baseline; None if any divergence is unknown."""
+    """Return the signatures of the divergences of all failed stored runs; None if any of them is unknown."""
     own = collect_case_thresholds(tuple(cases))
     strictest = _find_strictest(own.values())
     found: set[str] = set()
@@ -99,8 +102,8 @@ def _list_stored_divergences(
             if run.divergence:
                 found.add(run.divergence)
             elif score_run_pass(run, thresholds, None) == 0.0:
-                return None  # an older version stored it
-    # A hidden part would differ from the same name as it is now.
+                return None  # an older version of evalgate stored the run without a divergence
+    # A redacted part of a signature cannot be compared with the name that it hides.
     return None if any(REPLACEMENT in each for each in found) else frozenset(found)
 
 

@@ -1,9 +1,9 @@
 """Find the failing cases that broke, by running them again.
 
 The exact test measures how far a score fell, and needs many stored runs to judge one case. Follow-up runs
-need fewer. They repeat, one run at a time, a case that missed a threshold or crashed although none of its
-stored runs did. If it passes one or two of them, the case is a flake. If it fails more often than luck
-explains, the case is broken.
+need fewer stored runs. They repeat, one run at a time, a case that missed a threshold or crashed although
+none of its stored runs did. If one or two follow-up runs pass, the case is a flake. If the case fails more
+often than luck explains, it is broken.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,9 +34,9 @@ def classify_failures(
 ) -> tuple[CaseResult, ...]:
     """Return the cases, with a `follow_up` for each failing case that can be compared with the baseline.
 
-    A failing case cannot be compared if it has no comparable stored runs. The same is true if it missed the
-    threshold of a metric that is new or changed. Without a baseline or with `max_failed_cases`, the cases are
-    returned unchanged.
+    A failing case cannot be compared if it has no comparable stored runs, or if it missed the threshold of a
+    metric that is new or changed. Without a baseline or with `max_failed_cases`, the cases are returned
+    unchanged.
     """
     classifier = build_classifier(baseline, statistics)
     return classifier.add_follow_ups(cases) if classifier else tuple(cases)
@@ -50,27 +50,28 @@ def build_classifier(baseline: Baseline | None, statistics: StatisticalPolicy) -
 
 
 class FailureClassifier:
-    """Classifier of the failing cases of one run by one baseline: broken, a flake, excused or still open."""
+    """Classifier of failing cases, by their stored runs, as broken, flake, excused or still open."""
 
     def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
-        """Compare with the newest `keep` stored runs of each case.
+        """Use the newest `keep` stored runs of each case in `baseline`.
 
-        `most` is the largest number of runs of a case that never passes. If it is 1, no case can be run
-        again. Then the first failure that no stored run shows makes the case broken.
+        `most` is the largest number of runs of a case that never passes. If `most` is 1, no case can be run
+        again. Then a case is broken after one failure of a kind that no stored run has.
         """
         self._before = baseline.index_cases()
         self._keep = keep
         self._most = most
 
     def plan_follow_ups(self, cases: Sequence[CaseResult]) -> Mapping[int, tuple[int, ...]]:
-        """Return the number of the next run of each failing case that another run can decide.
+        """Return the number of the next run of each failing case that needs another run to be decided.
 
         Keys are indexes in `cases`. Each value is a tuple with one run number.
         """
         found = {}
         flaky: _FlakyEstimate | None = None
         for at, case in enumerate(cases):
-            # A quarantined case gates nothing, and a protected one closes the gate as it is.
+            # Follow-up runs would change nothing: a quarantined case does not gate, and a protected case
+            # closes the gate by any failure.
             is_open = case.gates and not case.protected
             can_run_again = is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
             if not (can_run_again and _is_failing(case)):
@@ -89,8 +90,8 @@ class FailureClassifier:
     def add_follow_ups(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
         """Return the cases, with a `follow_up` for each failing case that can be compared.
 
-        A failing case cannot be compared if it has no comparable stored runs. The same is true if it missed
-        the threshold of a metric that is new or changed.
+        A failing case cannot be compared if it has no comparable stored runs, or if it missed the threshold
+        of a metric that is new or changed.
         """
         if not any(_is_failing(case) for case in cases):
             return tuple(cases)
@@ -106,9 +107,10 @@ class FailureClassifier:
         return len(stored.list_comparable(_find_missed_metrics(case))) if stored else 0
 
     def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
-        """Return True if a run of the case failed in a way that no stored run did, else False.
+        """Return True if `run` failed in a way in which no stored run of the case failed, else False.
 
-        Return None if the case has no comparable stored runs, or the run says nothing about the agent.
+        Return None if the case has no comparable stored runs, or if the run is not conclusive, for example
+        because a judge failed.
         """
         stored = self._find_stored_runs(case)
         return next(iter(stored.flag_new_failures(replace(case, runs=(run,)))), None) if stored else None
@@ -140,14 +142,15 @@ class FailureClassifier:
     def _find_criteria(
         self, stored: "_StoredRuns", case: CaseResult, flaky: "_FlakyEstimate"
     ) -> BreakageCriteria:
-        # A case that failed before in another way is known to be flaky, so only more failures in a new way
-        # are a break: their number depends on how many flaky ways to fail the suite has.
+        # A case that failed before in another way is known to be flaky. A failure in a new way is then judged
+        # by the number of flaky ways to fail in the suite.
         alike = flaky.ways if stored.history.failed else flaky.cases
         runs = len(stored.list_comparable(_find_missed_metrics(case)))
         return find_breakage_criteria(runs, alike, most=self._most)
 
     def _estimate_flaky(self, cases: Sequence[CaseResult]) -> "_FlakyEstimate":
-        # Quarantined cases are known to be flaky: they would raise the bar for all others.
+        # Quarantined cases are known to be flaky. Counted here, they would make all other cases need more
+        # failures.
         gating = (case for case in cases if case.gates)
         stored = [found for case in gating if (found := self._find_stored_runs(case))]
         return _FlakyEstimate(
@@ -165,15 +168,15 @@ class FailureClassifier:
 
 @frozen
 class _FlakyEstimate:
-    """Estimates of how many cases are flaky, and of how many kinds of failure occur by chance."""
+    """Estimated numbers of flaky cases, and of ways in which flaky cases fail."""
 
     cases: float
     """Number of flaky cases; a case without a failed stored run is judged by this number."""
     ways: float
-    """Number of flaky pairs of a case with failed stored runs and a way to fail (a metric, or a crash).
+    """Number of flaky ways to fail (a metric of a case, or its crash), over cases with failed stored runs.
 
-    A new way to fail of a case with failed stored runs is judged by this number: a case that hardly ever
-    passes may by luck have missed only three of its four metrics in its stored runs.
+    Such a case is judged by this number if it fails in a new way. For example, a case that hardly ever passes
+    may by luck have missed only three of its four metrics in its stored runs.
     """
 
 
@@ -182,7 +185,7 @@ class _StoredRun:
     """One stored run of a case, judged by today's thresholds."""
 
     crashed: bool
-    """True if it crashed or timed out."""
+    """True if the agent crashed or timed out."""
     scored: frozenset[str]
     """Metrics with a score."""
     missed: frozenset[str]
@@ -191,12 +194,15 @@ class _StoredRun:
 
 @frozen
 class _StoredRuns:
+    """Stored runs of one case, for the comparison with its failures now."""
+
     runs: tuple[_StoredRun, ...]
-    """The runs that crashed or have a score; others say nothing about the case."""
+    """Runs that crashed or have a score; other runs are not compared."""
     kept: int
-    """Number of all stored runs that count, those without a score included."""
+    """Number of the newest stored runs that were considered, including runs without a score."""
     known: frozenset[str]
-    """Metrics that have not changed since the baseline, if a run has a score of them, or all runs crashed."""
+    """Metrics that did not change since the baseline, and have a score in a run. If every run crashed, all
+    metrics that did not change."""
 
     @property
     def crashes(self) -> int:
@@ -204,22 +210,23 @@ class _StoredRuns:
 
     @property
     def is_only_crashes(self) -> bool:
-        """Return True if every run crashed: then the case failed every metric before."""
+        """Return True if every run crashed, which counts as a failure of every metric."""
         return self.crashes == len(self.runs)
 
     @property
     def never_missed(self) -> frozenset[str]:
-        """Return the metrics that stored runs have scores of and never missed."""
+        """Return the metrics that have a score in some run, and a missed threshold in no run."""
         scored = frozenset[str]().union(*(run.scored for run in self.runs))
         return scored.difference(*(run.missed for run in self.runs))
 
     def can_explain(self, case: CaseResult) -> bool:
-        """Return True if the stored runs have scores of each metric that the case missed, or all crashed."""
-        # A metric that is new, changed or never scored has no history: no run can excuse the failure.
+        """Return True if every metric that the case missed is in `known`."""
+        # A metric that is new, changed or never scored has no history, so no stored run can excuse a failure.
         return _find_missed_metrics(case) <= self.known
 
     @property
     def history(self) -> StoredOutcomes:
+        """Return the number of runs, and of runs that crashed or missed a threshold."""
         failed = _count_failed(self.runs, self.known, with_crashes=True)
         return StoredOutcomes(len(self.runs), failed)
 
@@ -232,19 +239,22 @@ class _StoredRuns:
         return ways
 
     def list_comparable(self, missed: frozenset[str]) -> tuple[_StoredRun, ...]:
-        """Return the stored runs to compare with a case that missed the metrics `missed`."""
-        # Metrics that no stored run missed. The runs to compare are those with a score of such a metric.
+        """Return the stored runs to compare with a case that missed the metrics `missed`.
+
+        A metric in `missed` that no stored run missed limits the result to the runs with a score of this
+        metric. If there are several such metrics, the metric with the fewest scores counts. Without such a
+        metric, return all stored runs.
+        """
         new = sorted(missed & self.never_missed)
-        # Of several such metrics, the one with the fewest scores counts. If there is none, all runs count.
         return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)
 
     def _list_runs_of(self, metric: str) -> tuple[_StoredRun, ...]:
         return tuple(run for run in self.runs if metric in run.scored)
 
     def flag_new_failures(self, case: CaseResult) -> list[bool]:
-        """Return a flag for each conclusive run of the case: True if it failed as no stored run did.
+        """Return a flag for each conclusive run: True if it failed in a way in which no stored run failed.
 
-        Runs that say nothing about the agent have no flag.
+        Other runs have no flag, for example runs in which a judge or a service failed.
         """
         new = self.never_missed
         return [
@@ -252,7 +262,7 @@ class _StoredRuns:
             if run.outcome in AGENT_FAULT_OUTCOMES
             else any(each.gating_status == "failed" and each.name in new for each in run.metrics)
             for run in case.runs
-            if _shows_agent(run)
+            if _is_conclusive(run)
         ]
 
 
@@ -299,8 +309,11 @@ def _find_missed_thresholds(
             yield name
 
 
-def _shows_agent(run: RunResult) -> bool:
-    """Return True if the run reflects the agent, and not a failure of a judge or a service."""
+def _is_conclusive(run: RunResult) -> bool:
+    """Return True if the run is conclusive: the agent crashed or timed out, or a gating metric judged it.
+
+    A run in which a gating metric errored is conclusive only if another gating metric failed.
+    """
     if run.outcome != "answered":
         return run.outcome in AGENT_FAULT_OUTCOMES
     statuses = {metric.gating_status for metric in run.metrics}

@@ -72,8 +72,8 @@ class QuarantineResult:
     case_policies: CasePolicies
     notices: tuple[str, ...] = ()
     is_verified: bool = True
-    """False if git does not know the target branch of the change, so that the entries of the change itself
-    were used."""
+    """False if git does not know the target branch of the change. Then the entries of the change itself were
+    used."""
 
 
 def apply_quarantine(
@@ -92,11 +92,11 @@ def apply_quarantine(
         eval_sets: the eval sets of the run.
         case_policies: policies of the cases, without quarantine.
         today: cases of entries that expired before this day gate again.
-        environ: environment of the CI job; it tells whether an unmerged change is tested.
-        is_part: only some cases were selected, so an entry may name others.
+        environ: environment variables of the CI job, which show whether it tests an unmerged change.
+        is_part: True if only some cases were selected, so that an entry may name other cases.
 
     Raises:
-        InvalidInputError: the file is wrong, or an entry names a protected case, or none (unless `is_part`).
+        InvalidInputError: the file is wrong, an entry names a protected case, or no case (unless `is_part`).
     """
     keys = {
         (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases
@@ -124,10 +124,10 @@ def apply_quarantine(
 
 
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
-    """Yield a notice for each quarantined case that passes, as its newest `RECOVERED_RUNS` stored runs did.
+    """Yield a notice for each quarantined case that passes now and passed its last `RECOVERED_RUNS` runs.
 
-    A case is left out if it or one of its gating metrics changed since those runs, because they then say
-    nothing about it.
+    The last runs are the newest stored runs in the baseline. A case is left out if the case or one of its
+    gating metrics changed since.
     """
     before = baseline.index_cases()
     quote = build_case_quote(case.key for case in cases)

@@ -12,7 +12,7 @@ from evalgate.documents.yaml_edits import end_line, find_line_end
 
 
 def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None:
-    """Return the entry for exactly this pattern of case names; None if there is none.
+    """Return the first entry with exactly this pattern of case names, or None.
 
     Raises:
         InvalidInputError: the file is not YAML.
@@ -25,7 +25,7 @@ def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None
 
 
 def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown_as: str) -> str:
-    """Replace or add the pattern's entry, and return the new text. If `quarantine` is None, remove the entry.
+    """Return the text with the pattern's entry added or replaced; removed if `quarantine` is None.
 
     Raises:
         InvalidInputError: the entry is incomplete, or the file is not a YAML list with `- case:` for each
@@ -50,7 +50,7 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
 
 
 def rename_quarantine(text: str, pattern: str, new_pattern: str, shown_as: str) -> str:
-    """Replace the pattern in its entry, and return the new text. Without an entry, return `text` unchanged.
+    """Return the text with `pattern` replaced by `new_pattern` in its entry; unchanged without such an entry.
 
     Raises:
         InvalidInputError: the file is not YAML.

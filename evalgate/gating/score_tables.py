@@ -26,7 +26,7 @@ ScoreTables: TypeAlias = Mapping[str, GatingMetric]
 
 @frozen
 class OutOfRangeRow:
-    """Scores of a case of which at least one is outside the metric's range."""
+    """Row of a score table that has at least one score outside the metric's range."""
 
     case: CaseResult
     metric: CaseMetric
@@ -42,7 +42,7 @@ def build_table_name(key: MetricKey) -> str:
 
 
 def build_pool_name(name: str, fingerprint: str) -> str:
-    """Return the name of the score table for a whole metric, over all of its lines in the report."""
+    """Return the name of the score table for a whole metric, over all its lines in the report."""
     return f"{name}\0{fingerprint}"
 
 
@@ -57,8 +57,8 @@ def build_score_tables(
     """Build one table for each gating metric, with its scores as shares of the metric's range.
 
     A metric with a score outside its range has no table. All cases of a metric are in one table, even with
-    different thresholds, because several smaller comparisons would leave more of them undecided. If a metric
-    has several lines in the report, each line has a further table, used only for its minima.
+    different thresholds, because smaller comparisons would more often be undecided. If a metric has several
+    lines in the report, each line has a further table, used only for its minima.
 
     - A run in which the agent crashed or timed out scores 0: leaving it out would reward crashing.
     - A run without a score through no fault of the agent has None.
@@ -72,9 +72,9 @@ def build_score_tables(
 def split_score_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> tuple[ScoreTables, tuple[OutOfRangeRow, ...]]:
-    """Build the tables of `build_score_tables`, and list why other metrics have none.
+    """Return (tables, rows): the tables of `build_score_tables`, and rows that exclude other metrics.
 
-    The list has the first row with a score outside its range, of each line of a metric.
+    For each line of an excluded metric, `rows` has the first row with a score outside the metric's range.
     """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
@@ -127,7 +127,7 @@ def _pool_tables(
         return
     scattered = {row: scores for line in lines.values() for row, scores in line.cases.items()}
     rows = {row: scattered[row] for row in map(build_row_name, cases) if row in scattered}
-    # The lines differ in their thresholds alone, so any of them has the rule of the comparison.
+    # The lines differ in their thresholds alone, so every line has the same rule for drops.
     common = next(iter(lines.values())).rule
     yield name, GatingMetric(rows, MetricRule(common.max_drop, common.require))
     for key, line in lines.items():
@@ -142,8 +142,8 @@ def compare_line_means(
 
     Args:
         tables: as `build_score_tables` returns them.
-        rounds: table name to the number of runs of each case that count, from its first run on. Tables
-            without an entry are skipped.
+        rounds: table name to the number of first runs of each case that count. Tables without an entry are
+            skipped.
         parameters: parameters of the decision.
     """
     for name, table in tables.items():
@@ -157,7 +157,7 @@ def compare_line_means(
 
 
 def is_line_table(name: str) -> bool:
-    """Return True if the table is for one of several lines of a metric. It serves only for their minima."""
+    """Return True if the table is for one of several lines of a metric, used only for the line's minima."""
     return name.count("\0") > 1
 
 
@@ -166,11 +166,11 @@ def describe_out_of_range_scores(
 ) -> Iterator[str]:
     """Yield a sentence for each metric that the statistics leave out because a score is outside its range.
 
-    It names the case and the score.
+    The sentence names the case and the score.
 
     Args:
-        rows: rows as `split_score_tables` lists them.
-        quote: function that turns the key of a case into its name in sentences.
+        rows: rows as `split_score_tables` returns them.
+        quote: function that converts the key of a case to the case's name in sentences.
     """
     for row in rows:
         metric, scores = row.metric, row.scores
@@ -216,7 +216,7 @@ def _list_candidate_scores(case: CaseResult, name: str, score_range: Range) -> I
 
 
 def list_baseline_scores(old: BaselineCase, name: str, score_range: Range) -> Iterator[Score]:
-    """Yield a case's stored scores of the metric, one for each run with an entry for it.
+    """Yield a case's stored scores of a metric, one for each run with an entry for the metric.
 
     Scores are shares of the metric's range: 0 if the agent crashed or timed out, None without a score.
     """

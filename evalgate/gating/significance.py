@@ -1,7 +1,7 @@
 """Decide by statistics, and write the decisions into the fields of the record.
 
-These types carry the comparison with a baseline. In `statistics/` their figures are shares of a metric's
-range, in the record they are points of its scores:
+These types hold the comparison with a baseline. In `statistics/` their figures are shares of a metric's
+range, in the record they are in points of its scores:
 
 | type | of what | made in | fields of this type |
 |---|---|---|---|
@@ -66,15 +66,11 @@ from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
 def decide_metrics(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Decision | None:
-    """Return the decision of the statistics; None if no metric can be judged.
-
-    Runs that ended early are judged as they are.
-    """
+    """Return the decision of the statistics from the existing runs; None if no metric can be judged."""
     tables = build_score_tables(cases, baseline, statistics)
     if not tables:
         return None
-    # A run that was interrupted, or stored, has the runs that it has: `decide_available_runs` never asks for
-    # more.
+    # `decide_available_runs` never asks for further runs, which an interrupted or stored gate run cannot get.
     decide = decide_available_runs if statistics.makes_more_runs else decide_fixed_runs
     return decide(tables, statistics.parameters)
 
@@ -82,9 +78,9 @@ def decide_metrics(
 def apply_decision(
     scored: ScoredRuns, metrics: tuple[MetricSummary, ...], baseline: Baseline | None, gate: GateConfig
 ) -> ComparedRuns:
-    """Write the decision of the statistics into the summaries and cases, with notices about it.
+    """Return `metrics` and the cases of `scored` with the decision of the statistics, and notices about it.
 
-    Scores outside their range are not judged: their plain differences stay.
+    Metrics with scores outside their range are not judged by statistics: their plain differences remain.
     """
     statistics, decision, cases = scored.statistics, scored.decision, scored.cases
     if statistics is None:
@@ -100,7 +96,7 @@ def apply_decision(
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     differences = dict(compare_line_means(tables, rounds, parameters))
     summaries, compared_cases = add_comparisons(metrics, cases, decision, context, differences)
-    # Only `runs: auto` stops because an average looks good. A fixed number of runs has nothing to correct.
+    # Only `runs: auto` stops because an average looks good. With a fixed number of runs there is no bias.
     excesses = dict(find_excesses(tables, decision, parameters)) if statistics.is_auto else {}
     corrected = apply_corrections(group_by_metric(cases), summaries, excesses)
     notices = (
@@ -118,9 +114,9 @@ def find_excesses(
 ) -> Iterator[tuple[str, float]]:
     """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
 
-    The excess is expected, as a share of the metric's range. It is negative if the average is too low.
-    Nothing is yielded if an average failed, because the runs stopped for that reason. Averages over the most
-    possible runs are left out, as are averages that are better than the baseline by more than luck.
+    The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
+    Nothing is yielded if an average failed, because the runs stopped for this reason. Averages over
+    `max_runs` runs are left out, and averages that are better than the baseline by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -153,7 +149,7 @@ def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) 
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return the expected change of the average of `part` if the average of `whole` changes by 1."""
+    """Return the expected change of the average of `part` if luck changes the average of `whole` by 1."""
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -166,9 +162,10 @@ def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
 def apply_corrections(
     keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
 ) -> tuple[MetricSummary, ...]:
-    """Return the summaries, with a corrected score for each average that is listed in `excesses`.
+    """Return the summaries, with a corrected score for each average with an entry in `excesses`.
 
-    `keys` are the keys of the summaries, in the same order. `excesses` are as `find_excesses` yields them.
+    `keys` are the keys of the summaries, in the same order. `excesses` maps table names to excesses, as
+    `find_excesses` yields them.
     """
     return tuple(
         metric
@@ -196,7 +193,7 @@ def add_comparisons(
     context: MessageContext,
     differences: Mapping[str, MeanDifference],
 ) -> tuple[tuple[MetricSummary, ...], tuple[CaseResult, ...]]:
-    """Return summaries and cases, each with its comparison with the baseline.
+    """Return summaries and cases, with the comparison with the baseline added to each of them.
 
     Args:
         metrics: the summaries of `cases`, in the order of `summarize_metrics`.
@@ -222,7 +219,7 @@ def add_comparisons(
         else:
             decided = _combine_line_decision(whole, minima, differences.get(line))
             line_context = _build_line_context(summary, context)
-            # The sentences about the whole metric stand once, at the first line that ends like it.
+            # Only one line has the sentences about the whole metric: the first line with the same verdict.
             is_first = name not in described and whole.verdict == decided.verdict
             described |= {name} if is_first else set()
             result = _add_metric_comparison(summary, decided, line_context, has_minimum=has_minimum)
@@ -289,7 +286,7 @@ def _add_sentences(
 def build_message_context(
     baseline: Baseline | None, cases: Sequence[CaseResult], parameters: Parameters, gate: GateConfig
 ) -> MessageContext:
-    """Build the words and settings of the sentences."""
+    """Build the context that the sentences about metrics need, from the baseline, the cases and the gate."""
     source = baseline.sources[-1] if baseline else None
     return MessageContext(
         base_branch=source.branch if source and source.branch else "the baseline",
@@ -321,7 +318,7 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
 
 
 def build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
-    """Return a function that turns the key of a case's row into the name of the case in sentences."""
+    """Return a function that converts the name of a case's row to the case's name in sentences."""
     quote = build_case_quote(case.key for case in cases)
 
     def quote_row(row: str) -> str:
@@ -335,7 +332,7 @@ def _add_metric_comparison(
     summary: MetricSummary, metric_decision: MetricDecision, context: MessageContext, *, has_minimum: bool
 ) -> MetricSummary:
     change, score_range = metric_decision.change, summary.range
-    # The literal comparison with the minimum is replaced where the statistics judged it with its interval.
+    # If the statistics compared the interval with the minimum, this replaces the plain comparison.
     status = summary.status
     if summary.score is not None and (metric_decision.minimum or metric_decision.reliability):
         bad = any(
@@ -350,15 +347,15 @@ def _add_metric_comparison(
         judgement=_build_metric_comparison(metric_decision, context, score_range),
     )
     has_rule = metric_decision.rule.min_score is not None or metric_decision.rule.reliability is not None
-    # With too many missing scores there is no verdict: the plain threshold does not decide instead. Without
-    # `max_drop` the plain difference is shown, and with `max_regression: 1` no drop is too large.
+    # With too many missing scores there is no verdict, and the plain threshold must not decide instead.
+    # Without `max_drop` (`max_regression: 1`) no drop is too large, and the plain difference is shown.
     is_compared = change is not None or metric_decision.reason == "missing_runs"
     allows_any_drop = metric_decision.rule.max_drop is None and any(
         case.status in MEASURED_STATUSES for case in metric_decision.cases.values()
     )
     if (is_compared or allows_any_drop) and not has_minimum and not has_rule:
-        # The cases' threshold is no minimum of the mean: three cases of sixty that pass nine times in ten
-        # would close the gate on every fourth harmless change.
+        # The threshold of single cases is not a minimum of the mean. Otherwise, three flaky cases of sixty,
+        # which pass nine times in ten, would close the gate on every fourth harmless change.
         status = "not_evaluated" if summary.score is None else "passed"
         annotated = replace(annotated, status=status, mean_judged_by="baseline", flip=None)
     if metric_decision.rule.max_drop is None:
@@ -424,7 +421,7 @@ def _build_metric_comparison(
 
 
 def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float]]:
-    """Yield names and values of the record's fields about the change; `noise` only if it was measured."""
+    """Yield (name, value) of the fields of `MetricComparison` about the change; `noise` only if measured."""
     yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
     if not change.single:
         yield "noise", change.noise

@@ -1,4 +1,4 @@
-"""Settings of the statistical comparison, translated from the thresholds file."""
+"""Translate the thresholds file into settings of the statistical comparison."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import field
@@ -13,8 +13,9 @@ from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
 
 _AVERAGES_SHARE = 0.6
-"""Share of `alpha` for the averages. `alpha` is the budget of the whole gate, and the tests of single
-cases take the rest. With few stored runs the mid-p test of the averages is also slightly too sharp."""
+"""Share of `alpha` for the averages. `alpha` is the false-alarm rate of the whole gate, and the tests of
+single cases take the rest. Also, with few stored runs the mid-p test of the averages fails slightly too
+often."""
 
 
 @frozen
@@ -23,16 +24,16 @@ class StatisticalPolicy:
 
     parameters: Parameters
     max_drop: float | None
-    """Smallest drop of an average that is too much, as `of_all` of `find_allowed_drop`. None: no metric is
-    compared with a baseline."""
+    """Smallest drop of an average that is too large, as a share of the range, for metrics without a limit in
+    their criterion. None: no metric is compared with a baseline."""
     require: Require = "guard"
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Metric name to its own rules."""
+    """Criterion of each gating metric, by the metric's name."""
     budgets: Mapping[str, BudgetLimits] = field(default_factory=dict)
-    """Metric name to the limits of its figures, also of budgets that are only reported."""
+    """Limits of each budget, by the metric's name, including budgets that do not gate."""
     case_runs: int = 0
-    """Most runs of a case that never passes, and fails as no stored run did; a case that passes once may get
-    twice as many. 1: no case can be run again. 0: no follow-ups, every failing case counts
+    """Most runs of a case that fails in a new way and never passes. A case that passes once may get twice as
+    many runs. 1: no case can be run again. 0: there are no follow-ups, and every failing case counts
     (`max_failed_cases`)."""
 
     @property
@@ -42,7 +43,7 @@ class StatisticalPolicy:
 
     @property
     def makes_more_runs(self) -> bool:
-        """Return True if runs may be made in addition to the first ones, which every case gets."""
+        """Return True if some cases may get runs in addition to the first runs, which every case gets."""
         return self.is_auto or self.parameters.follow_up
 
     def build_rule(self, metric: CaseMetric) -> MetricRule:
@@ -70,12 +71,12 @@ def build_statistical_policy(
 ) -> StatisticalPolicy:
     """Translate the section `gate` and the criteria into settings of the statistics.
 
-    `repeatable` is False if a recording is replayed instead of the agent, because another run would end the
-    same. `shares_with_anchor`: half of the averages' share of `alpha` is left to `gate.anchor`.
+    `repeatable` is False if a recording is replayed instead of the agent: another run would have the same
+    result. With `shares_with_anchor`, half of the averages' share of `alpha` is left to `gate.anchor`.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None
-    # A deterministic agent would fail the same way again: following it up costs runs and tells nothing.
+    # A deterministic agent would fail in the same way again, so follow-up runs would show nothing.
     repeatable = repeatable and not gate.deterministic
     parameters = Parameters(
         alpha=fine.alpha,

@@ -1,4 +1,4 @@
-"""Result of `evalgate matrix`: variants of an agent on the same cases, compared with the first of them."""
+"""Result of `evalgate matrix`: variants of an agent on the same cases, compared with the first variant."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
@@ -20,20 +20,20 @@ class VariantFigures:
     values: Mapping[str, str]
     """Name of each varied setting, such as `env.MODEL`, to its value in this variant."""
     results: str
-    """Path of its `results.json`, relative to the matrix."""
+    """Path of the variant's `results.json`, relative to the file of the matrix."""
     runs: int
     """Number of runs that ended in a pass or a failure."""
     planned: int
-    """Number of runs that were to be made."""
+    """Number of planned runs."""
     passed: int
     """Number of runs that passed."""
     pass_k: float | None
-    """Estimated share of cases that pass k runs in a row, k being the number of runs of each case; None if a
-    case has fewer."""
+    """Estimated chance, averaged over the cases, that k runs of a case all pass. k is the number of planned
+    runs of each case; None if a case has fewer runs."""
     scores: Mapping[str, float | None]
     """Mean by metric."""
     usage: Mapping[UsageFigure, float | None]
-    """Mean cost in dollars, tokens and seconds of a run; None if a run does not report it."""
+    """Mean cost (USD), tokens and duration (seconds) of a run; None if a run does not report the figure."""
 
 
 @frozen
@@ -54,7 +54,7 @@ class VariantCase:
     passed: Mapping[str, tuple[int, int]]
     """Variant to two counts: runs that passed, and runs that passed or failed."""
     spread: float
-    """Difference of the highest and the lowest share of passed runs."""
+    """Difference between the highest and the lowest share of passed runs, 0 to 1."""
 
 
 @frozen
@@ -74,12 +74,12 @@ class VariantMatrix:
     cases: tuple[VariantCase, ...]
     """All cases, those with the largest spread first; cases with equal spread are in file order."""
     winner: str = ""
-    """Name of the variant to take, by the rules of docs/matrix.md; "" if none is shown to be preferable."""
+    """Name of the variant to take, by the rules of docs/matrix.md; "" if no variant is shown to be better."""
     shortfall: str = ""
-    """Sentence on why runs are missing; "" if all were made."""
+    """Reason why runs are missing, as a sentence; "" if all runs were made."""
     notices: tuple[str, ...] = ()
     confirmation: "VariantMatrix | None" = None
-    """Fresh runs of the reference and the winner; None if they were not asked for, or there was no winner."""
+    """Matrix of fresh runs of the reference and the winner; None if not requested, or without a winner."""
     evalgate_version: str = ""
     schema_version: int = SCHEMA_VERSION
 
@@ -90,13 +90,11 @@ class VariantMatrix:
 
 
 def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantComparison]) -> str:
-    """Return the name of the variant to take instead of the reference; "" if none is preferable.
+    """Return the name of the variant to take instead of the reference; "" if no variant is preferable.
 
-    Take the first of these that exists:
-
-    1. Of the variants that are better in a metric and worse in none, the one with the most passed runs, as a
-       share.
-    2. Of the variants that are shown to cost less and to be worse in no metric, the cheapest.
+    1. If some variants are better in a metric and worse in none, take the variant with the largest share of
+       passed runs among them.
+    2. Else, if some variants are shown to cost less and to be worse in no metric, take the cheapest of them.
     """
     figures = {row.name: row for row in rows}
 

@@ -1,4 +1,4 @@
-"""Decide the verdict from the evidence of a run and the section `gate`. No clock and no file is read."""
+"""Decide the verdict from the results of a run and the section `gate`, without reading a clock or a file."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ _CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
 
 
 def find_inconsistencies(record: Record) -> Iterator[str]:
-    """Yield contradictions in a stored record that only an edit can cause, as parts of a sentence."""
+    """Yield the contradictions in a stored record, as clauses. They show that the record was edited."""
     verdict, totals = record.verdict, record.totals
     gating = verdict.gating_exit_code
     code = verdict.exit_code if gating is None else gating
@@ -70,11 +70,11 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 
 
 def decide_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
-    """Return the verdict and its reasons, the weightiest first.
+    """Return the verdict and its reasons, the most important first.
 
     - With `report_only`, every verdict except `error` leaves the gate open.
-    - A run that cannot be trusted, as with too many errors, is never called better or worse.
-    - A certain failure outweighs a metric that could not be evaluated.
+    - A run that cannot be trusted, for example because of too many errors, always gets the verdict `error`.
+    - If a failure is certain, the verdict is `fail` even if a metric could not be evaluated.
     - A run without any score never passes. A run without any case passes only with `min_cases: 0`.
     """
     verdict = _decide_gating_verdict(evidence, gate)
@@ -84,7 +84,7 @@ def decide_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
 
 
 def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
-    # First of all, so that not even an interruption or an error rate counts a case that does not gate.
+    # First of all, because cases that do not gate must not even count for an interruption or an error rate.
     evidence = _exclude_reported_metrics(_exclude_exempt(evidence))
     if evidence.interrupted:
         done = evidence.totals.cases - evidence.totals.not_evaluated
@@ -102,8 +102,8 @@ def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
     )
     missing = tuple(_describe_missing(evidence, gate))
     explained = tuple(control.iter_sentences("drifted", "recovered")) if control else ()
-    # Before the failures: with half of the cases missing, what failed may be all that was reached. The
-    # failures are still listed, because they are true of the cases that ran.
+    # Before the failures: if half of the cases are missing, the failures may be misleading. They are still
+    # listed, because they are true of the cases that ran.
     if untrustworthy:
         return Verdict("error", ExitCode.NO_VERDICT, (*untrustworthy, *failures))
     if failures:
@@ -120,7 +120,7 @@ def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
 
 
 def _exclude_exempt(evidence: GateInput) -> GateInput:
-    """Return the evidence without the cases that are quarantined or observed."""
+    """Return the evidence without the cases that are quarantined, or observed (imported, not reviewed)."""
     cases = tuple(case for case in evidence.cases if case.gates)
     if len(cases) == len(evidence.cases):
         return evidence
@@ -145,7 +145,7 @@ def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
 
 
 def _describe_undecided(evidence: GateInput) -> Iterator[str]:
-    """Yield the sentences of inconclusive metrics. Skip those that only say that there is no baseline."""
+    """Yield the sentences of inconclusive metrics; without any baseline, skip the reason `no_baseline`."""
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is None or judgement.verdict != "inconclusive":
@@ -167,7 +167,7 @@ def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[s
     if evidence.unreachable:
         yield f"The agent could not be reached: {shorten_text(evidence.unreachable, _QUOTED)}"
         return
-    # A doubt, such as a spent budget, explains the missing scores: the sentences below would only repeat it.
+    # A doubt, such as a spent budget, explains the missing scores, so no further sentence is needed.
     if evidence.doubts:
         yield from evidence.doubts
         return
@@ -175,7 +175,7 @@ def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[s
         if gate.min_cases > 0:
             yield f"No case was evaluated: {_explain_no_cases(evidence)}."
         return
-    # Also where `min_cases: 0` allows a run without a score: an empty result must never open the gate.
+    # Also with `min_cases: 0`: a run of cases without any score must never open the gate.
     if not any(metric.score is not None for metric in evidence.metrics):
         yield (
             f"Nothing was evaluated: none of {_format_case_count(evidence)} has a "
@@ -197,11 +197,11 @@ def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[s
 
 
 def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
-    """Return the first reason why a case lacks a score, as the end of a sentence; `.` if there is none.
+    """Return the first reason why a case lacks a score, as the end of a sentence; `.` without a reason.
 
     Reasons of errors come first, then reasons why a metric does not apply.
     """
-    # A metric with a score may have a reason too, but it explains the score.
+    # The reason of a metric with a score explains the score, so it does not count.
     missing = [each for case in cases for each in case.metrics if each.score is None and each.reason]
     missing.sort(key=lambda each: each.status != "errored")
     first = missing[0].reason if missing else ""
@@ -210,7 +210,7 @@ def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
 
 def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     for metric in evidence.metrics:
-        # A minimum that was judged with its interval reports itself with the comparison.
+        # If the statistics judged the minimum, `_describe_regressions` reports it.
         if metric.status == "failed" and not _has_statistical_minimum(metric):
             score, minimum = metric.range.format_pair(metric.score, metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
@@ -231,7 +231,7 @@ def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
         ]
         quote = build_case_quote(case.key for case in evidence.cases)
         yield from (_describe_break(case, quote(case.key), evidence) for case in broken)
-        # Cases with a follow-up were run again, or explained by their baseline: only a break counts there.
+        # Cases with a follow-up were run again, or are excused by the baseline. Of these only a break counts.
         failed = [case for case in failed if case.follow_up is None]
         crashed = [case for case in crashed if case.follow_up is None]
     if len(failed) + len(crashed) <= (gate.max_failed_cases or 0):
@@ -341,7 +341,7 @@ def _describe_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str
             after = None if before is None else before + metric.delta
             then = format_score(before, beside=after)
             now = format_delta(metric.delta) if after is None else format_score(after, beside=before)
-            # The comparison may have been made with another limit than that of this section.
+            # The limit of this section may differ from the limit with which the comparison was made.
             exceeds = has_dropped(metric, gate, evidence.criteria)
             rule = f"; allowed is less than {allowed}" if exceeds else ""
             yield f"{metric.label} regressed by {drop} ({then} → {now}){rule}."
@@ -352,8 +352,8 @@ def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     if gate.min_cases == 0 and evidence.totals.cases == 0:
         return
     for metric in evidence.metrics:
-        # A crash in one of several runs takes the score of its case. The statistics count the runs all the
-        # same, so they judge a line of such cases alone. The follow-up runs tell whether the cases broke.
+        # If one of several runs crashed, the case has no score, but the statistics count its runs. So a line
+        # in which every case had a crash has no score, but is judged; follow-up runs find cases that broke.
         is_judged = metric.mean_judged_by == "baseline" or _has_statistical_minimum(metric)
         if metric.score is None and not is_judged:
             why = _quote_missing_figure(metric, evidence.cases)
@@ -398,7 +398,8 @@ def _describe_pass(evidence: GateInput, gate: GateConfig) -> str:
         )
         if count
     )
-    # A mean that the baseline judges passes also below the threshold of single cases, or without a score.
+    # A mean that is compared with the baseline alone may pass below the threshold of single cases, or without
+    # a score.
     below = any(
         each.score is None or not each.range.is_met(each.score, each.threshold) for each in evidence.metrics
     )
@@ -423,7 +424,7 @@ def _list_changed_cases(evidence: GateInput, *kinds: Change) -> list[CaseResult]
 
 
 def _describe_excuses(newly: Sequence[CaseResult], evidence: GateInput) -> Iterator[str]:
-    """Yield phrases on newly failing cases that do not close the gate: flakes and known failures."""
+    """Yield clauses about newly failing cases that do not close the gate: flakes and known failures."""
     flakes = [case for case in newly if case.follow_up is not None and case.follow_up.outcome == "flake"]
     if flakes:
         yield (

@@ -1,6 +1,7 @@
-"""Describe verdicts in words: plain text without an icon, for a reviewer who knows no statistics.
+"""Describe the verdict on each metric in plain sentences, for a reviewer who knows no statistics.
 
-Sentences use points, counts and luck, never a p-value. A rounded number never contradicts the decision.
+The sentences use points, counts and odds, never a p-value, and have no icons. Numbers are rounded so that
+they never contradict the verdict.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,7 +25,7 @@ from evalgate.statistics.metric_assessment import RuleCheck
 from evalgate.statistics.parameters import EPSILON, Parameters
 
 REGRESSION = "Regression: "
-"""Opening of the sentence about an average that fell, by which `gating.control` finds it."""
+"""First word of sentences about averages that fell; `gating.control` finds the sentences by it."""
 
 _EFFECTS: Mapping[str, str] = {
     "warn": "Not blocking.",
@@ -40,14 +41,14 @@ _FEW_RUNS = 3  # fewer stored runs of a case hardly measure luck
 
 @frozen
 class MessageContext:
-    """Words and settings that the sentences need in addition to the statistics."""
+    """Names, settings and formats that the sentences need in addition to the decision."""
 
     base_branch: str = "main"
     """Branch that the baseline comes from."""
     on_inconclusive: Literal["warn", "fail", "distinguish"] = "warn"
     """The setting `gate.on_inconclusive`; `warn` with `gate.report_only`, which blocks nothing."""
     fixed_runs: bool = False
-    """The number of runs is fixed; False with `runs: auto`."""
+    """True if the number of runs is fixed, False with `runs: auto`."""
     max_runs: int | None = None
     """Most rounds of `runs: auto`, if known."""
     case_alpha: float = 0.02
@@ -55,14 +56,14 @@ class MessageContext:
     missing_because: str = "judge or API errors"
     """Causes of runs without a score."""
     quote: Callable[[str], str] = "`{}`".format
-    """Formats the key of a case's row. It holds ids, which may be hostile to the format of the report."""
+    """Converts the name of a case's row in the score tables to the case's name in sentences."""
     score: Callable[[float], float] = float
-    """Converts a score of 0 to 1 into the metric's own range."""
+    """Converts a score from a share of the metric's range to the range itself."""
     is_part: bool = False
-    """The metric covers only some of the cases, such as those with a tag."""
+    """True: the metric covers only some of the cases, such as those with a tag."""
     width: float | None = None
-    """Width of the metric's range if it is not 0 to 1: differences are printed in its numbers. None:
-    differences are printed in points, which are hundredths."""
+    """Width of the metric's range, for differences in units of this range. None: the range is 0 to 1, and
+    differences are shown in points (hundredths)."""
 
     def format_score(self, score: float | None, beside: float | None = None) -> str:
         """Format a score in the metric's own range, with enough digits to differ from `beside`."""
@@ -70,9 +71,9 @@ class MessageContext:
         return format_score(own, beside=other)
 
     def format_scores(self, *scores: float, limit: float) -> tuple[str, ...]:
-        """Format scores and their limit in the metric's own range, with digits that allow a comparison.
+        """Format scores and their limit in the metric's own range, with enough digits to compare them.
 
-        The limit comes last.
+        The limit is the last item of the result.
         """
         return format_scores([*map(self.score, scores)], self.score(limit))
 
@@ -84,10 +85,10 @@ class MessageContext:
         return format_score(own, digits=_count_digits(own, 2))
 
     def format_approximate(self, amount: float, limit: float) -> str:
-        """Return a difference as text next to a limit: `about 4 points`, or `just under 5 points`.
+        """Return a difference as rounded text: `about 4 points`, or `just under 5 points`.
 
-        A drop is not known to a hundredth of a point. Rounded, it must not look equal to a limit that it
-        does not reach.
+        A rounded drop must not look equal to a limit that it does not reach. If it would, the result is `just
+        under` (or `just over`) the limit.
         """
         if self.width is None:
             text = _format_near_limit(_to_percent(amount), _to_percent(limit), 0, f"{_to_percent(limit):g}")
@@ -105,8 +106,8 @@ class MessageContext:
 def describe_metric(metric: MetricDecision, context: MessageContext) -> tuple[str, ...]:
     """Return sentences about the checks that decided on one metric, then a sentence about its suspects.
 
-    Suspects are cases that scored lower than in their stored runs, maybe by luck. Checks that ended better
-    than the verdict are not mentioned.
+    Suspects are cases that scored lower than in their stored runs, maybe by luck. Checks with a better result
+    than the metric's verdict are not mentioned.
     """
     worst = [part for part in metric.checks if part.verdict == metric.verdict]
     texts = [text for part in worst for text in _describe_check(part, metric, context)]
@@ -145,7 +146,7 @@ def _describe_check(part: RuleCheck, metric: MetricDecision, context: MessageCon
 
 
 def describe_broken_case(case: str, outcome: CaseComparison, context: MessageContext) -> str:
-    """Return a sentence about a case that broke."""
+    """Return a sentence about a broken case, with its results now and in the baseline."""
     opening, base_branch = open_broken_sentence(context.quote(case)), context.base_branch
     if outcome.need is None:  # compared exactly
         return (
@@ -168,12 +169,12 @@ def describe_broken_case(case: str, outcome: CaseComparison, context: MessageCon
 
 
 def open_broken_sentence(name: str) -> str:
-    """Return the first words of `describe_broken_case`, by which `gating.control` finds its sentences."""
+    """Return the first words of `describe_broken_case`; `gating.control` finds its sentences by them."""
     return f"{name} broke: "
 
 
 def _is_binary(outcome: CaseComparison) -> bool:
-    """Return True if both averages are the shares of passed runs."""
+    """Return True if both averages equal the shares of passed runs, as they do if all scores are 0 or 1."""
     return outcome.mean == outcome.passed / max(1, outcome.runs) and (
         outcome.baseline_mean == outcome.baseline_passed / max(1, outcome.baseline_runs)
     )
@@ -228,7 +229,7 @@ def _describe_drop(
     if part.reason == "likely_luck":
         return _describe_likely_luck(metric, change, context)
     lower = f"The average is {context.format_difference(change.drop)} lower"
-    # If the noise looks smaller than the drop, few cases carry all of it, and its width says nothing.
+    # If the noise looks smaller than the drop, it comes from very few cases, and its size would mislead.
     if _to_whole_points(change.noise) < _to_whole_points(change.drop):
         noise = f"run-to-run noise alone would do this {format_odds(change.p)}"
     else:
@@ -289,10 +290,10 @@ def _describe_power(change: MeanDifference, context: MessageContext) -> str:
 
 
 def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:
-    """Return sentences on an inconclusive metric: its effect on the gate, and ways to a clear answer."""
+    """Return sentences about an inconclusive metric: its effect on the gate, and ways to a clear answer."""
     effect = _EFFECTS[context.on_inconclusive]
     stored = [case.baseline_runs for case in metric.cases.values() if case.baseline_runs]
-    # More runs now would be no use: noise comes from both sides, and the baseline has fewer runs.
+    # Noise comes from both sides. If the baseline has fewer runs, further runs now would hardly help.
     if stored and max(stored) < metric.rounds:
         return f"{effect} Add cases or store more runs in the baseline for a clear answer."
     if context.fixed_runs:
@@ -335,7 +336,7 @@ def format_odds(p: float) -> str:
 
 
 def _format_points(amount: float) -> str:
-    """Return whole points, or more digits if the amount would look like zero."""
+    """Return a difference as whole points, with more digits only if it would look like zero."""
     value = _to_percent(float(f"{amount:.2f}") or amount)  # rounded as a table of scores rounds it
     text = format_score(value, digits=_count_digits(value, 0))
     return f"{text} point" if text == "1" else f"{text} points"
@@ -344,9 +345,9 @@ def _format_points(amount: float) -> str:
 def _format_near_limit(value: float, limit: float, digits: int, limit_text: str) -> str:
     """Return `about <value>`, or `just under <limit>` or `just over <limit>`.
 
-    The value gets as many decimals as are needed to tell it from the limit: at least `digits`, and at most as
-    many as the limit has. If it still reads as the limit without being equal, the words are `just under` or
-    `just over`.
+    The value gets as many decimals as are needed to distinguish it from the limit: at least `digits`, and at
+    most as many as the limit has. If it then still looks equal to the limit, although it is not, the result
+    is `just under` or `just over` the limit.
     """
     digits = _count_digits(value, digits)
     most = max(digits, len(f"{limit:g}".partition(".")[2]))
@@ -374,7 +375,7 @@ def _to_percent(amount: float) -> float:
 
 
 def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[str]:
-    """Yield sentences about how the decision was made: disagreeing or missing runs and thin baselines."""
+    """Yield sentences about disagreeing runs, missing runs, and baselines with too few runs."""
     for name in (each for each in decision.disagreeing if not is_line_table(each)):
         metric = name.partition("\0")[0]
         yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
@@ -402,14 +403,14 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if the exact test can call a case broken."""
+    """Return True if the exact test can call a case broken, or if no case could fall far enough."""
     least = parameters.case_drop - EPSILON
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= least]
     return not high or any(case.need is not None for case in high)
 
 
 def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield at most one sentence. It lists the means that pass, but are below the threshold of a case."""
+    """Yield one sentence that lists the means that pass although they are below the cases' threshold."""
     below = [
         f"{metric.label} ({' < '.join(metric.range.format_pair(metric.score, metric.threshold))})"
         for metric in metrics
@@ -427,7 +428,7 @@ def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
 
 
 def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield one sentence about the averages that are visibly too good, and one about those too bad."""
+    """Yield a sentence that lists corrected averages that were too high, and one for averages too low."""
     too_good, too_bad = list[str](), list[str]()
     for metric in metrics:
         score, corrected = metric.score, metric.corrected_score

@@ -35,7 +35,7 @@ class BudgetMetric:
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the metric that `criterion` names; a criterion that is a bare number is the limit `max`.
+        """Build the metric that `criterion` names; a bare number as the criterion is the limit `max`.
 
         Raises:
             ValidationError: a limit is unknown, wrong or impossible.
@@ -69,9 +69,9 @@ _COST_DECIMALS = 12
 
 
 def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
-    """Return the reported cost in USD; without one, the cost of the tokens by their prices.
+    """Return the reported cost in USD, else the cost of the tokens by their prices.
 
-    If neither is known, return the reason.
+    If neither is known, return a text with the reason.
     """
     usage = run.usage
     if usage is None or not (usage.input_tokens or usage.output_tokens or usage.cost_usd):
@@ -81,14 +81,14 @@ def _measure_cost(run: CaseRun, context: MetricContext) -> float | str:
             get_judge_resolver(context.judges).models.prices, datetime.now(UTC).date()
         )(usage)
     if usage.cost_usd is not None:
-        # Three turns of 0.1 are 0.3, and not the 0.30000000000000004 that a sum of floats gives.
+        # Three turns of 0.1 cost 0.3, and not 0.30000000000000004, the sum of the floats.
         return round(usage.cost_usd, _COST_DECIMALS)
     models = " and ".join(usage.models) or "a model that the agent does not name"
     return f"no price for {models}: add it to `prices`"
 
 
 def _measure_model_calls(run: CaseRun, context: MetricContext) -> float | str:
-    if context.is_recording:  # its trace has the turns alone: 0 calls would be made up
+    if context.is_recording:  # its trace has only turns, so a count of 0 would be wrong
         return "a recording has no model calls"
     if not run.trace:
         return "without a trace model calls are not counted: set `trace: true` in `agent`"

@@ -70,9 +70,9 @@ class CustomMetric:
         self._pool: WorkerPool | None = None
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the result of the function.
+        """Call the function in its process, and return its result.
 
-        Return a `MetricFailure` if the function fails, or a score is out of range.
+        Return a `MetricFailure` if the function fails or gives no answer in time, or a score is out of range.
         """
         if self._pool is None:
             self._pool = WorkerPool(
@@ -89,7 +89,7 @@ class CustomMetric:
         return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
     def _add_file_hint(self, result: MetricResult) -> MetricResult:
-        """Return `result`; a failure because of a missing file gets a hint about the copied files."""
+        """Return `result`, or a failure with a hint about the copied files if a file was missing."""
         if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
@@ -122,11 +122,11 @@ class CustomMetric:
             copy.cleanup()
 
     def _build_launch_spec(self) -> LaunchSpec:
-        """Write the metric's code into a folder of its own, and return the command that runs this copy.
+        """Write the metric's code into a temporary folder, and return the command that runs this copy.
 
         The code was read into memory before the agent started, so nothing is imported that the agent wrote
         into the workspace. The process still works in the workspace, because a metric may read files that
-        the agent made there.
+        the agent wrote there.
         """
         environment, code = self._environment, self._code
         options: dict[str, Any] = {"entry": self._config.entry, "threads": _THREADS, "metric": True}
@@ -141,8 +141,8 @@ class CustomMetric:
             options |= {"path": []}  # an installed package: no module of the workspace may replace it
         if "path" in options and "PYTHONPATH" in env:
             env["PYTHONPATH"] = strip_python_path(environment.folder, env["PYTHONPATH"])
-        # Where the gate is root, the metric's home may be the agent's. Without -s, Python would import the
-        # `usercustomize.py` and follow the `.pth` files that an agent writes there.
+        # If the gate runs as root, metric and agent may have the same home folder. Without -s, Python would
+        # import the `usercustomize.py` and follow the `.pth` files that an agent writes there.
         flags = () if environment.uid is None else ("-s",)
         argv = (self._config.python or sys.executable, *flags, str(_WORKER), json.dumps(options))
         return LaunchSpec(argv, environment.folder, env, environment.uid, environment.gid)
@@ -150,7 +150,8 @@ class CustomMetric:
     async def _ask_worker(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
         """Return the function's reply.
 
-        If the crash of another case lost the request, ask once more, with no other case in the process.
+        If the process crashed in another case and lost the request, ask once more, without other cases in
+        the process.
 
         Raises:
             AgentError, AgentUnreachableError, SessionLostError: the function failed or gave no answer.
@@ -190,7 +191,7 @@ def build_custom_metric(
     environment: MetricEnvironment,
     code: MetricCode | None = None,
 ) -> CustomMetric:
-    """Build the metric of an entry in `custom_metrics`, without starting its process.
+    """Build the metric for an entry of the section `custom_metrics`, without starting its process.
 
     If `code` is None, the files of the metric are read now.
     """
@@ -198,9 +199,9 @@ def build_custom_metric(
 
 
 def _describe_failure(failure: Failure) -> str:
-    """Return the message of a failure, with "the metric" for "the agent".
+    """Return the message of a failure, with "the metric" instead of "the agent".
 
-    The agent host calls all code the agent.
+    The agent host calls all code that it runs "the agent".
     """
     message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
     return f"the metric gave {message}" if message.startswith("no answer") else message
@@ -220,12 +221,12 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
     reason = answer.get("reason") or _find_worst_reason(turns)
     passed = answer.get("passed")
     if passed is None and any(turn.passed is False for turn in turns):
-        passed = False  # the mean of the scores may reach the threshold all the same
+        passed = False  # even if the mean of the turns' scores reaches the threshold
     return MetricScore(answer["score"], turns, reason, answer.get("details"), passed)
 
 
 def _find_worst_reason(turns: Sequence[TurnScore]) -> str:
-    """Return the reason of the turn with the lowest score; "" without a reason or without any score.
+    """Return the reason of the turn with the lowest score; "" if it has no reason or no turn has a score.
 
     If there are several turns, the reason begins with the turn's number.
     """

@@ -1,6 +1,6 @@
 """Read the code of custom metrics before the agent starts, and write a copy for the metric's process.
 
-The digest of the code decides whether scores of two runs are comparable.
+Scores of two runs are comparable only if the digests of the metric's code are equal.
 """
 
 import ast
@@ -20,17 +20,16 @@ from evalgate.system.committed_files import CodeFiles, FolderFiles
 _DIGITS = 16
 _MOST_OF_FILE = 8 * 1024 * 1024
 _MOST_OF_FOLDER = 32 * 1024 * 1024
-"""Most bytes in all of the files that are copied only because they are below the module's folder.
+"""Largest total size, in bytes, of files that are copied only because they are below the module's folder.
 
 `_MOST_OF_FILE` limits each of these files. Imported files are always copied."""
 
 
 def write_metric_code(code: MetricCode, folder: Path) -> str:
-    """Write the files of a metric, and a manifest of their digests, into an empty folder.
+    """Write the files of a metric and a manifest of their digests into an empty folder.
 
-    All users can read the files of the metric, and none can write to them. Return the SHA-256 of the
-    manifest, in hexadecimal. With it the metric's process detects changes by an agent that runs as the same
-    user.
+    Return the SHA-256 of the manifest, in hexadecimal. By this digest the metric's process detects changes by
+    an agent that runs as the same user. The metric's files are readable for all users, and writable for none.
     """
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
     manifest = json.dumps(digests).encode()
@@ -47,7 +46,7 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
 
 
 def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
-    """Read the code of an entry point with `environment.read_code`, or if that is None, from the folder.
+    """Read the code of an entry point by `environment.read_code`; if this is None, from `environment.folder`.
 
     Later changes of the files do not affect the result.
     """
@@ -76,7 +75,8 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
     * files that are found only in `roots`,
     * each `__init__.py` that runs only because a module is in its package.
 
-    The digest is "" if the module is not found, or found only in `roots`. Code without a module has no files.
+    The digest is "" if the module is not found, or found only in `roots`. If it is not found, the result has
+    no files.
 
     Args:
         entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.
@@ -101,8 +101,8 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
 def find_code_roots(home: Path, python_path: str) -> tuple[str, ...]:
     """Return the folders below the workspace in which Python looks for modules, relative to the workspace.
 
-    The folders are the ones in PYTHONPATH, and `src`. An editable installation of the workspace's own package
-    usually points to `src`.
+    These are the folders of PYTHONPATH that are in the workspace, and `src`. An editable installation of the
+    workspace's own package usually points to `src`.
     """
     paths = (os.path.relpath(home / each, home) for each in python_path.split(os.pathsep) if each)
     inner = (each for each in paths if each != "." and not _leads_outside(each))
@@ -116,7 +116,7 @@ def strip_python_path(home: Path, python_path: str) -> str:
 
 
 def _leads_outside(path: str) -> bool:
-    """Return True if a normalized relative path leaves its starting folder, as `../lib` but not `..lib`."""
+    """Return True if a normalized relative path leads out of its starting folder: `../lib`, not `..lib`."""
     return path == os.pardir or path.startswith(os.pardir + os.sep)
 
 
@@ -150,7 +150,7 @@ class _CodeReader:
     def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
         """Return the path `first` and the paths of all files that it imports, directly or indirectly.
 
-        With `with_packages`, the `__init__.py` of each package with one of the files is added.
+        With `with_packages`, the `__init__.py` of each package that contains one of these files is added.
         """
         found, open_ = {first}, [first]
         while open_:
@@ -166,7 +166,7 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read the other files below a folder; return the sorted paths of files that are too large.
+        """Read all further files below a folder, and return the sorted paths of those that are too large.
 
         `_MOST_OF_FILE` limits each file, and `_MOST_OF_FOLDER` all of them together.
         """
@@ -213,7 +213,7 @@ class _CodeReader:
             yield from (([*module, each.name], roots) for each in node.names)
 
     def _find_import_root(self, path: str) -> str:
-        """Return the folder with the outermost package of a file; for a file in no package, its folder."""
+        """Return the folder that contains a file's outermost package, else the file's folder."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             folder = folder.parent

@@ -32,7 +32,7 @@ class FinalSessionState(BaseModel):
         """Build the metric; `context` is ignored.
 
         Raises:
-            ValidationError: the criterion has options, and this metric has none.
+            ValidationError: the criterion has options, which this metric does not take.
         """
         del context
         return cls.model_validate(criterion.options)

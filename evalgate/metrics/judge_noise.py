@@ -8,7 +8,7 @@ from evalgate.llm.sample_agreement import read_sample_scores
 from evalgate.statistics.judge_noise import CaseVariance, JudgeShare, decompose_case, estimate_judge_share
 
 _MOST = 0.5
-"""Share of the variance, 0 to 1: a metric is described if the judge's share has a lower limit above it."""
+"""A metric is described if the lower limit of the judge's share of the variance (0 to 1) is above this."""
 
 
 def describe_judge_noise(cases: Sequence[CaseResult]) -> Iterator[str]:
@@ -30,7 +30,7 @@ def describe_judge_noise(cases: Sequence[CaseResult]) -> Iterator[str]:
 
 
 def _format_share(name: str, share: JudgeShare, samples: float) -> str:
-    # Twice the samples halve the judge's part of the variance.
+    # Twice as many samples halve the judge's part of the variance.
     left = 1 - share.value / 2
     return (
         f"{name}: the judge causes {share.value:.0%} of the variance between runs of a case ({share.low:.0%} "
@@ -41,7 +41,7 @@ def _format_share(name: str, share: JudgeShare, samples: float) -> str:
 
 
 def _collect_scores(case: CaseResult) -> dict[str, dict[int, list[tuple[float, ...]]]]:
-    """Return the judge's scores, by metric and by turn: a list with the scores of each run.
+    """Return the judge's sample scores by metric and turn, as a list with one tuple for each run.
 
     Turns are 0-based, and -1 is the whole conversation. Return {} if fewer than two runs of the case were
     judged.

@@ -28,7 +28,7 @@ from evalgate.core.types import (
 
 
 class MetricKey(NamedTuple):
-    """The properties by which metrics are grouped: each key has a `MetricSummary`, a row in reports."""
+    """Properties by which metrics are grouped. Each key has one `MetricSummary`, a row in reports."""
 
     name: str
     fingerprint: str
@@ -96,10 +96,10 @@ def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]
 def summarize_metrics(
     cases: Sequence[CaseResult], *, with_margins: bool = False
 ) -> tuple[MetricSummary, ...]:
-    """Return a summary for each `MetricKey` of the gating cases, in the order of the first case of each.
+    """Return a summary for each `MetricKey` of the gating cases, in the order of `group_by_metric`.
 
     A metric has several summaries if its definition, threshold, scope or minimum differs between cases, for
-    example because eval sets have their own thresholds files. `with_margins` sets `flip` of each summary to
+    example because eval sets have their own thresholds files. With `with_margins`, `flip` of each summary is
     the margin between its mean and its minimum.
     """
     groups = group_by_metric(cases)
@@ -121,12 +121,11 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
     threshold = metrics[0].threshold
     score = round_mean_to_limit(compute_weighted_mean(scores, weights), scores, threshold) if scores else None
     scored = [metric for metric in metrics if metric.score is not None]
-    # All members of a group share it: it is part of the group's key.
-    min_mean = metrics[0].min_mean
+    min_mean = metrics[0].min_mean  # equal for all members, because it is part of the group's key
     status: Status = "not_evaluated"
     if score is not None:
         met = metrics[0].range.is_met(score, threshold if min_mean is None else min_mean - EPSILON)
-        # Owners' rules and pass@k can pass every case although the mean is below the threshold.
+        # By a framework's rule or by pass@k, every case may pass although the mean is below the threshold.
         met = met or (min_mean in {None, threshold} and all(m.status == "passed" for m in scored))
         status = "passed" if met else "failed"
     return MetricSummary(
@@ -158,14 +157,14 @@ def compute_threshold_margin(
 ) -> Margin | None:
     """Return the distance of a mean from its threshold, and the fewest runs that could move it across.
 
-    The runs are assumed to have the best score if the mean is below the threshold, otherwise the worst score.
-    The number is None if even all runs could not move the mean across. `score` is the mean, and `members` are
-    its cases, including cases without a score.
+    These runs are assumed to score the best of `score_range` if the mean is below the threshold, else the
+    worst. Their number is None if even all runs could not move the mean across. `score` is the mean, and
+    `members` are its cases, including cases without a score.
 
-    Return None if `score` is None. Return None also if the score of a run is outside `score_range`, because a
+    Return None if `score` is None. Also return None if the score of a run is outside `score_range`, because a
     single run could then move the mean by any amount.
     """
-    # Arrays, because there may be hundreds of thousands of scores, and the record already fills the memory.
+    # Arrays save memory: there may be hundreds of thousands of scores, besides the record itself.
     weights, counts, scores = array("d"), array("Q"), array("d")
     for case, metric in members:
         if metric.score is not None:
@@ -202,9 +201,9 @@ def _list_run_scores(case: CaseResult, name: str) -> list[float]:
 
 
 def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
-    """Return the fewest of `gains` that sum to at least `distance`; None if the sum of all is smaller.
+    """Return the fewest gains that sum to at least `distance`; None if the sum of all gains is smaller.
 
-    A gain is the change of the mean by one run.
+    A gain is the amount by which one run can move the mean.
     """
     reached = 0.0
     for count, gain in enumerate(sorted(gains, reverse=True), 1):
@@ -215,7 +214,7 @@ def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
 
 
 def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | None:
-    """Return the agreement of a judge with itself, 0 to 1; None if no question has two answers.
+    """Return the agreement between the samples of a judge, 0 to 1; None if no question has two samples.
 
     `name` is the name of the judged metric.
     """
@@ -235,7 +234,7 @@ def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | N
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     """Count the cases by status, and sum the usage of agent and simulated users over all runs.
 
-    Earlier attempts at a run are included; judges are not.
+    The usage includes earlier attempts at a run, but not judges.
     """
     runs = [run for case in cases for run in case.runs]
     usage = Usage()
@@ -257,7 +256,10 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
 
 
 def compute_lost_share(case: CaseResult) -> float:
-    """Return the share of a case's runs without a score; 1 if it has no run. Follow-up runs do not count."""
+    """Return the share of a case's runs without any score, 0 to 1; 1 if the case has no run.
+
+    Follow-up runs do not count.
+    """
     runs = [run for run in case.runs if not run.confirms]
     lost = sum(all(metric.score is None for metric in run.metrics) for run in runs)
     return lost / len(runs) if runs else 1.0
@@ -274,15 +276,15 @@ def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
 
 
 def describe_partly_scored_cases(cases: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a sentence for each metric that has a score in some runs of a gating case, but not in all.
+    """Yield a sentence for each metric that has a score in some runs of a gating case, but not in all runs.
 
-    Follow-up runs, and runs without an answer, do not count.
+    Follow-up runs and runs without an answer do not count.
     """
     found: dict[str, list[tuple[CaseResult, list[RunMetric]]]] = {}
     for case in cases:
         runs = [run for run in case.runs if not run.confirms and run.outcome == "answered"]
         if not case.gates or all(each.score is not None for run in runs for each in run.metrics):
-            continue  # as nearly always
+            continue  # fast path: nearly all cases end here
         for metric in case.metrics:
             own = [each for run in runs for each in run.metrics if each.name == metric.name]
             if metric.score is not None and any(each.score is None for each in own):
@@ -298,7 +300,7 @@ def describe_partly_scored_cases(cases: Sequence[CaseResult]) -> Iterator[str]:
 
 
 def _has_inconsistent_runs(case: CaseResult) -> bool:
-    # A run that was cut off, or in which a service or a judge failed, says nothing about the agent.
+    # Runs that were cut off, or in which a service or a judge failed, do not show how the agent behaves.
     conclusive = [
         run
         for run in case.runs

@@ -12,12 +12,12 @@ from evalgate.core.types import Criterion, ReliabilityRule, RunMetric, Status
 
 
 def find_least_runs(criteria: Iterable[Criterion]) -> int:
-    """Return the fewest runs of a case that every criterion can judge: the largest k of pass^k and pass@k."""
+    """Return the fewest runs per case that all criteria need: the largest k of pass^k and pass@k, or 1."""
     return max((each.reliability.k for each in criteria if each.reliability is not None), default=1)
 
 
 def estimate_reliability(rule: ReliabilityRule, *, passed: int, runs: int) -> float:
-    """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, and exactly 1.0 if all did.
+    """Estimate pass^k or pass@k, in [0, 1]: exactly 0.0 if no run passed, exactly 1.0 if all runs passed.
 
     `runs` must be at least `rule.k`, and `passed` at most `runs`.
     """

@@ -1,11 +1,11 @@
 """Compute ROUGE-1 of two texts, with the Porter stemmer.
 
-The scores equal, to the last bit, the scores of the `rouge_score` package with its stemmer, if the texts are
-split as Google ADK's `response_match_score` splits them.
+The scores equal, to the last bit, the scores of the `rouge_score` package with its stemmer. Texts are split
+into words as Google ADK's `response_match_score` splits them.
 
-The stems equal the stems of `nltk.stem.porter.PorterStemmer()`. NLTK's default mode deviates from Porter's
-paper, and each deviation matters: a pool of irregular words, `ies`/`ied` in words of four letters, `y` to `i`
-only after a consonant, `alli` first and again, `fulli`, `logi`.
+The stems equal the stems of `nltk.stem.porter.PorterStemmer()`. The default mode of NLTK deviates from
+Porter's paper in these points, all of which are implemented here: a list of irregular words, `ies`/`ied` in
+words of four letters, `y` to `i` only after a consonant, `alli` first and again, `fulli`, and `logi`.
 """
 
 import re
@@ -76,8 +76,8 @@ _STEP_4 = dict.fromkeys(
 )
 _LONGEST_SUFFIX = 7
 _LAST_LETTERS = frozenset("sdgyiel") | {suffix[-1] for suffix in (*_STEP_2, *_STEP_3, *_STEP_4, "ion")}
-"""Last letters of all endings that a step removes or replaces. A word with another last letter is its own
-stem, as all numbers and many words are."""
+"""Last letters of all endings that a step removes or replaces. A word with any other last letter is its own
+stem; this is true of all numbers and of many words."""
 
 
 def stem_word(word: str) -> str:
@@ -181,14 +181,14 @@ Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
 
 
 class StemCounts(NamedTuple):
-    """The number of occurrences of each stem in a text, and the number of its words."""
+    """Number of occurrences of each stem in a text, and number of words in the text."""
 
     counts: Mapping[str, int]
     total: int
 
 
 class WordOverlap(NamedTuple):
-    """The number of words that two texts share, and the number of words in each."""
+    """Number of words that two texts share, and number of words in each text."""
 
     shared: int
     expected: int
@@ -212,8 +212,8 @@ def compute_rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -
     The stem counts of recent `expected` texts are cached.
     """
     expected_stems, words = count_stems(expected, profile), _split_words(actual, profile)
-    # Each actual word uses up one equal expected word. To count the actual words first would take twice the
-    # time.
+    # Each actual word uses up one expected word with the same stem. Counting the actual words first, too,
+    # would take twice the time.
     left = dict(expected_stems.counts)
     shared = 0
     for stem in map(_STEMS.__getitem__, words):
@@ -234,7 +234,7 @@ def _split_words(text: str, profile: Profile) -> list[str]:
 # Several runs of a case repeat its expected texts. 256 texts are more than the concurrent cases have.
 @lru_cache(maxsize=256)
 def count_stems(text: str, profile: Profile = "adk>=2.6") -> StemCounts:
-    """Count the stems in `text`, which is split into words as in the releases that `profile` names."""
+    """Count the stems in `text`, after splitting it into words as the ADK releases of `profile` do."""
     words = _split_words(text, profile)
     return StemCounts(Counter(map(_STEMS.__getitem__, words)), len(words))
 
@@ -243,15 +243,15 @@ _ascii_word = re.compile("[a-z0-9]+")
 _ASCII_SPACING = bytes(
     ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") for code in range(128)
 ).ljust(256)
-"""Table for `bytes.translate`: lower case for letters, blanks for all characters that are in no word.
+"""Table for `bytes.translate`: lower case for letters, blanks for characters other than letters and digits.
 
-For ASCII this is the same as `lower()` and `_ascii_word`, but several times faster."""
+For ASCII the result is that of `lower()` and `_ascii_word`, but several times faster."""
 
 _MOST_REMEMBERED = 1 << 16
 
 
 class _StemCache(dict[str, str]):
-    """Cache from a word to its stem.
+    """Cache of stems, by word.
 
     A word of at most three characters, or with characters outside ASCII, is its own stem.
     """
@@ -267,10 +267,10 @@ _STEMS = _StemCache()
 
 
 class _SpacingTable(dict[int, str]):
-    """Table for `str.translate` that puts blanks between words, and replaces characters of no word by blanks.
+    """Table for `str.translate` that separates words by blanks, and replaces all other characters by blanks.
 
-    Each Chinese, Japanese or Korean character is a word. In other scripts without blanks, such as Thai, a
-    base character starts a word that includes its marks. Elsewhere letters, digits and marks form words.
+    Each Chinese, Japanese or Korean character is a word. In other scripts without blanks, such as Thai, each
+    base character with its marks is a word. In all other scripts words consist of letters, digits and marks.
     """
 
     def __missing__(self, code: int) -> str:

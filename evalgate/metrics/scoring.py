@@ -42,7 +42,7 @@ from evalgate.llm.usage import UsageTally
 
 
 def validate_result(result: object) -> MetricResult:
-    """Return `result`, or a `MetricFailure` if it is no `MetricResult`, or a score is not a finite number."""
+    """Return `result`, or a `MetricFailure` if it is not a `MetricResult`, or a score is not finite."""
     if not isinstance(result, MetricScore):
         if isinstance(result, (NotApplicable, MetricFailure)):
             return result
@@ -68,7 +68,7 @@ class BoundMetric:
     fingerprint: str = ""
     """Hash of the metric and its options."""
     scope: str = ""
-    """Name for reports of the cases that have this threshold; "" for all cases."""
+    """Name, shown in reports, of the cases with this threshold; "" for all cases."""
     cases: frozenset[CaseKey] | None = None
     """Cases that the metric scores; None: all."""
 
@@ -78,11 +78,11 @@ class BoundMetric:
         return self.criterion.metric
 
     def apply_threshold(self, case_threshold: ScopedThreshold | None) -> "BoundMetric":
-        """Return the metric with the case's own threshold; return this object if `case_threshold` is None."""
+        """Return a copy with the threshold and minimum of `case_threshold`, or this object if it is None."""
         if case_threshold is None:
             return self
         common = self.criterion.min_mean
-        # A `min_mean` that equals the common threshold is replaced by the case's own threshold, too.
+        # A `min_mean` that equals the common threshold follows it: the case threshold replaces both.
         inherited = case_threshold.threshold if common == self.criterion.threshold else common
         min_mean = inherited if case_threshold.min_mean is None else case_threshold.min_mean
         criterion = replace(self.criterion, threshold=case_threshold.threshold, min_mean=min_mean)
@@ -102,7 +102,7 @@ class BoundMetric:
 
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
-    """Score a run with every metric, and return its result; without an answer, the run gets no scores."""
+    """Score a run with every metric, and return the result of the run; an unanswered run gets no scores."""
     results: Sequence[tuple[BoundMetric, MetricResult]] = ()
     with UsageTally() as tally:
         if run.outcome == "answered" and case.alternatives:
@@ -133,10 +133,10 @@ async def _score_nearest_way(
     """Score a run against each alternative of its case; return the nearest alternative, and its scores.
 
     An alternative is a copy of the case with other expected replies (`case.alternatives`). The nearest
-    alternative has the most passing metrics, and among equals the highest sum of scores. Metrics that do not
-    gate decide only between alternatives that are equal by the others. The alternative is the same for all
-    metrics, because the calls of one and the response of another are not right together. Judges that need no
-    expected reply are asked only once.
+    alternative has the most passed metrics; among several, it has the highest sum of scores. Metrics that do
+    not gate decide only between alternatives that are equal by the gating metrics. All metrics use the same
+    alternative, because the calls of one alternative with the response of another would be wrong. Judges that
+    need no expected reply are asked only once.
     """
     found: list[tuple[BoundMetric, MetricResult]] = []
     nearest, best = case, (-1, 0.0, 0, 0.0)
@@ -157,7 +157,7 @@ async def _score_nearest_way(
 
 
 def _rate_metrics(metrics: Sequence[RunMetric], *, gates: bool) -> tuple[int, float]:
-    """Return the number of passing metrics, and the sum of the scores, of those with this `gates`."""
+    """Return (number of passed metrics, sum of scores), over the metrics with this value of `gates`."""
     rated = [metric for metric in metrics if metric.gates == gates]
     return sum(metric.status == "passed" for metric in rated), sum(metric.score or 0.0 for metric in rated)
 
@@ -176,10 +176,10 @@ async def _score_metrics(
     for bound in metrics:
         try:
             result = validate_result(await bound.metric.score(case, run))
-        # Not a score of 0: a judge that is down says nothing about the agent.
+        # A failure and not a score of 0, because an outage of a judge is not a fault of the agent.
         except JudgeError as failure:
             result = MetricFailure(str(failure), failure.kind)
-        # A metric may be a user's code: neither its error nor its `sys.exit` may end the run.
+        # A metric may be code of the user. Neither its exception nor its `sys.exit` may end the run.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             result = MetricFailure(f"the metric raised {type(error).__name__}: {error}")
         results.append((bound, result))
@@ -190,8 +190,8 @@ def _build_turn_results(
     case: EvalCase, run: CaseRun, results: Sequence[tuple[BoundMetric, MetricResult]]
 ) -> tuple[TurnResult, ...]:
     rows: zip_longest[tuple[CaseTurn | None, Reply | None, UserMessage | None]]
-    # The longest of the three, because a recording may have more turns than its case, and a case with a
-    # simulated user has no turns. Not `turnwise.build_exchanges`: it would double the time, and it leaves out
+    # The longest of the three counts, because a recording may have more turns than its case, and a case with
+    # a simulated user has no turns. `turnwise.build_exchanges` would take twice the time, and it leaves out
     # messages without a reply.
     rows = zip_longest(case.turns, run.replies, run.said)
     scored = [
@@ -212,7 +212,7 @@ def _build_turn_results(
 
 @lru_cache(maxsize=1024)
 def _share_full_score(name: str, status: Status, literal: bool, gates: bool) -> RunMetric:
-    """Return a result with the score 1.0; equal results are one object, which is five times as fast."""
+    """Return a result with the score 1.0, from a cache of shared objects, which is five times as fast."""
     return RunMetric(name, 1.0, status, literal=literal, gates=gates)
 
 
@@ -225,7 +225,7 @@ def _build_run_metric(bound: BoundMetric, result: MetricResult) -> RunMetric:
         status = bound.decide_score_status(score, passed)
         literal = passed is None
         if score == 1.0 and type(score) is float and not result.reason and result.details is None:
-            return _share_full_score(name, status, literal, gates)  # most of all results
+            return _share_full_score(name, status, literal, gates)  # most results
         return RunMetric(name, score, status, result.reason, result.details, literal, gates=gates)
     if isinstance(result, NotApplicable):
         return RunMetric(name, None, "not_evaluated", result.reason, gates=gates)
@@ -246,10 +246,10 @@ def score_case(
 
     Follow-up runs (`confirms`) are in the result, but do not count for scores and status.
     """
-    # Otherwise a case that failed would get more chances than a case that passed.
+    # With follow-up runs, a case that failed would get more chances than a case that passed.
     counting = [run for run in runs if not run.confirms]
-    # After one crash the case has no score, instead of the mean of its other runs: a crash on hard questions
-    # would otherwise raise this mean.
+    # After one crash the case has no score. The mean of its other runs would be too high if the agent crashed
+    # on hard questions.
     unanswered = [run for run in counting if run.outcome != "answered"]
     if unanswered:
         first = unanswered[0]
@@ -296,8 +296,8 @@ def _summarize_case_metric(bound: BoundMetric, runs: Sequence[RunResult]) -> Cas
 
         status, reason = decide_reliability(bound.criterion.reliability, scored)
         return _create_case_metric(bound, None if status == "errored" else score, status, reason)
-    # If a metric decided a run itself, without the threshold, the case passes if every run passed, at any
-    # mean.
+    # If the metric itself decided on a run, instead of the threshold, the case passes if every run passed.
+    # The mean then does not matter.
     passed = None
     if False in [run.literal for run in scored]:
         passed = all(run.status == "passed" for run in scored)
@@ -323,14 +323,14 @@ def _create_case_metric(
 
 
 def decide_case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
-    """Return the status of a case from its runs and metrics, or of one run from this run and its metrics.
+    """Return the status of a case, from its runs and metrics, or of one run, from this run and its metrics.
 
     The first rule that fits decides:
 
-    1. A crash or time-out: "errored".
-    2. No run, or a run that failed through no fault of the agent: "not_evaluated".
-    3. The first of "failed", "errored" and "passed" that a gating metric has.
-    4. Otherwise: "not_evaluated".
+    1. "errored" if the agent crashed or timed out in a run.
+    2. "not_evaluated" without a run, or if a run failed through no fault of the agent.
+    3. The first of "failed", "errored" and "passed" that is the status of a gating metric.
+    4. "not_evaluated" in all other cases.
     """
     outcomes = {run.outcome for run in runs}
     if not outcomes.isdisjoint(AGENT_FAULT_OUTCOMES):

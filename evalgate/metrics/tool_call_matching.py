@@ -18,7 +18,7 @@ from evalgate.core.types import Reply, ToolCall, ToolResult
 
 @mutable
 class ToolRecord:
-    """One call of a tool and its result."""
+    """One call of a tool, with its result."""
 
     name: str
     arguments: object = None
@@ -31,10 +31,10 @@ class ToolRecord:
 
 
 def collect_tool_records(reply: Reply) -> list[ToolRecord]:
-    """Return the calls of a reply in their order, each with its result.
+    """Return the tool calls of a reply in their order, each with its result.
 
-    A result belongs to the first earlier call with its id and without a result. For a result without an id,
-    the tool's name counts instead of the id. Other results are left out.
+    A result belongs to the first earlier call that has the same id and no result yet. A result without an id
+    belongs to the first such call of the same tool. Other results are left out.
     """
     records: list[ToolRecord] = []
     for event in reply.events:
@@ -83,13 +83,13 @@ class ToolCallComparator:
                 return f"call {number}: expected no further call, got {format_call(given)}"
             if given is None:
                 return f"call {number}: expected {format_call(wanted)}, got no further call"
-            # As `is_same_call`, whose call would take as long as the comparison itself.
+            # `is_same_call` inlined, because the call would take as long as the comparison itself.
             if wanted.name != given.name or not (self.ignore_args or _has_same_args(wanted, given)):
                 return f"call {number}: expected {format_call(wanted)}, got {format_call(given)}"
         return ""
 
     def compare_in_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Return "" if all expected calls were made in their order, with any other calls in between.
+        """Return "" if all expected calls were made in their order; other calls may come in between.
 
         Otherwise return a sentence about the first missing call.
         """
@@ -101,10 +101,10 @@ class ToolCallComparator:
         return ""
 
     def compare_any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Return "" if each expected call has an actual call of its own, in any order.
+        """Return "" if each expected call matches a different actual call, in any order.
 
-        The agent may make other calls, too. If an expected call is missing, return a sentence about the first
-        one.
+        The agent may make other calls, too. If expected calls are missing, return a sentence about the first
+        of them.
         """
         missing = next(iter(self.find_unmatched_calls(expected, actual)), None)
         if missing is None:
@@ -116,7 +116,7 @@ class ToolCallComparator:
         return f"call {missing + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
     def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        """Return the indices of `calls` without a match in `others`; each of these matches one call."""
+        """Return the indices of `calls` without a match in `others`; each of `others` matches only once."""
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._match_by_pairs(calls, others)
         try:
@@ -156,9 +156,9 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _to_hashable(value: object) -> Hashable:
-    """Convert a JSON value to a hashable value; two results are equal if and only if the values are.
+    """Convert a JSON value to a hashable value. Equal values, and no others, have equal results.
 
-    Values are compared as in Python, where 1 == 1.0 == True.
+    Values are equal as in Python, where 1 == 1.0 == True.
 
     Raises:
         TypeError: the value, or a value in it, is no JSON value.
@@ -190,8 +190,8 @@ def format_call(call: ToolCall) -> str:
 
 Sign: TypeAlias = Literal[" ", "-", "+"]
 
-_LONGEST_ALIGNED = 80  # most calls of each side, without the common start and end, that are aligned
-_SAME, _SAME_TOOL = 3, 1  # scores of an aligned pair
+_LONGEST_ALIGNED = 80  # most calls of each side that are aligned, without the common start and end
+_SAME, _SAME_TOOL = 3, 1  # scores of an aligned pair: equal calls, and calls of the same tool
 
 
 @frozen
@@ -199,7 +199,7 @@ class DiffLine:
     """One line of a difference: a call, or a remark about calls that are not shown."""
 
     sign: Sign
-    """"-" for expected but not made, "+" for made but not expected, " " for as expected."""
+    """"-": expected, but not made. "+": made, but not expected. " ": as expected, or a remark."""
     text: str
     """One line, with invisible characters escaped; the content of a call is not trusted."""
     diverges: bool = False
@@ -238,14 +238,14 @@ def diff_trajectories(
 
 
 CallPair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
-"""An expected and an actual call. One of the two is None if the other has no counterpart."""
+"""An expected call and its actual counterpart; one of the two is None if the other has no counterpart."""
 
 
 def align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[CallPair]:
     """Pair expected with actual calls in order; a call without a counterpart is paired with None.
 
-    Equal calls at the start and at the end are paired first. The best alignment pairs the calls in between.
-    If one side has more than 80 of these, they get no counterparts.
+    Equal calls at the start and at the end are paired first. The calls in between are paired by the best
+    alignment, or not at all if one side has more than 80 of them.
     """
     shorter = min(len(expected), len(actual))
     head = next((at for at in range(shorter) if not is_same_tool_call(expected[at], actual[at])), shorter)
@@ -337,7 +337,7 @@ def _build_diff_lines(pair: CallPair, width: int, *, diverges: bool) -> Iterator
 
 
 def _shorten_pair(one: str, other: str, width: int) -> tuple[str, str]:
-    """Shorten both texts to the same part, of at most `width` characters, around their first difference."""
+    """Cut both texts to the same part, of at most `width` characters, around their first difference."""
     if max(len(one), len(other)) <= width:
         return one, other
     shorter = min(len(one), len(other))

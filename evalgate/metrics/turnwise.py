@@ -25,7 +25,7 @@ NO_REPLY = "the agent gave no reply to this turn"
 
 @frozen
 class Exchange:
-    """A turn of a run and the case's turn with the same number; one of the two may be missing."""
+    """Turn of a run, with the case's turn of the same number; one of the two may be missing."""
 
     number: int
     """1-based."""
@@ -36,7 +36,7 @@ class Exchange:
     reply: Reply | None
     """None if the run lacks the turn, or the agent gave no reply to it."""
     is_asked_for: bool = True
-    """False if the case has written turns, but fewer."""
+    """False if the case has written turns, but none with this number."""
     context: tuple[JsonObject, ...] = ()
     """Messages of the case that come before the conversation."""
 
@@ -52,7 +52,7 @@ class Exchange:
 
 
 def build_exchanges(case: EvalCase, run: CaseRun) -> tuple[Exchange, ...]:
-    """Return an exchange for each turn of the run, then one for each turn of the case that the run lacks."""
+    """Return an exchange for each turn of the run, then for each turn of the case that the run lacks."""
     found = []
     for index, (turn, reply) in enumerate(zip_longest(case.turns, run.replies)):
         # The message that was sent comes first, because a recording may have other messages than its case.
@@ -73,13 +73,14 @@ async def compute_turn_mean(
     *,
     mean: Callable[[Sequence[float]], float] = compute_sequential_mean,
 ) -> MetricResult:
-    """Return the mean of the scores that the function `score_turn` gives to the turns of a run.
+    """Return the mean of the scores that `score_turn` returns for the turns of a run.
 
     A turn that is missing, or that the case does not have, scores 0.0. The scores of `score_turn` must not
     be None. Return `NotApplicable` for a case without written turns. For large texts `score_turn` runs in a
     thread, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
 
-    The default of `mean` adds the scores one after the other, as the frameworks do: the last bit may decide.
+    By default, `mean` adds the scores one after the other, as the frameworks do, because the last bit may
+    decide at a threshold.
     """
     if not case.turns:
         return NotApplicable("the case has no written turns to compare with")
@@ -104,7 +105,7 @@ def _score_turns(
     mean: Callable[[Sequence[float]], float],
 ) -> MetricScore:
     turns: list[TurnScore] = []
-    # Not with `build_exchanges`: its objects would double the time of this loop, and no message is needed.
+    # `build_exchanges` is not used, because its objects would double the time of this loop.
     for turn, reply in zip_longest(case.turns, run.replies):
         if turn is None:
             score = TurnScore(0.0, NOT_ASKED_FOR)
@@ -119,10 +120,10 @@ def _score_turns(
 async def compute_turn_mean_all_pass(
     case: EvalCase, run: CaseRun, score_turn: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the result of `compute_turn_mean`, but pass only if every turn passes, at any mean.
+    """Return the result of `compute_turn_mean`, with `passed` True if every turn passed, else False.
 
-    `passed` in the score that `score_turn` returns tells if a turn passed. A turn that is missing, or that
-    the case does not have, fails.
+    The mean does not decide. A turn passed if `score_turn` returns a score with `passed` True. A turn that is
+    missing, or that the case does not have, failed.
     """
     result = await compute_turn_mean(case, run, score_turn)
     if not isinstance(result, MetricScore):

@@ -1,9 +1,9 @@
 """Plan the next runs of `runs: auto` (AUTO), and decide once no further run is needed.
 
-AUTO runs every case once in each round, and stops after the first round with a good average. A good average
-is good in part by luck, so averages at which AUTO stopped are too high. `estimate_early_stop_bias` estimates
-this excess for an agent that did not change, and the caller subtracts it. The averages are assumed to be
-normal; their variances come from the runs of each case, pooled over baseline and candidate.
+AUTO runs every case once in each round, and stops once the average is good enough. Such an average is good
+in part by luck, so averages at which AUTO stopped are too high. `estimate_early_stop_bias` estimates the
+excess for an agent that did not change, and the caller subtracts it. The averages are assumed to be normally
+distributed. Their variances come from the runs of each case, pooled over baseline and candidate.
 
 `plan_next_step` is pure and holds no state. At each call it recomputes the next step from all runs made so
 far, so an interrupted run goes on from the same point, and the same scores give the same answer.
@@ -23,24 +23,28 @@ from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric, Pair, Score, Thousandths, normalize_scores
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
-_MOST_ROUNDS = 10  # later stops add less than a tenth of a point, and the time grows with each
-_REACH = 6.0  # standard deviations: how far sums reach below 0, and the width of all baseline errors
-_STEPS = 60  # sums that are distinguished after each round
-_NODES = 13  # errors of the baseline that are distinguished
+_MOST_ROUNDS = 10  # with more rounds the bias is below 0.001, and each round takes more time to compute
+_REACH = 6.0  # standard deviations: range of sums below 0, and of the baseline's errors from end to end
+_STEPS = 60  # number of different sums after each round
+_NODES = 13  # number of different errors of the baseline
 _NORMAL = NormalDist()
 
 
 def estimate_early_stop_bias(
     pairs: Sequence[Pair], *, max_drop: float, rounds: int, min_runs: int = 1
 ) -> float:
-    """Estimate by how much an average is too high by luck if `runs: auto` stopped after `rounds` rounds.
+    """Estimate the excess, by luck, of an average at which `runs: auto` stopped after `rounds` rounds.
 
-    It could not stop before `min_runs` rounds.
+    The excess is a share of the metric's range. After several rounds it can be negative (the average is too
+    low), because AUTO went on only after bad rounds. The estimate assumes that the agent did not change, and
+    that AUTO goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if
+    in every case all runs of both sides have the same score.
 
-    The estimate is negative if the average is too low: after several rounds this happens, because the first
-    rounds looked bad. It assumes that the agent did not change, and that `runs: auto` goes on while the drop
-    is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if in every case all runs of both
-    sides have the same score.
+    Args:
+        pairs: scores of baseline and candidate for each case.
+        max_drop: smallest drop of the average that closes the gate.
+        rounds: number of rounds after which AUTO stopped.
+        min_runs: fewest rounds after which AUTO could stop.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [
@@ -48,7 +52,7 @@ def estimate_early_stop_bias(
     ]
     deviation = math.sqrt(math.fsum(spread for spread, _ in spreads))
     error = math.sqrt(math.fsum(spread / runs for spread, runs in spreads))
-    # Without luck nothing was gained by stopping early.
+    # Without luck an early stop does not change the average.
     if deviation == 0 or rounds > _MOST_ROUNDS:
         return 0.0
     mass = moment = 0.0
@@ -67,11 +71,11 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int, min_runs: int) -> tuple[float, float]:
-    """Return (p, p·m): p is the chance that AUTO stops after exactly `rounds` rounds, m the mean sum then.
+    """Return (p, p·m) for a stop of AUTO after exactly `rounds` rounds: its chance p, and the mean sum m.
 
     The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
-    deviation `deviation`. After k rounds, from `min_runs` on, AUTO goes on if the sum is at most k times
-    `limit`.
+    deviation `deviation`. AUTO goes on after round k if k is below `min_runs`, or if the sum is at most k
+    times `limit`.
     """
     reached = [(1.0, 0.0)]
     for done in range(1, rounds):
@@ -110,26 +114,26 @@ class NextRuns:
     runs: Mapping[str, tuple[int, ...]]
     """Case id to the numbers of its next runs, counted from 1; never empty. All can be made at once."""
     why: Literal["round", "follow_up"]
-    """`round`: every case with fewer runs than the round needs gets the missing ones. `follow_up`: each
-    suspect gets one run more."""
+    """`round`: every case with fewer runs than the round needs gets the missing runs. `follow_up`: each case
+    with the status `rerun` gets one more run."""
 
 
 Step: TypeAlias = NextRuns | Decision
 
 
 def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
-    """Return the next runs to make, or the decision if none are needed.
+    """Return the next runs to make, or the decision if no further runs are needed.
 
-    After a `NextRuns`, make its runs, append their scores to `candidate` of their cases (None without a
-    score), and call again, at most `max_runs + confirm_runs` times. With fixed `runs`, every case gets this
-    number of runs in a single round. Only suspects, cases that may have broken, get further runs.
+    For a `NextRuns`, make its runs and append their scores (None without a score) to `CaseScores.candidate`
+    of their cases. Then call again, at most `max_runs + confirm_runs` times. With fixed `runs`, every case
+    gets this number of runs in one round. Only cases that may have broken (`rerun`) get further runs.
 
     The averages after k rounds use the first k runs of every case, so that a case that failed gets no more
     chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and
     `is_futile` returns False. It also follows while a minimum, pass^k or a required proof is undecided.
 
     No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
-    after a case broke. A metric that is compared exactly needs no round after the first `min_runs`.
+    after a case broke. A metric that is compared exactly needs only the first `min_runs` rounds.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -143,10 +147,10 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
             return NextRuns(wanted, "round")
         last = rounds == most
         assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last, most))
-        # A failed average closes the gate by itself: no single case is worth a run then.
+        # A failed average closes the gate by itself, so no case needs a follow-up run then.
         failed = any(assessment.failed for assessment in assessments.values())
-        # Made once: the share of `case_alpha` that a cell gets must not depend on how many rounds the
-        # averages take.
+        # Built after the first round only: a cell's share of `case_alpha` must not depend on the number of
+        # rounds that the averages take.
         if plan is None:
             plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
             if not failed or parameters.runs:
@@ -165,10 +169,10 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
 
 
 def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
-    """Decide on the existing runs alone, for a gate run that ended early and for stored runs.
+    """Decide from the existing runs alone, for a gate run that ended early and for stored runs.
 
     With fixed `runs`, the averages use this number of runs, even if some are missing. With AUTO they use as
-    many runs as the case with the fewest has, at least 1. A suspect without follow-up runs stays a suspect.
+    many runs as the case with the fewest has, at least 1. A case that would need follow-up runs is a suspect.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -218,7 +222,7 @@ def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters
 def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: Parameters) -> bool:
     """Return True if the drop has at most the chance `futility` to reach `max_drop` by the last round.
 
-    The rounds to come are assumed to keep the drop on average, and to vary as the runs of each case did.
+    Assume that the remaining rounds have the same drop on average, and vary as the runs of each case did.
     Return False if `futility` is 0, the drop has reached `max_drop`, or no round is left.
     """
     left = 1 / rounds - 1 / parameters.max_runs
@@ -234,11 +238,11 @@ def _classify_all_cells(
     assessments: Mapping[str, Assessment],
     parameters: Parameters,
 ) -> dict[Cell, RegressionStatus]:
-    """Return the status of each cell, a pair (metric, case), that is tested by statistics.
+    """Return the status of each cell (metric, case) that is tested by statistics.
 
     The test is repeated after each run of the case, from the first round on. The first status other than
-    `rerun` counts. If there is none, the status is `rerun` while the case may get further runs, and `suspect`
-    afterwards.
+    `rerun` counts. If every test returns `rerun`, the status is `rerun` while the case may get further runs,
+    and `suspect` afterwards.
     """
     return {
         (name, pair.case): _find_first_status(
@@ -262,8 +266,8 @@ def _find_first_status(
     parameters: Parameters,
 ) -> RegressionStatus:
     first, _ = _get_round_bounds(parameters)
-    # The status is that of the first moment at which the case would not have been run again. Later rounds of
-    # the average run it too, and must not give it a second chance, or a second risk.
+    # The first run after which the case needed no follow-up run decides. Later rounds, made for the average,
+    # run the case too. They must give it no second chance to pass the test, and no second risk to fail it.
     for count in range(min(first, len(runs)), len(runs) + 1):
         scores = normalize_scores(runs[:count])
         if not scores:  # the judge failed on all of its first runs

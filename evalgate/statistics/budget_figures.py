@@ -1,4 +1,4 @@
-"""Compare the figures of budgets, such as tokens or seconds: averages by logarithms, and 95th percentiles."""
+"""Compare the figures of budgets, such as tokens or seconds: means of logarithms, and 95th percentiles."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,15 @@ class CaseFigures:
     candidate: Sequence[Score]
     weight: float = 1.0
     comparable: bool = True
-    """As `CaseScores.comparable`."""
+    """False: the case or the metric changed since the baseline was recorded."""
 
 
 @frozen
 class LogShares:
     """Figures that were converted by logarithms to shares from 0 to 1, for the tests of scores.
 
-    A smaller figure of a case has a larger share, as a better score is larger.
+    Smaller figures are better, and better scores are larger. So within a case, smaller figures have larger
+    shares.
     """
 
     cases: Mapping[str, CaseScores]
@@ -48,9 +49,9 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
     """Convert all figures to shares from 0 to 1 by their logarithms; a smaller figure has a larger share.
 
     Only figures of the same case are compared, so in each case the share 0.5 is halfway between the case's
-    smallest and largest logarithm. All cases have the same width: the widest spread of one case's logarithms,
-    or 1 if there is no spread. A larger width would make more figures equal, because shares are rounded to
-    thousandths later.
+    smallest and largest logarithm. All cases have the same width: the widest spread of the logarithms of one
+    case, or 1 if no case has a spread. A larger width would make more figures equal, because shares are
+    rounded to thousandths later.
 
     `offset` is added to each figure before the logarithm is taken. A figure of `-offset` or less has no
     logarithm, and its share is None.
@@ -89,7 +90,7 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float) -> int:
-    """Return how many runs are needed for one above the 95th percentile with a chance of 1 − alpha."""
+    """Return the fewest runs of which one or more exceed the 95th percentile with a chance of 1 − alpha."""
     return math.ceil(math.log(alpha) / math.log(PERCENTILE) - 1e-9)
 
 
@@ -103,9 +104,10 @@ def compare_percentile(
     - A percentile within the limit passes. With `proof` it is inconclusive if its upper bound is above the
       limit.
 
-    Return None if there are too few figures for bounds. The bounds are order statistics, which hold for any
-    distribution (Hahn and Meeker, Statistical Intervals, 5.2). The percentile lies beyond each bound with a
-    chance of at most `alpha`. In the result, `minimum` is the limit.
+    Return None if there are fewer figures than `count_needed_runs(alpha)`. The bounds are order statistics,
+    which hold for any distribution (Hahn and Meeker, Statistical Intervals, 5.2). The percentile lies beyond
+    each bound with a chance of at most `alpha`. In the result, `minimum` is the limit, and `low` is 0 if no
+    figure is low enough for a lower bound.
     """
     n = len(figures)
     if n < count_needed_runs(alpha):
@@ -130,7 +132,7 @@ def _find_bounds(n: int, alpha: float) -> tuple[int, int]:
     `n` must be at least `count_needed_runs(alpha)`.
     """
     # Each bound is wrong with a chance of at most `alpha`. The number of figures at or below the percentile
-    # is binomial. The figure of rank r is one of them if this number is r or more.
+    # is binomial. The figure of rank r is at or below it if this number is r or more.
     reached, below, above = 0.0, 0, n
     for rank in range(n):
         # reached = P(fewer than `rank` figures are below the percentile)

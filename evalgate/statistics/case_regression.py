@@ -1,8 +1,8 @@
 """Find single cases that broke, by an exact test of scores or by more failures than luck explains.
 
-A case that never failed in a short baseline may be flaky all the same. The number of flaky cases is
-estimated from the baselines of the whole suite: each case that both passed and failed there stands for some
-more flaky cases that only passed or only failed.
+A case that never failed in a short baseline may still be flaky. The number of flaky cases is estimated from
+the stored runs of the whole suite. There, some cases both passed and failed; for each of these, some further
+flaky cases are expected that only passed or only failed.
 """
 
 import math
@@ -38,8 +38,8 @@ def build_confirmation_plan(
 ) -> ConfirmationPlan:
     """Divide `case_alpha` among the cells (metric, case) in which a break can be confirmed (Tarone 1990).
 
-    In these cells a break is confirmed if `confirm_runs` runs all score 0. In any other cell no scores
-    confirm a break. There no false alarm is possible, so no share is needed.
+    In these cells `confirm_runs` runs that all score 0 confirm a break. In any other cell no scores confirm a
+    break. Such a cell gets no share of `case_alpha`, because no false alarm is possible in it.
     """
     # A case that could not fall by `case_drop` even to 0 is never called broken.
     eligible = {
@@ -48,7 +48,7 @@ def build_confirmation_plan(
         if compute_score_mean(scores) >= case_drop - EPSILON
     }
     least = sorted(_compute_smallest_p(scores, confirm_runs) for scores in eligible.values())
-    # The smallest number of sharers that is not less than the number of cells whose p can reach the share.
+    # Take the smallest number n for which at most n cells can reach a p of `case_alpha` / n.
     sharers = 1
     while bisect_right(least, case_alpha / sharers + P_EPSILON) > sharers:
         sharers += 1
@@ -85,7 +85,7 @@ def classify_case(
         need: runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
         case_drop: smallest fall of the mean that counts.
         limit: most runs of a case that fails with scores above 0, for example because one of two turns is
-            wrong. Such a case gets further runs on two conditions. Each of its runs is below the stored mean
+            wrong. Such a case gets further runs on two conditions: each of its runs is below the stored mean
             by at least `case_drop`, and further runs like its worst run would confirm a break. None: no case
             gets more than `need` runs.
     """
@@ -118,25 +118,26 @@ def _compute_smallest_p(baseline: Collection[int], runs: int) -> float:
 
 
 LEAST_MISSES = 3
-"""Fewest failures in a row of a broken case, unless fewer runs are allowed: an outage can cause two."""
+"""Fewest failures in a row that show a broken case, because an outage can cause two. If fewer runs are
+allowed, all of them must fail."""
 
 _IN_A_ROW = 0.015
 _WITH_ONE_PASS = 0.008
 """Limits for the expected number of flaky cases of a suite that look broken.
 
-`_IN_A_ROW` is for failures in a row, `_WITH_ONE_PASS` for failures with one pass among them. The latter finds
-broken cases that pass once by luck. It costs few runs: a sound case soon passes twice.
+`_IN_A_ROW` applies to cases of which every run failed, `_WITH_ONE_PASS` to cases of which one run passed. The
+latter finds broken cases that pass once by luck. It costs few runs: a sound case soon passes twice.
 """
 
 _MORE_AFTER_A_PASS = 2
-"""Factor by which a case that passed once may get more runs than one that did not.
+"""Factor between the most runs of a case that passed once and the most runs of a case that never passed.
 
-With few stored runs and many flaky cases one pass outweighs many failures. Without the further runs a
+With few stored runs and many flaky cases, one pass outweighs many failures. Without the further runs, a
 broken case that still passes 1 run in 50 is missed in one of five large suites.
 """
 
 _IN_A_ROW_ALONE = 0.03
-"""Limit for failures in a row if too few runs are allowed to call a case with one pass broken."""
+"""Limit instead of `_IN_A_ROW` if the allowed runs are too few to call a case with one pass broken."""
 
 _UNKNOWN = 0.3
 """Assumed share of flaky cases among the cases with a single stored run: one run shows no flakiness."""
@@ -154,8 +155,8 @@ def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
     """Estimate the number of flaky cases of a suite, including flaky cases without a failed stored run.
 
     The result is at least 1. A flaky case's chance to pass is assumed to be uniform between 0 and 1. Then the
-    share 1 - 2 / (n + 1) of all flaky cases shows both outcomes in n runs. The items of `baselines` may also
-    be ways of failing instead of cases.
+    share 1 - 2 / (n + 1) of all flaky cases shows both outcomes in n runs. `baselines` has one item for each
+    case, or one for each way of failing; then the result is the number of flaky ways of failing.
     """
     flaky = 1.0
     for each in baselines:
@@ -196,25 +197,26 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Return the breakage criteria of a case that now fails in a new way, as none of its stored runs did.
+    """Return the breakage criteria of a case that fails in a way in which no stored run failed.
 
     Args:
         baseline_runs: number of stored runs of the case, at least 1.
         flaky: number of flaky cases (or of flaky ways of failing) of the suite, from `estimate_flaky`.
-        most: runs that the case may get while it has not passed.
+        most: most runs of the case as long as none of them passed.
     """
     in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
     for runs in range(in_a_row + 1, count_runs_allowed(most) + 1):
-        orders = in_a_row  # places of the one pass: if as many failures came first, the case broke already
+        # Possible places of the one pass: after `in_a_row` failures the case would already be called broken.
+        orders = in_a_row
         if flaky * orders * _compute_flaky_chance(baseline_runs + 1, runs - 1) <= _WITH_ONE_PASS:
             return BreakageCriteria(in_a_row, runs)
     return BreakageCriteria(_count_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
 
 
 def count_runs_allowed(most: int) -> int:
-    """Return the most runs that a case may get: twice `most`, but 1 if `most` is 1.
+    """Return the most runs of a case that passed once: twice `most`, but 1 if `most` is 1.
 
-    `most` is the limit while the case has not passed; `find_breakage_criteria` takes the same number.
+    `most` is the most runs of the case as long as none of them passed, as for `find_breakage_criteria`.
     """
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 
@@ -227,5 +229,5 @@ def _count_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
 
 
 def _compute_flaky_chance(passes: int, misses: int) -> float:
-    """Return the chance that a flaky case passes `passes` runs, then fails `misses` (a Beta integral)."""
+    """Return the chance that a flaky case passes `passes` runs and then fails `misses` (a Beta integral)."""
     return factorial(passes) * factorial(misses) / factorial(passes + misses + 1)

@@ -6,10 +6,10 @@ The method is circular binary segmentation (Olshen et al. 2004), which also find
    weighted by both lengths. Take the stretch with the largest statistic.
 2. Its p is the share of random orders of the same values with a largest statistic that is not smaller. If p
    is too large, there is no change.
-3. If the stretch begins or ends with the series, its other end is a change. If it lies inside the series,
-   the end with the clearer difference between the values before and after is a change. The other end is a
-   change only if a test of its own finds a difference.
-4. Search the pieces between changes again.
+3. If the stretch begins or ends with the series, its other end is a change. If the stretch lies inside the
+   series, the end with the clearer difference between the values before and after it is a change. The other
+   end is a change only if the difference there is significant, too.
+4. Search the pieces between changes in the same way.
 """
 
 import math
@@ -36,7 +36,7 @@ class ChangePoint:
     after: float
     """Mean of the values up to the next change, or to the end of the series."""
     p: float
-    """Probability that a random order of the values has a stretch that stands out as much; both ends of one
+    """Probability that a random order of the values has a stretch with as large a statistic; both ends of one
     stretch have the same p."""
 
 
@@ -50,8 +50,8 @@ def find_change_points(
 
     Args:
         values: the averages, the oldest first.
-        alpha: greatest probability of finding a change where there is none: in the whole series, and again
-            in each piece between changes.
+        alpha: largest probability of finding a change in a series without any; the same for each piece
+            between changes.
         orders: number of random orders in each test.
     """
     splits = sorted(_find_splits(values, 0, alpha, orders))
@@ -89,7 +89,10 @@ def _find_splits(
 def _estimate_probability(
     values: Sequence[float], is_extreme: Callable[[Sequence[float]], bool], orders: int
 ) -> float:
-    """Return the share of random orders of the values for which `is_extreme` is true; never 0."""
+    """Return the share of orders of the values for which `is_extreme` is true; never 0.
+
+    `orders` random orders are counted, and the given order, which is always extreme.
+    """
     source, drawn = random.Random(0), list(values)  # noqa: S311  the same result every time, and no secret
     reached = 0
     for _ in range(orders):
@@ -109,7 +112,7 @@ def _compare_sides(values: Sequence[float], at: int, orders: int) -> float:
 
 
 def _find_stretch(values: Sequence[float]) -> tuple[float, int, int]:
-    """Return the largest statistic, and start and end (exclusive) of its stretch.
+    """Return (statistic, start, end) of the stretch with the largest statistic; `end` is exclusive.
 
     Start and end are both 0 if no stretch differs from the other values.
     """
@@ -130,15 +133,16 @@ def _find_stretch(values: Sequence[float]) -> tuple[float, int, int]:
 def _has_stretch(values: Sequence[float], least: float) -> bool:
     """Return True if the largest statistic of `_find_stretch` is at least `least`.
 
-    The statistic of a stretch is its absolute sum, after the mean of all values was subtracted from each,
-    times a factor that depends on its length. So lengths that cannot reach `least` are left out, and the
-    others take one pass each: this test is made for a thousand orders of up to a thousand values.
+    If the mean of all values is subtracted from each value, the statistic of a stretch is the absolute sum of
+    its values, times a factor that depends on its length alone. So lengths that cannot reach `least` are
+    skipped, and each other length takes one pass. Speed matters, because a thousand orders of up to a
+    thousand values are tested.
     """
     count, mean = len(values), _compute_mean(values)
     steps = [value - mean for value in values]
     sums = [0.0, *accumulate(steps)]
-    # A stretch begins and ends at an end of the series, or leaves the shortest side there. One that ends
-    # with the series has the statistic of the values before it.
+    # On each side of a stretch there are no values, or at least `_SHORTEST_SIDE`. A stretch that ends with
+    # the series has the same statistic as the values before it.
     inner = sums[_SHORTEST_SIDE : count - _SHORTEST_SIDE + 1]
     widest, highest = max(inner) - min(inner), max(map(abs, steps))
     for size in range(_SHORTEST_SIDE, count - _SHORTEST_SIDE + 1):

@@ -1,20 +1,20 @@
-"""Tell a break by the agent's change from a drift of its surroundings, by fresh runs of two commits.
+"""Distinguish a change of the agent from a drift of its provider, by fresh runs of two commits.
 
-The baseline comparison cannot tell a change of the agent from a drift of its provider, because the stored
-runs were made before both. The control comparison runs the base commit's agent (the control) on the suspects
-of the baseline comparison, in turn with further runs of the changed agent (the head). It compares these fresh
-runs alone, because the head's earlier runs are selected for being bad. Only `drifted` uses the stored runs.
+The baseline comparison cannot distinguish the two, because the stored runs were made before both. The control
+comparison takes the suspects of the baseline comparison, and runs the base commit's agent (the control) and
+the changed agent (the head) on them in turn. It compares these fresh runs alone: the head's earlier runs were
+selected for failures, because they made the cases suspects. Only the answer `drifted` uses the stored runs.
 
 The gate closes only if both comparisons find a drop or a broken case. If the control comparison has too few
-results, the baseline comparison alone decides. If nothing changed, both together are wrong at most as often
-as the baseline comparison alone. If a drift hit head and control alike, the baseline comparison may always be
-wrong. So the control comparison alone keeps the levels: `case_alpha` over all suspects, and the averages'
-share of `alpha`.
+results, the baseline comparison alone decides. If nothing changed, false alarms are at most as frequent as
+with the baseline comparison alone. If a drift affects head and control alike, the baseline comparison may
+raise a false alarm every time. So the control comparison must keep the levels by itself: `case_alpha` over
+all suspects, and the averages' share of `alpha`.
 
 A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
 Holm's procedure over the suspects. An average fell if its drop is at least `max_drop`, and larger than luck
 explains by the permutation test of `mean_difference.py`. Averages are compared after 1, 2, 4 … rounds of
-pairs, and after the last one: each time is a look.
+pairs, and after the last round. Each of these comparisons is a look.
 """
 
 import math
@@ -38,31 +38,31 @@ from evalgate.statistics.parameters import EPSILON, Parameters, is_within_level
 from evalgate.statistics.score_pairs import Pair, Score, count_missing, normalize_scores
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
-_MANY = 10
-"""Fewest cases with unequal runs from which the size of luck is estimated before `LEAST_PAIRS` rounds."""
+_LEAST_VARYING_CASES = 10
+"""Fewest cases with differing scores from which the size of luck is estimated before `LEAST_PAIRS` rounds."""
 
 LEAST_PAIRS = 4
-"""Fewest pairs of runs that measure a suspect case: a short outage can cause three failures."""
+"""Fewest pairs of runs that count for a suspect case: a short outage can cause three failures."""
 
 MOST_PAIRS = 20
-"""Most pairs of runs of a case: further pairs decide little, and their repeated p takes seconds."""
+"""Most pairs of runs of a case: further pairs decide little, and computing their p takes seconds."""
 
 
 @frozen
 class CaseSuspect:
     """One case that the comparison with the baseline called broken or left open, with its fresh runs.
 
-    An open case is a suspect because it got no more follow-up runs once something else had closed the gate.
-    If a drift explains why the gate was closed, the open case may still have broken.
+    A case is left open if it needed follow-up runs, but a failure elsewhere had already closed the gate. If a
+    drift explains that failure, the open case may still have broken.
     """
 
     name: str
     """Unique among the suspects."""
     stored: StoredOutcomes
-    """Stored runs, and how many of them failed in the way that made the case a suspect."""
+    """Number of stored runs, and of stored runs that failed in the way that made the case a suspect."""
     head: Sequence[bool | None] = ()
-    """Fresh runs of the head, in order: True if the run failed in the same way, None if it has no result
-    through no fault of the agent."""
+    """Fresh runs of the head, in order: True if the run failed in the way that made the case a suspect, None
+    if it has no result through no fault of the agent."""
     control: Sequence[bool | None] = ()
     """Fresh runs of the control, as `head`."""
 
@@ -85,8 +85,8 @@ class FreshScores:
 class AverageSuspect:
     """One metric with an average that may have fallen in the baseline comparison.
 
-    A drop of half of `max_drop` usually makes an average a suspect. AUTO stops at the first broken case, so
-    the average may not have been measured to the end.
+    Usually a drop of half of `max_drop` or more makes an average a suspect. The true drop may be larger: AUTO
+    stops at the first broken case, so some rounds of the average may be missing.
     """
 
     name: str
@@ -96,37 +96,36 @@ class AverageSuspect:
     cases: Mapping[str, FreshScores]
     """All cases that the baseline comparison compared, at least one.
 
-    Control runs of only the cases that fell or varied would be cheaper, but misleading: luck selects these
-    cases, and a drop of all cases lies mostly in the others. A simulation took half of such drops for luck.
+    Control runs of only the cases that fell or varied would be cheaper, but misleading: luck selects them. If
+    all cases fell, most of the drop is in the others; a simulation took half of such drops for luck.
     """
     total_weight: float
     """Weight of all cases that were compared. A case without control runs counts as unchanged."""
     drops: Mapping[str, float] = field(default_factory=dict)
     """Case to its drop in the baseline comparison: stored mean minus the head's mean.
 
-    If less than half of `max_drop` is left without the drops of drifted cases, the average needs no runs.
-    Empty: this is not checked.
+    If the drop of the average without drifted cases is less than half of `max_drop`, the average needs no
+    runs. Empty: this is not checked.
     """
 
 
 @frozen
 class CaseControl:
-    """Answer of the control runs to the question whether the change broke one case, with its figures."""
+    """Answer of the control runs about one case, with the counts and the p value that it is based on."""
 
     answer: ControlAnswer
     head_runs: int
-    """Fresh runs with a result."""
+    """Fresh runs of the head that have a result."""
     head_failed: int
     control_runs: int
     control_failed: int
     p: float
-    """Sequential p value, valid after any number of pairs; 1 without a pair. If head and control failed
-    equally often, the head's excess of failures would look as strong after at least one of the planned pairs
-    with this chance."""
+    """Sequential p value, valid after any number of pairs; 1 without a pair. If both agents fail equally
+    often, this is the chance that the head looks this much worse after any of the planned pairs."""
     level: float
-    """Level that p was compared with, Holm's share of `case_alpha`."""
+    """Level that p was compared with: the case's share of `case_alpha` by Holm's procedure."""
     is_measured: bool
-    """False: too few runs have a result, so that the baseline comparison alone decides."""
+    """False: too few runs have a result, so the baseline comparison alone decides."""
 
 
 @frozen
@@ -135,21 +134,22 @@ class AverageControl:
 
     answer: ControlAnswer
     rounds: int
-    """Fresh runs of every case and side in the figures; 0: no runs were made, or drifted cases explain the
-    drop."""
+    """Fresh runs of every case and side that the figures use; 0: no runs were made, or drifted cases explain
+    the drop."""
     stored: float | None
-    """None if no case with control runs has stored scores, or `head` is None."""
+    """Mean of the stored runs; None if no case with control runs has stored scores, or `head` is None."""
     head: float | None
-    """None if `rounds` is 0 or no case has scores of both head and control; then `control`, `drop` and `p`
-    are None, too."""
+    """Mean of the head's fresh runs. None if `rounds` is 0 or no case has scores of both head and control;
+    then `control`, `drop` and `p` are None, too."""
     control: float | None
     drop: float | None
     """Drop of the whole suite's mean, control minus head; cases without control runs count as unchanged."""
     p: float | None
     level: float | None
-    """Level that p was compared with, Holm's share of the look's part of `alpha`; None if `rounds` is 0."""
+    """Level that p was compared with: the share of the look's `alpha` by Holm's procedure; None if `rounds`
+    is 0."""
     is_measured: bool
-    """False: too many runs lack a score, or none was made, so that the baseline comparison alone decides."""
+    """False: too many runs lack a score, or no run was made, so the baseline comparison alone decides."""
 
 
 @frozen
@@ -176,7 +176,7 @@ class ControlDecision:
 
     @property
     def is_measured(self) -> bool:
-        """Return True if every suspect has enough fresh results. If not, the stored runs alone decide."""
+        """Return True if every suspect has enough fresh results; if False, the stored runs alone decide."""
         return all(each.is_measured for each in self._list_answers())
 
     def _list_answers(self) -> "tuple[CaseControl | AverageControl, ...]":
@@ -188,17 +188,17 @@ def plan_control_runs(
 ) -> PairsWanted | ControlDecision:
     """Return the pairs of runs to make next, or the decision if none are needed.
 
-    A pair is one run of a case with the head and one with the control, in turn. Append the two results to
-    each suspect with this case, and call again. If a case is in several suspects, the largest wanted number
-    counts.
+    A pair is one run of a case with the head, and one with the control. Append the two results to each
+    suspect with this case, and call again. If several suspects have the same case, the largest number of
+    pairs that one of them needs is returned.
 
     Args:
         cases: case suspects. A case that broke in several ways is one suspect; its runs fail if they fail
             in any of these ways.
         averages: average suspects, one for each metric. An average uses equally many pairs of each case:
             the extra pairs of case suspects do not count.
-        parameters: parameters of the gate. `confirm_runs`, limited to 4 to 20, is the most pairs of a case;
-            if so many could not confirm a total break, up to 20 are made.
+        parameters: parameters of the gate. `confirm_runs`, clamped to 4 to 20, is the most pairs of a case.
+            If this number of pairs cannot confirm a total break, up to 20 pairs are made.
 
     Raises:
         InvalidInputError: for a score of an average outside 0 to 1.
@@ -231,7 +231,7 @@ def plan_control_runs(
 def decide_control_runs(
     cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
 ) -> ControlDecision:
-    """Return the answer about each suspect from the runs made so far; `open` if the runs do not decide it.
+    """Return the answer about each suspect from the runs made so far; `open` if the runs are not conclusive.
 
     Raises:
         InvalidInputError: for a score of an average outside 0 to 1.
@@ -348,9 +348,9 @@ class _AverageLook:
 
 
 def _is_explained(average: AverageSuspect, drifted: Collection[str]) -> bool:
-    """Return True if cases that drifted explain the drop of an average from the stored runs.
+    """Return True if the drop of an average without its drifted cases is below half of `max_drop`.
 
-    Without these cases, the drop must be below half of `max_drop`. Return False if the drops are unknown.
+    Return False if the drops of the cases are unknown.
     """
     left = math.fsum(
         drop * average.cases[case].weight for case, drop in average.drops.items() if case not in drifted
@@ -373,7 +373,7 @@ def _decide_averages(averages: Sequence[AverageSuspect], parameters: Parameters)
         found = {each.name: _compare_average(each, rounds, parameters) for each in reached}
         levels = compute_holm_levels({name: look.p for name, look in found.items()}, alpha)
         for each in reached:
-            # The first look that is not open decides: later runs must give no second chance.
+            # The first look with an answer other than `open` decides: later runs must give no second chance.
             if each.name not in answers or answers[each.name].answer == "open":
                 answers[each.name] = _answer_average(
                     each, found[each.name], levels[each.name], parameters, last=looks[-1]
@@ -437,8 +437,8 @@ def _is_futile(
     change: MeanDifference, look: _AverageLook, limit: float, last: int, parameters: Parameters
 ) -> bool:
     """Return True if the drop has at most the chance `futility` to reach `limit` by round `last`."""
-    # If only few cases have unequal runs, few rounds do not show the size of luck.
-    if look.rounds < LEAST_PAIRS and change.informative < _MANY:
+    # In few rounds, few cases with differing scores do not show the size of luck.
+    if look.rounds < LEAST_PAIRS and change.informative < _LEAST_VARYING_CASES:
         return False
     left = 1 / look.rounds - 1 / last
     # Factor 2: the averages of both sides vary, each by the deviation of one round.

@@ -12,7 +12,7 @@ from itertools import accumulate
 from evalgate.core.frozen import frozen
 from evalgate.statistics.score_pairs import Thousandths
 
-_WIDE = 500  # possible sums above which `find_largest_p` takes a bound, to save the exact distribution
+_WIDE = 500  # with more possible sums, `find_largest_p` takes a bound, because the exact distribution is slow
 
 
 @frozen
@@ -22,6 +22,7 @@ class SumDistribution:
     lowest: int
     """Smallest possible sum."""
     step: int
+    """Distance between neighbouring sums in `counts`."""
     counts: tuple[int, ...]
     """Number of choices with the sum `lowest + i·step`, for each i."""
 
@@ -65,8 +66,8 @@ def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
 def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
     """Return the exact one-sided p of one case, small if the candidate's scores are low.
 
-    Choose as many of the pooled scores as the candidate has, in all possible ways. Then p is the share of
-    choices with a sum up to the candidate's.
+    Pool the scores of both sides, and choose as many of them as the candidate has, in all possible ways. Then
+    p is the share of the choices with a sum of at most the candidate's sum.
     """
     law = compute_sum_distribution(tuple(sorted(baseline + candidate)), len(candidate))
     below = sum(law.counts[: law.find_index(sum(candidate)) + 1])
@@ -74,10 +75,10 @@ def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
 
 
 def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
-    """Return the largest possible p of a case that is at most the threshold; 0 if there is none.
+    """Return the largest p up to the threshold that is possible for a case; 0 if every possible p is larger.
 
     `pooled` are all scores of the case, ascending. Each choice of `runs` of these scores as the candidate's
-    gives a possible p. With more than 500 possible sums the result is approximate, but never too small.
+    scores has a possible p. With more than 500 possible sums the result is approximate, but never too small.
     """
     if threshold >= 1:
         return 1.0

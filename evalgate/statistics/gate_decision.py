@@ -52,10 +52,10 @@ class MetricDecision:
     checks: tuple[RuleCheck, ...]
     """At least one."""
     change: MeanDifference | None
-    """None if there is nothing to compare or too little data."""
+    """Change of the average; None if there is nothing to compare or too little data."""
     level: float | None
-    """Level that p was compared with: the averages' share of `alpha` after Holm's correction; before AUTO's
-    last round a tenth of that.
+    """Level that p was compared with: the averages' share of `alpha` after Holm's correction, or a tenth of
+    it before AUTO's last round.
 
     None if nothing was tested: there was no comparison, or it was made without statistics.
     """
@@ -72,12 +72,12 @@ class MetricDecision:
     flip: Margin | None
     """Result of `compute_verdict_margin`; None also for a metric of figures."""
     named: tuple[str, ...] | None = None
-    """Result of `find_discoveries`. None with AUTO, after an exact comparison or none, for a metric of
-    figures, and if cases have unequal numbers of runs."""
+    """Result of `find_discoveries`: ids of the cases that fell most significantly. None with AUTO, without a
+    statistical comparison, for a metric of figures, and if cases have unequal numbers of runs."""
 
     @property
     def deciding(self) -> RuleCheck:
-        """Return the check that decides: the first one with the worst verdict."""
+        """Return the deciding check: the first check with the worst verdict."""
         return max(self.checks, key=lambda part: SEVERITY[part.verdict])
 
     @property
@@ -96,7 +96,7 @@ class MetricDecision:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Return the ids of all compared cases with a lower mean than in the baseline, by however little."""
+        """Return the ids of all compared cases with a lower mean than in the baseline, by any amount."""
         return tuple(case for case, outcome in self.cases.items() if (outcome.drop or 0.0) > 0)
 
 
@@ -106,12 +106,12 @@ class Decision:
 
     metrics: Mapping[str, MetricDecision]
     cost: SamplingCost
-    """Runs that were made, compared with the fixed `runs`, else `max_runs`, of every case. A run that
-    several metrics score counts once."""
+    """Runs that were made, compared with the fixed `runs` of every case, or with `max_runs` for AUTO. A run
+    that several metrics score counts once."""
     runs_per_case: Mapping[str, int]
     disagreeing: tuple[str, ...] = ()
-    """Metrics with runs that disagree although the agent was declared deterministic. They were judged
-    statistically."""
+    """Metrics for which runs of a case have different scores, although the agent was declared deterministic.
+    These metrics were judged by statistics."""
 
     @property
     def rounds(self) -> int:
@@ -130,22 +130,23 @@ class Decision:
 
 
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
-    """Return the margin of a verdict: the distance of an average, a minimum's mean or pass^k from its limit.
+    """Return the margin of a verdict: the distance of the average or the pass^k from its limit.
 
-    The margin also has a number of runs: the fewest that could bring the average to the limit. After a pass
-    they would have to score 0, after any other verdict 1. The number is None for pass^k, and if even all runs
-    do not suffice. A smaller change may already make a fail inconclusive, so the margin is an upper bound.
+    The margin also has a number of runs: the fewest runs that could bring the average to the limit. After a
+    pass these runs would have to score 0, after any other verdict 1. The number is None for pass^k, and if
+    even all runs do not suffice. The margin is an upper bound, because a smaller change may already turn a
+    fail into inconclusive.
 
     Return None for a verdict that does not depend on the distance:
 
     - A verdict on cases or data.
     - A verdict on an average that depends on a required proof (`unproven`) or on luck (`likely_luck`).
-    - A verdict on a minimum or pass^k that is reached, but not proven.
+    - An inconclusive verdict on a minimum or pass^k that is reached, but not proven.
 
     Args:
         assessment: the assessment of the metric.
         rule: the rule of the metric.
-        deciding: the check that gives the verdict.
+        deciding: the check that the verdict comes from.
     """
     if deciding.kind == "average" and assessment.change is not None and rule.max_drop is not None:
         pairs = assessment.scores.pairs
@@ -183,9 +184,9 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """Return for each run how far the average would move if the run scored 1 (`rising`) or 0.
+    """Return, for each run, how far the average would move if the run scored 1 (`rising`) or 0.
 
-    The largest moves come first. Runs that have this score already are left out.
+    The largest moves come first. Runs that already have this score are left out.
     """
     cases = list(cases)
     total = math.fsum(weight for _, weight in cases)
@@ -215,7 +216,7 @@ def plan_confirmation(
     parameters: Parameters,
     confirm_runs: int,
 ) -> ConfirmationPlan:
-    """Return the confirmation plan over all cells, pairs (metric, case), that are tested by statistics."""
+    """Return the confirmation plan over all cells (metric, case) that are tested by statistics."""
     baselines = {
         (name, pair.case): pair.baseline
         for name, assessment in assessments.items()
@@ -245,10 +246,9 @@ def build_decision(
         metrics: the measured scores, of all runs.
         parameters: parameters of the gate.
         assessments: metric to its assessment at the stage that decides.
-        statuses: status of the cells, pairs (metric, case), that were tested one by one. Any other cell that
-            fell by `case_drop` or more is broken if its metric is compared exactly; otherwise it is a
-            suspect.
-        plan: number of runs that confirm a break of each cell.
+        statuses: cell (metric, case) to its status, if it was tested. Any other cell that fell by `case_drop`
+            or more is broken if its metric is compared exactly; otherwise it is a suspect.
+        plan: the confirmation plan; it has the number of runs that confirm a break of each cell.
         rounds: runs of every case that the averages are computed from.
     """
     per_case = count_runs_per_case(metrics)
@@ -330,7 +330,7 @@ def _find_named_cases(
     pairs = assessment.scores.pairs
     if rule.is_figure or not parameters.runs or assessment.exact or assessment.change is None:
         return None
-    # Cases that were followed up were chosen because they failed: a list of discoveries would be biased.
+    # Cases with follow-up runs were chosen because they failed, so a list of discoveries would be biased.
     if len({pair.attempted for pair in pairs}) > 1:
         return None
     return find_discoveries(pairs, parameters.fdr, case_drop=parameters.case_drop)
@@ -370,9 +370,12 @@ def _build_case_outcome(
 
 
 def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
-    """Return the final status of a case. `fell`: the case lost `case_drop` or more of its mean.
+    """Return the final status of a compared case.
 
-    `status` is None if the case was not tested.
+    Args:
+        status: status from the statistical test; None: the case was not tested.
+        fell: True if the mean of the case fell by `case_drop` or more.
+        exact: True if the metric is compared without statistics, so that any such fall is a break.
     """
     if fell and exact:
         return "broken"

@@ -1,11 +1,11 @@
 """Estimate the accuracy of a judge from people's labels; standard library only.
 
-People label a sample that is drawn separately from the answers that the judge passed and from the answers
-that it failed. In this sample the shares of correct verdicts among passed and among failed answers are
-unbiased. The judge's true positive and true negative rates (TPR, TNR) in the sample are biased. They are
-therefore computed from these shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of
-diagnostic tests when disease verification is subject to selection bias"). Limits are quantiles of the
-posterior with Jeffreys' priors, drawn with a fixed seed.
+People label a sample, which is drawn separately from the answers that the judge passed and the answers that
+it failed. In this sample, the share of correct verdicts is unbiased among passed answers, and among failed
+answers. The judge's true positive and true negative rates (TPR, TNR) would be biased. They are therefore
+computed from the two shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic
+tests when disease verification is subject to selection bias"). Limits are quantiles of the posterior with
+Jeffreys' priors, drawn with a fixed seed.
 """
 
 import random
@@ -30,7 +30,7 @@ ONE_SIDED = 0.05
 
 @frozen
 class LabelCounts:
-    """Counts of answers by the verdicts of judge and people, and of all answers by the judge's verdict."""
+    """Counts of labelled answers by judge's and people's verdict, and of all answers by judge's verdict."""
 
     passed_right: int
     """Answers that the judge and people pass."""
@@ -78,10 +78,10 @@ class Estimate:
 
 @frozen
 class JudgeAccuracy:
-    """Agreement of a judge with people in four figures, and the pass rate that follows, with intervals."""
+    """Agreement of a judge with people in four figures, and the corrected pass rate, with intervals."""
 
     agreement: Estimate
-    """Share of answers with the verdict of people, 0 to 1."""
+    """Share of answers for which the judge and people have the same verdict, 0 to 1."""
     kappa: Estimate
     """Cohen's kappa, -1 to 1: agreement beyond that of chance."""
     tpr: Estimate
@@ -100,19 +100,20 @@ class JudgeAccuracy:
 
 @frozen
 class FloorDecision:
-    """Comparison of a figure with its floor, the least value that is asked for."""
+    """Comparison of a figure with its floor, the lowest allowed value (`judge.floor`)."""
 
     answer: FloorAnswer
     further_labels: int | None = None
-    """Number of further labels that would decide, in the proportions of the present ones. None: the answer
-    is decided, there is no label yet, or more than 8,192 labels are needed."""
+    """Number of further labels after which the answer would be decided, if their proportions are those of the
+    present labels. None: the answer is decided, there is no label yet, or more than 8,192 are needed."""
 
 
 def compute_kappa(both_pass: float, only_first: float, only_second: float, both_fail: float) -> float | None:
     """Return Cohen's kappa of two raters from the counts or shares of a 2 × 2 table.
 
-    Cohen (1960), "A coefficient of agreement for nominal scales". Return None if the table is empty, or if
-    both raters give one and the same verdict every time.
+    Cohen (1960), "A coefficient of agreement for nominal scales". `only_first` counts the items that only the
+    first rater passes, `only_second` those that only the second rater passes. Return None if the table is
+    empty, or if every verdict of both raters is the same.
     """
     total = both_pass + only_first + only_second + both_fail
     if not total:
@@ -134,7 +135,7 @@ def correct_pass_rate(observed: float, tpr: float, tnr: float) -> float | None:
 
 
 def estimate_accuracy(counts: LabelCounts, *, draws: int = _DRAWS) -> JudgeAccuracy:
-    """Return the judge's figures with intervals of 95 %.
+    """Return the judge's agreement, kappa, TPR, TNR and corrected pass rate with 95 % intervals.
 
     `draws` is the number of draws from the posterior. Without a label all values are None, and the limits are
     those of the prior.
@@ -170,7 +171,8 @@ def _compare_with_floor(counts: LabelCounts, figure: Figure, floor: float) -> Fl
         return "undecided"
     drawn = _draw_figures(counts, _DRAWS)[figure]
     skipped = int(ONE_SIDED * len(drawn))
-    # The estimate must be on the same side of the floor: with few labels the prior makes most of the limits.
+    # The estimate itself must be on the same side of the floor as the limit, because with few labels the
+    # limit depends mostly on the prior.
     if value >= floor:
         return "met" if drawn[skipped] >= floor else "undecided"
     return "missed" if drawn[-1 - skipped] < floor else "undecided"
@@ -179,7 +181,7 @@ def _compare_with_floor(counts: LabelCounts, figure: Figure, floor: float) -> Fl
 def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | None]:
     """Return the judge's pass rate, the correct share of its passes, and the correct share of its fails.
 
-    The pass rate is 0.0 without answers. A share is None without labels for answers with this verdict.
+    The pass rate is 0.0 without answers. A share is None if no answer with this verdict has a label.
     """
     passed, failed = counts.passed_right + counts.passed_wrong, counts.failed_right + counts.failed_wrong
     answers = counts.all_passed + counts.all_failed
@@ -232,7 +234,7 @@ def _draw_figures(counts: LabelCounts, draws: int) -> Mapping[str, list[float]]:
 def _iter_posterior(counts: LabelCounts, draws: int) -> Iterator[tuple[float, float, float]]:
     """Yield draws of (pass rate, share of passes that are right, share of fails that are right).
 
-    Each is from 0 to 1. The draws are the same in every call.
+    All three are from 0 to 1. Every call yields the same draws.
     """
     draw: Callable[[float, float], float] = random.Random(0).betavariate  # noqa: S311  no secret
     for _ in range(draws):

@@ -33,7 +33,7 @@ class CaseVariance:
 
 @frozen
 class JudgeShare:
-    """Share of the variance between runs of a case that the judge causes, 0 to 1, with a 95 % interval."""
+    """Share of the score variance between runs that the judge causes, 0 to 1, with its 95 % interval."""
 
     value: float
     low: float
@@ -46,9 +46,9 @@ class JudgeShare:
 def decompose_case(questions: Sequence[Sequence[Sequence[float]]]) -> CaseVariance:
     """Return the variance of one case between its runs, and the judge's part of it, as sums of squares.
 
-    `questions` holds, for each question, the responses of the runs, and for each response the scores of the
-    judge's samples. The sums are in the square of the unit of these scores. Responses with fewer than two
-    samples and questions with fewer than two responses are left out; both sums are 0 if nothing is left.
+    `questions` has one item for each question: for each run's response, the scores of the judge's samples.
+    Responses with fewer than two samples are left out, and then questions with fewer than two responses. Both
+    sums are 0 if no question is left. Their unit is the square of the unit of the scores.
     """
     total = judge = 0.0
     for question in questions:
@@ -70,10 +70,10 @@ def _estimate_variance_of_mean(scores: Sequence[float]) -> float:
 
 
 def estimate_judge_share(cases: Sequence[CaseVariance]) -> JudgeShare | None:
-    """Estimate the judge's share of the variance, over all cases.
+    """Estimate the judge's share of the score variance between runs, over all cases.
 
     Return None if fewer than 12 cases have any variance, or if no average varies between runs. The limits
-    are those of a ratio of two sums over independent cases (the delta method) with Student's quantile.
+    follow from the delta method for a ratio of two sums over independent cases, with Student's quantile.
     """
     varying = [each for each in cases if each.total > 0 or each.judge > 0]
     total = math.fsum(each.total for each in varying)

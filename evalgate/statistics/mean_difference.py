@@ -25,8 +25,8 @@ from evalgate.statistics.threshold_test import (
     compute_student_quantile,
 )
 
-_BUDGET = 250_000  # multiply-adds of an exact convolution; beyond, the normal law is near enough
-_EQUAL = 1e-8  # drops within this are the same drop
+_BUDGET = 250_000  # most multiply-adds of an exact convolution; beyond, a normal distribution is close enough
+_EQUAL = 1e-8  # drops that differ by no more than this count as equal
 
 Method: TypeAlias = Literal["none", "exact", "normal"]
 """Way in which p was computed; `none`: in every case all scores are equal, so p is 1."""
@@ -48,8 +48,9 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
     A case is informative if its scores are not all equal.
 
     - Without an informative case p is 1.
-    - With one informative case it is the plain exact p.
-    - With more it is the exact mid-p, or a normal approximation if the exact one would take too long.
+    - With one informative case p is the exact p of this case (`compute_case_p`).
+    - With more informative cases p is the exact mid-p, or a normal approximation if the exact computation
+      would take too long.
 
     Args:
         pairs: the cases that are compared.
@@ -101,7 +102,7 @@ def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
         law = _convolve_terms(law, [(offset * step, probability) for offset, probability in terms])
     tolerance = _EQUAL * UNIT * weight * scale
     larger = math.fsum(mass for key, mass in law.items() if key < -tolerance)
-    # Half of what is equal counts (mid-p): the plain p of few discrete outcomes is too large on average.
+    # Equal drops count half (mid-p): if few outcomes are possible, the plain p is too large on average.
     equal = math.fsum(mass for key, mass in law.items() if abs(key) <= tolerance)
     return min(1.0, larger + equal / 2)
 
@@ -116,10 +117,11 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
 
 
 def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
-    """Return (moves, scale): for each case, the move of the weighted drop by one step of the case's sum.
+    """Return (moves, scale): a whole number for each case, and the factor by which all are multiplied.
 
-    The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum. The moves are multiplied by `scale`,
-    which makes all of them whole numbers.
+    A case's move is the change of the weighted drop if the sum of the candidate's scores changes by one step
+    (`SumDistribution.step`). The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum, with R0 runs of
+    the baseline and R of the candidate. The factor `scale` makes all moves whole numbers.
     """
     moves = []
     for pair in pairs:
@@ -129,7 +131,7 @@ def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
             if len({*_pool_scores(pair)}) > 2
             else max(pair.baseline[-1], pair.candidate[-1]) - min(pair.baseline[0], pair.candidate[0])
         )
-        # A weight is taken as the decimal number that it prints as, so that 0.2 is twice 0.1.
+        # A weight counts as its printed decimal number, so that 0.2 is exactly twice 0.1.
         moves.append(Fraction(repr(float(pair.weight))) * Fraction((before + after) * step, before * after))
     scale = math.lcm(*(move.denominator for move in moves))
     return [move.numerator * (scale // move.denominator) for move in moves], scale
@@ -140,15 +142,16 @@ def _pool_scores(pair: Pair) -> Thousandths:
 
 
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
-    """Return a lower bound of the number of multiplications of the convolution, to skip a hopeless one.
+    """Return a lower bound of the number of multiplications that the convolution takes.
 
-    The bound follows from |A + B| ≥ |A| + |B| − 1, for the sets of possible sums A and B of two cases.
+    It follows from |A + B| ≥ |A| + |B| − 1, for the sets of possible sums A and B of two cases. The caller
+    skips a convolution that is too expensive by this bound.
     """
     size, cost = 1, 0
     for pair in pairs:
         pooled, runs = _pool_scores(pair), len(pair.candidate)
         low = pooled.count(pooled[0])
-        # At least as many sums as there are numbers of lowest scores that the candidate can have.
+        # There are at least as many possible sums as possible counts of the lowest score in the candidate.
         least = min(runs, low) - max(0, runs - (len(pooled) - low)) + 1
         cost += size * least
         size += least - 1
@@ -166,7 +169,7 @@ def _compute_normal_p(pairs: Sequence[Pair], weight: float, drop: float, varianc
 
 def _compute_third_cumulant(pair: Pair, weight: float) -> float:
     before, after = len(pair.baseline), len(pair.candidate)
-    if before == after:  # symmetric; also the one case with n = 2
+    if before == after:  # a symmetric distribution; includes n = 2, for which the divisor below is 0
         return 0.0
     n, pooled = before + after, pair.baseline + pair.candidate
     total, squares, cubes = sum(pooled), sum(x * x for x in pooled), sum(x * x * x for x in pooled)
@@ -175,7 +178,7 @@ def _compute_third_cumulant(pair: Pair, weight: float) -> float:
     return move * move * move * after * before * (before - after) * third / ((n - 1) * (n - 2))
 
 
-_POWER = 2.5  # standard errors above max_drop that are caught about four times in five
+_POWER = 2.5  # a drop this many standard errors above `max_drop` is caught about four times in five
 
 
 @frozen
@@ -194,20 +197,20 @@ class MeanDifference:
     informative: int
     """Number of cases with scores that are not all equal; only these show how large luck is."""
     noise: float
-    """Drop of the average that luck alone exceeds with chance `alpha` of `compare_means`: the normal
+    """Drop of the average that luck alone exceeds with the chance `alpha` of `compare_means`: the normal
     quantile times the standard deviation of the drop under permutation."""
     half: float
-    """Half width of the interval of the drop."""
+    """Half width of the confidence interval of the drop."""
     notice: float
     """Drops of this size or more are caught about four times in five; above 1 if no drop is."""
     same: bool
     """True: every case has the same mean on both sides."""
     single: bool
-    """True: every case has one run on both sides, so that its noise was not measured."""
+    """True: every case has just one run on each side, so its noise was not measured."""
     run_deviation: float = 0.0
     """Standard deviation of the average of one round of the candidate, from the pooled runs of each case."""
     is_bounded: bool = True
-    """False: scores are shares of logarithms of figures, and the interval of the drop may exceed -1 to 1."""
+    """False: scores are shares of logarithms (`LogShares`), and the drop's interval may exceed -1 to 1."""
 
     @property
     def low(self) -> float:
@@ -235,16 +238,16 @@ def compare_means(
     Args:
         pairs: cases with scores on both sides.
         alpha: one-sided level of `half` and `noise`; also of `notice` if in every case all scores are equal.
-        max_drop: the allowed drop; `notice` is never below it.
-        is_bounded: True if scores are from 0 to 1 by nature. False: the interval is that of Student's t.
-        planned_runs: runs of each case for which `notice` is computed; None: the runs that were made.
+        max_drop: smallest drop that is too large; `notice` is never below it.
+        is_bounded: True if scores are from 0 to 1 by nature. False: use the interval of Student's t.
+        planned_runs: number of runs of each case for which `notice` is computed; None: the runs made.
     """
     total = math.fsum(pair.weight for pair in pairs)
     drop = math.fsum(pair.weight / total * _compute_drop(pair) for pair in pairs)
     luck = math.fsum(_compute_permutation_variance(pair, total, len(pair.candidate)) for pair in pairs)
     tail = compute_suite_tail(pairs, drop, luck)
     unpooled = math.fsum(_compute_unpooled_variance(pair, total) for pair in pairs)
-    # The wider of the two: pooled variance is right if nothing changed, unpooled if something did.
+    # Take the larger variance: the pooled one is right if nothing changed, the unpooled one if something did.
     half = _compute_interval_half(pairs, max(luck, unpooled), alpha, is_bounded=is_bounded)
     ahead = math.fsum(
         _compute_permutation_variance(pair, total, planned_runs or len(pair.candidate)) for pair in pairs

@@ -1,4 +1,4 @@
-"""Assess the averages and the minima of all metrics at one point of a run."""
+"""Check the averages, minima and pass^k of all metrics against their limits, at one stage of a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -61,25 +61,25 @@ class RuleCheck:
 
 
 INTERIM_DIVISOR = 10
-"""Divisor of the level for a fail before the last round."""
+"""Number by which the level for a fail is divided before the last round."""
 
 
 @frozen
 class AnalysisStage:
-    """Point of a run at which metrics are assessed."""
+    """Stage of a run at which metrics are assessed."""
 
     rounds: int
     """Number of first runs of each case that are used."""
     last: bool
-    """True: no further round can come, so the whole level is used."""
+    """True: no further round will follow, so the level is not divided by `INTERIM_DIVISOR`."""
     planned_runs: int
-    """Most rounds that may be made. With AUTO, `MeanDifference.notice` is computed for as many runs of each
-    case."""
+    """Most rounds that may be made. With AUTO, `MeanDifference.notice` is computed for this number of runs of
+    each case."""
 
 
 @frozen
 class SignificanceLevels:
-    """Levels that one metric's p is compared with, to fail a drop or to doubt it."""
+    """Levels that the p of one metric's drop is compared with."""
 
     fail: float
     """A drop with a p up to this level fails."""
@@ -89,37 +89,39 @@ class SignificanceLevels:
 
 @frozen
 class Assessment:
-    """Checks of one metric at one point of a run."""
+    """Results of all checks of one metric at one stage of a run.
+
+    `change`, `level`, `minimum` and `reliability` are described in `MetricDecision`.
+    """
 
     scores: PairedScores
     checks: tuple[RuleCheck, ...]
     """At least one."""
     change: MeanDifference | None
     level: float | None
-    """As in `MetricDecision`, for which `minimum` and `reliability` are described, too."""
     minimum: ThresholdEstimate | None
     reliability: ThresholdEstimate | None
     exact: bool
-    """True if the metric is compared without statistics, because the agent is declared deterministic and no
-    runs of a case differ on one side."""
+    """True if the metric is compared without statistics, because the agent is declared deterministic and all
+    runs of each case agree on each side."""
 
     @property
     def failed(self) -> bool:
-        """Return True if a check of the average, the minimum or pass^k fails, so that the gate closes."""
+        """Return True if a check of the average, the minimum or pass^k fails; then the gate closes."""
         return any(part.verdict == "fail" for part in self.checks)
 
     @property
     def lacks_scores(self) -> bool:
-        """Return True if missing data prevent every check; further rounds would not change that."""
+        """Return True if every check is inconclusive for lack of data, which further rounds cannot change."""
         return all(part.kind == "data" and part.verdict == "inconclusive" for part in self.checks)
 
 
 def build_assessments(
     metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: AnalysisStage
 ) -> dict[str, Assessment]:
-    """Assess every metric on the first `moment.rounds` runs of every case.
+    """Return the assessment of each metric, from the first `moment.rounds` runs of every case.
 
-    The tested metrics share the significance level.
+    The significance level is divided among the metrics that are tested.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -133,14 +135,14 @@ def build_assessments(
         for name, metric in metrics.items()
         if (change := _compare_metric_means(scores[name], metric.rule, parameters, moment)) is not None
     }
-    # AUTO looks after every round, and looking often finds something: before the last round a fail needs
-    # stronger evidence.
+    # AUTO tests after every round, and repeated tests find something by luck. So a fail before the last round
+    # needs stronger evidence.
     alpha = parameters.alpha * parameters.averages_share / (1 if moment.last else INTERIM_DIVISOR)
     tested = {
         name: change.p for name, change in changes.items() if not is_deterministic(scores[name], parameters)
     }
     levels = compute_holm_levels(tested, alpha)
-    # One budget over all metrics, as for a fail: four metrics must not quadruple the doubt about one agent.
+    # The metrics share the level for doubt, too: four metrics must not quadruple the doubt about one agent.
     doubts = (
         compute_hochberg_levels(tested, parameters.doubt)
         if parameters.doubt < 1
@@ -193,13 +195,13 @@ def _build_assessment(
 ) -> Assessment:
     exact = is_deterministic(scores, parameters)
     if _has_too_few_scores(scores, parameters):
-        # If no case can be compared, the missing baseline is the reason, not the missing scores.
+        # If the baseline has no case to compare with, this is the reason, not the missing scores.
         has_baseline = bool(scores.pairs) or "no_score" in scores.unpaired.values()
         part = RuleCheck("data", "inconclusive", "missing_runs" if has_baseline else "no_baseline")
         return Assessment(scores, (part,), None, None, None, None, exact)
     cases = tuple(scores.measured.values())
     alpha = parameters.alpha if moment.last else parameters.alpha / INTERIM_DIVISOR
-    # Over all cases with a score, new and changed ones too: a minimum needs no baseline.
+    # All cases with a score count, new and changed cases too, because a minimum needs no baseline.
     minimum = reliability = None
     if cases and rule.min_score is not None:
         minimum = compare_mean_with_minimum(cases, rule.min_score, alpha=alpha, require=rule.require)
@@ -238,7 +240,7 @@ def _check_average(
 
 
 def is_drop_excessive(drop: float, limit: float) -> bool:
-    """Return True if the drop is above 0 and reaches the limit, rounding errors aside."""
+    """Return True if the drop is above 0 and at least `limit`, rounding errors aside."""
     return drop > EPSILON and drop >= limit - EPSILON
 
 
@@ -270,7 +272,7 @@ def decide_mean_verdict(
 def _decide_drop_verdict(
     change: MeanDifference, rule: MetricRule, level: float, doubt: float
 ) -> tuple[MetricVerdict, Reason]:
-    """Return the verdict on a drop of `max_drop` or more, and the reason."""
+    """Return the verdict on a drop of `max_drop` or more, and its reason."""
     if is_within_level(change.p, level):
         return "fail", "average_fell"
     doubtful = rule.require == "proof" or is_within_level(change.p, doubt)
@@ -278,13 +280,13 @@ def _decide_drop_verdict(
 
 
 def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_bounded: bool = True) -> bool:
-    """Return True if the test can tell the largest possible drop from luck, at the level `doubt`.
+    """Return True if the largest possible drop would have a p of at most `doubt`.
 
-    In the largest drop all candidate runs score 0, or -1 if `is_bounded` is False. With few runs, such as one
-    run on each side of two cases, even this drop has a p above `doubt`. Then a large p says nothing about the
-    agent.
+    In the largest drop all candidate runs score 0 (below 0 if `is_bounded` is False). With few runs, such as
+    one run on each side of two cases, even this drop has a larger p. Then no drop can be told from luck.
     """
-    lowest = 0 if is_bounded else -1  # a figure may be larger, and its share smaller, than all stored ones
+    # -1 thousandth: a figure may be larger than all stored figures, and then its share is smaller than 0.
+    lowest = 0 if is_bounded else -1
     worst = [replace(pair, candidate=(lowest,) * len(pair.candidate)) for pair in pairs]
     return is_within_level(compare_means(worst, alpha=doubt, is_bounded=is_bounded).p, doubt)
 

@@ -13,10 +13,10 @@ from evalgate.statistics.score_pairs import Pair, Thousandths, compute_score_mea
 
 
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return for each test the largest p at which the test rejects (Holm's step-down procedure).
+    """Return, for each test by name, the largest p at which the test rejects (Holm's step-down procedure).
 
-    The procedure stops at the first test that does not reject. Tests with a larger p may not reject either,
-    so all of them get the level of this test.
+    The procedure stops at the smallest p that is not significant. Tests with a larger p are not significant
+    either, and get the same level as the test at which the procedure stopped.
     """
     levels: dict[str, float] = {}
     stopped: float | None = None
@@ -28,10 +28,10 @@ def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str
 
 
 def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return for each test the largest p at which the test rejects (Hochberg's step-up procedure).
+    """Return, for each test by name, the largest p at which the test rejects (Hochberg's step-up procedure).
 
-    The procedure finds more than Holm's if metrics move together, as several scores of the same runs do: at a
-    level of 0.06 it finds four metrics with p = 0.06, and Holm's none.
+    The procedure rejects more tests than Holm's if metrics change together, as several scores of the same
+    runs do. With an alpha of 0.06 and four metrics with p = 0.06, it rejects all four, and Holm's none.
     """
     ascending = sorted(p_values.values())
     count = len(ascending)
@@ -45,11 +45,12 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 
     The ids have the order of `pairs`. The list is as long as possible, but unchanged cases are expected to
     make up at most the share `rate` of it. The rule is the discrete version of Benjamini and Hochberg (Heyse
-    2011): at each threshold, a case counts with the largest possible p of its scores that is at most the
-    threshold.
+    2011). The expected number of unchanged cases in a list of all cases with a p up to a threshold is a sum
+    over all cases: each case adds the largest p that its scores make possible and the threshold admits.
 
     Raises:
-        ValueError: cases have unequal numbers of runs. If only bad cases are run again, the list is biased.
+        ValueError: cases have unequal numbers of runs. If only bad cases were run again, the list would be
+            biased.
     """
     if len({pair.attempted for pair in pairs}) > 1:
         raise ValueError("cases were run unequally often: the list holds for fixed runs only")
@@ -69,9 +70,9 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 def _is_within_discovery_budget(
     laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
 ) -> bool:
-    """Return True if luck alone is expected to give at most `most` cases a p up to the threshold.
+    """Return True if at most `most` cases are expected to reach a p up to the threshold by luck alone.
 
-    `laws` counts the cases by their pooled scores and the number of candidate runs.
+    `laws` maps (pooled scores, number of candidate runs) to the number of cases with both.
     """
     expected = 0.0
     for (pooled, runs), count in laws.items():

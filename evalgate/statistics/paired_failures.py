@@ -1,9 +1,9 @@
 """Compare the failures of two agents that are run in turn, one pair of runs after the other.
 
-The statistic is the smallest p of Fisher's exact test over the pairs so far. The test is repeated after every
-pair, which gives equal agents many chances to show a small p. `compute_repeated_p` returns the chance of a
-small p after any of the pairs that may be made, so a decision may be taken after any pair. Dividing the level
-among the pairs would be simpler, but it would take two more pairs to confirm a total break.
+Fisher's exact test is repeated after every pair, which gives equal agents many chances of a small p. The
+statistic is the smallest p so far. `compute_repeated_p` corrects it: it returns the chance that equal agents
+have so small a p after any of the pairs that may be made. So a decision may be taken after any pair. Dividing
+the level among the pairs would be simpler, but a total break would take two more pairs to confirm.
 """
 
 import math
@@ -14,12 +14,12 @@ from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.parameters import EPSILON, is_within_level
 
 DRIFT_LEVEL = 0.05
-"""Level of the test that the control is worse than its history. The test only gives the reason why a head
-failed that is not worse than the control."""
+"""Level of the tests for drift, which compare the control with the stored runs. They never close the gate,
+they only explain failures of a head that is not worse than the control."""
 
 _OFTEN = 0.5
 """A control that fails more than this share of its fresh runs (tested at `DRIFT_LEVEL`) counts as drifted,
-no matter how often its stored runs failed."""
+even if its stored runs failed as often."""
 
 
 @lru_cache(maxsize=8192)
@@ -39,10 +39,11 @@ _GRID = 64
 
 @lru_cache(maxsize=1024)
 def compute_repeated_p(smallest: float, most: int) -> float:
-    """Return the chance that equal agents show a p of Fisher's test up to `smallest` after any pair.
+    """Return the chance that Fisher's test of equal agents has a p up to `smallest` after at least one pair.
 
-    The test is repeated after each pair from 1 to `most`. For one rate of failure that both agents share, the
-    chance is exact. The result is the largest chance over 64 rates, evenly spaced up to one half.
+    The test is repeated after each pair from 1 to `most`. The chance depends on the failure rate, which equal
+    agents share. For one rate it is computed exactly. The result is the largest chance over 64 rates, evenly
+    spaced up to one half.
     """
     limit = smallest + EPSILON
     alive = {(0, 0): 1}
@@ -73,7 +74,7 @@ def compute_repeated_p(smallest: float, most: int) -> float:
 def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
     """Return a one-sided p for the pairs so far, small if the head fails more often than the control.
 
-    The p is valid after any number of pairs, even if the outcomes decide when to stop.
+    The p is valid after any number of pairs, even if the results so far decide when to stop.
 
     Args:
         head: runs of the head in order, True for a failure.

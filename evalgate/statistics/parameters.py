@@ -1,7 +1,7 @@
 """Parameters of the statistical tests.
 
-The defaults are those of the procedure that the conformance vectors describe, without what the gate adds. The
-gate uses none of them: `gating/statistical_policy.py: build_statistical_policy` sets every field.
+The defaults describe the procedure of the conformance vectors, without the additions of the gate. The gate
+uses none of these defaults: `gating/statistical_policy.py: build_statistical_policy` sets every field.
 """
 
 from typing import Literal, TypeAlias
@@ -13,15 +13,15 @@ Require: TypeAlias = Literal["guard", "proof"]
 worse."""
 
 EPSILON = 1e-9
-"""Largest difference at which a drop equals its limit: averages are sums of rounded terms."""
+"""Largest difference at which a drop counts as equal to its limit: averages are sums of rounded terms."""
 
 P_EPSILON = 1e-12
-"""Largest difference at which a p equals its level: p-values are sums of rounded terms."""
+"""Largest difference at which a p counts as equal to its level: p-values are sums of rounded terms."""
 
 
 @frozen
 class PassKRule:
-    """Minimum for pass^k: the chance that k runs of a case in a row all pass."""
+    """Minimum for pass^k, the chance that k runs of a case all pass."""
 
     k: int
     """At least 1."""
@@ -40,12 +40,12 @@ class MetricRule:
     baseline."""
     require: Require = "guard"
     min_score: float | None = None
-    """Lowest allowed average, judged with its interval; None: there is no minimum, or one that is compared
-    without an interval, outside of this package."""
+    """Lowest allowed average, compared by its interval. None: the metric has no minimum, or its minimum is
+    compared without an interval, outside this package."""
     reliability: PassKRule | None = None
     is_figure: bool = False
-    """True: the scores are shares of logarithms (`budget_figures.LogShares`). Their intervals are not cut to
-    the range of scores, and only their average is judged, no single case."""
+    """True: the scores are figures of a budget, converted to shares (`budget_figures.LogShares`). Their
+    intervals may exceed the range of scores, and only their average is judged, no single case."""
 
     @property
     def judges_cases(self) -> bool:
@@ -60,11 +60,12 @@ class Parameters:
     alpha: float = 0.05
     """Largest chance that at least one unchanged average fails, one-sided, over all gating metrics."""
     averages_share: float = 1.0
-    """Share of `alpha` that the averages may use up; below 1 if single cases close the gate as well, as they
-    do in a run."""
+    """Share of `alpha` for the averages, 0 to 1. In a gate run it is below 1, because single cases can close
+    the gate, too."""
     doubt: float = 1.0
-    """Level up to which a drop of `max_drop` is inconclusive; the metrics share it. A drop with a larger p
-    passes, unless proof is required. 1: every such drop is inconclusive."""
+    """Level for doubt, which the metrics share. A drop of `max_drop` or more that does not fail is
+    inconclusive if its p is at most this level. With a larger p it passes, unless proof is required. 1: every
+    such drop is inconclusive."""
     runs: int | None = None
     """Runs of every case; None: AUTO, which makes rounds of one run of every case (`auto_runs`)."""
     min_runs: int = 1
@@ -76,15 +77,17 @@ class Parameters:
     case_drop: float = 0.25
     """Smallest drop of the mean of one case that is reported."""
     confirm_runs: int = 10
-    """Most runs of a case that fell. With fixed `runs` and no `follow_up` it gets only the fixed runs."""
+    """Most runs of a case that fell. Without `follow_up`, fixed `runs` are the limit instead."""
     follow_up: bool = False
     """True: cases that fell get up to `confirm_runs` runs, also with fixed `runs`; the averages use the fixed
-    runs alone. False: with AUTO they get only the runs that confirm a break if all of them score 0."""
+    runs alone. False: with AUTO a case that fell gets just as many runs as confirm a break if all of them
+    score 0."""
     fail_fast: bool = True
     """True: AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
     futility: float = 0.0
-    """AUTO stops measuring a drop if its chance to reach `max_drop` in the remaining rounds is at most
-    this. 0: AUTO goes on while the drop is at least half of `max_drop`."""
+    """Chance up to which a further measurement is futile: AUTO stops if the chance that the drop reaches
+    `max_drop` in the remaining rounds is not larger. 0: AUTO goes on while the drop is at least half of
+    `max_drop`."""
     deterministic: bool = False
     """True: the agent is declared to answer the same each time, so scores are compared without statistics."""
     max_missing: float = 0.10
@@ -104,7 +107,7 @@ class Parameters:
 
     @property
     def follow_up_limit(self) -> int | None:
-        """Return the most runs that a suspect may get. None: as many as confirm a break if all score 0."""
+        """Return the most runs of a case that fell; None: as many as confirm a break if all score 0."""
         return self.confirm_runs if self.follow_up else None
 
 

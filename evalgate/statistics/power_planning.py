@@ -1,8 +1,8 @@
-"""Plan how many cases and runs a gate needs to catch a drop of a metric's average.
+"""Estimate how many cases and runs a gate needs to catch a drop of a metric's average.
 
-Normal distributions model the procedure of `auto_runs` and `metric_assessment`. The averages of baseline and
-candidate vary as the runs of each case do. The gate closes if the drop reaches `max_drop` and is more than
-luck explains. In the model, single broken cases do not close the gate.
+The model of the gate (`auto_runs`, `metric_assessment`) assumes normal distributions. The averages of
+baseline and candidate vary as the runs of each case do. The gate closes if the drop reaches `max_drop` and is
+more than luck explains. In the model, single broken cases do not close the gate.
 """
 
 import math
@@ -52,9 +52,9 @@ class RunDesign:
 def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tuple[CaseNoise, ...]:
     """Return the noise of each case, from the scores (0 to 1, the oldest first) of its newest `keep` runs.
 
-    Cases without a score are left out. One score does not show how much a case varies. A case with a single
-    score therefore gets the average of all cases as its mean, and the largest variance that is possible at
-    this mean.
+    Cases without a score are left out. A single score does not show how much a case varies. A case with a
+    single score therefore gets the average of all cases as its mean, and the largest variance that is
+    possible for this mean.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -80,15 +80,15 @@ class _Spread:
     round: float
     """Variance of the candidate's average in one round, which runs each case once."""
     pooled: Mapping[int, float]
-    """Number of rounds made, to the variance of one round's average that the gate estimates from all runs."""
+    """Variance of one round's average, as the gate estimates it from all runs, by the number of rounds."""
     permutation: Mapping[int, float]
-    """Number of rounds made, to the variance of the drop under permutation."""
+    """Variance of the drop under permutation, by the number of rounds."""
 
 
 class DropModel:
-    """Model of the gate's power to detect a drop that is equal in all cases.
+    """Model of the gate's power to detect a drop in which every case loses the same share of its mean.
 
-    In the model, each run has the score 0 with a higher probability than before.
+    In the model, each run scores 0 with a chance that is the same for all cases, and else scores as before.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class DropModel:
         Args:
             noise: noise of each case, at least one; all cases have the same weight.
             parameters: parameters of the gate.
-            max_drop: the allowed drop of the average.
-            metrics: number of gating metrics; `alpha` is divided by it.
+            max_drop: smallest drop of the average that closes the gate, 0 to 1.
+            metrics: number of gating metrics; `alpha` is divided by this number.
         """
         self.cases = len(noise)
         self._groups = Counter(noise)  # most cases of a suite that passes or fails are alike
@@ -116,8 +116,8 @@ class DropModel:
     def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
         """Return the chance that the average closes the gate if the true average falls by `drop`.
 
-        The chance is 0 if `drop` is not above 0, or is larger than `average`. `cases` is the number of cases
-        of the suite, all like the present ones; None: the present number.
+        The chance is 0 if `drop` is not above 0, or is larger than `average`. `cases` is the size of the
+        suite, with the same mix of cases as now; None: the present number of cases.
         """
         if not 0 < drop <= self.average:
             return 0.0
@@ -133,17 +133,17 @@ class DropModel:
     def find_smallest_drop(self, design: RunDesign, power: float, cases: int | None = None) -> float | None:
         """Return the smallest drop, in steps of 0.001, that closes the gate with a chance of `power` or more.
 
-        Return None if no drop does. `cases` is the number of cases of the suite, all like the present ones;
-        None: the present number.
+        Return None if every drop closes it less often. `cases` is the size of the suite, with the same mix of
+        cases as now; None: the present number of cases.
         """
         steps = math.floor(self.average / _FINEST)
         found = _find_first(lambda step: self.compute_power(step * _FINEST, design, cases) >= power, 1, steps)
         return None if found is None else found * _FINEST
 
     def find_cases(self, drop: float, design: RunDesign, power: float) -> int | None:
-        """Return the fewest cases with which a drop closes the gate with a chance of `power` or more.
+        """Return the fewest cases with which `drop` closes the gate with a chance of at least `power`.
 
-        All cases are assumed to be like the present ones. Return None if 100,000 cases are too few.
+        The suite is assumed to have the same mix of cases as now. Return None if 100,000 cases are too few.
         """
         return _find_first(lambda cases: self.compute_power(drop, design, cases) >= power, 1, MOST_CASES)
 
@@ -159,7 +159,7 @@ class DropModel:
         permutation = dict(pooled)
         for case, count in self._groups.items():
             mean = (1 - lost) * case.mean
-            # A run scores 0 with the chance `lost`, else as before.
+            # A run scores 0 with the chance `lost`, and else scores as before.
             variance = (1 - lost) * (case.variance + case.mean**2) - mean**2
             baseline += count * case.variance / case.stored
             candidate += count * variance
@@ -170,7 +170,7 @@ class DropModel:
         return _Spread(baseline / size, candidate / size, pooled, permutation)
 
     def _simulate_rounds(self, drop: float, most: int, spread: _Spread) -> float:
-        """Return the share of trials in which AUTO closes the gate by the average."""
+        """Return the share of 2,000 simulated trials of AUTO in which the average closes the gate."""
         interim = compute_normal_quantile(self._level / INTERIM_DIVISOR)
         limits = {
             rounds: max(self.max_drop, (self._quantile if rounds == most else interim) * math.sqrt(luck))
@@ -186,9 +186,10 @@ class DropModel:
     def _simulate_trial(
         self, dice: random.Random, shift: float, limits: Mapping[int, float], spread: _Spread
     ) -> bool:
-        """Return True if the average closes the gate in one trial.
+        """Simulate AUTO once, and return True if the average closes the gate.
 
-        `limits` maps the number of rounds made to the smallest drop that closes the gate.
+        `shift` is the expected drop of each round. `limits` has the smallest drop that closes the gate, by
+        the number of rounds.
         """
         summed, deviation = 0.0, math.sqrt(spread.round)
         for rounds, limit in limits.items():
@@ -213,10 +214,10 @@ class DropModel:
 
 
 def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs: int) -> float:
-    """Return the expected variance of all scores of a case, baseline and candidate taken as one sample.
+    """Return the expected variance of all scores of a case, with baseline and candidate as one sample.
 
-    `case` describes the baseline's runs. The candidate has `runs` runs, each with a mean that is lower by
-    `drop`, and with the variance `variance`.
+    `case` describes the baseline's runs. The candidate has `runs` runs. Their expected score is lower by
+    `drop`, and their variance is `variance`.
     """
     stored = case.stored
     between = drop * drop + case.variance / stored + variance / runs
@@ -225,9 +226,10 @@ def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs
 
 
 def _find_first(holds: Callable[[int], bool], first: int, last: int) -> int | None:
-    """Return the smallest number from `first` to `last` for which `holds` is true; None if there is none.
+    """Return the smallest number from `first` to `last` for which `holds` is true.
 
-    If `holds` is true for a number, it must be true for all larger ones.
+    If `holds` is true for a number, it must be true for all larger numbers. Return None if it is false for
+    all numbers up to `last`.
     """
     if last < first or not holds(last):
         return None

@@ -1,8 +1,9 @@
 """Estimate the drops that a gate can detect, and simulate the gate on the stored runs of a suite.
 
-A trial draws a baseline and a candidate with replacement from the stored runs of each case, so that they
-differ only by luck. It decides on them as the gate does (`simulate_procedure`). A drop of known size is made
-by replacing scores of the candidate with 0. No agent is called, and the same seed gives the same figures.
+A trial draws a baseline and a candidate with replacement from the stored runs of each case, so they differ
+only by luck. Then it compares them as the gate does (`simulate_procedure`). To simulate a drop of known size,
+some scores of the candidate are replaced with 0. No agent is called, and the same seed returns the same
+figures.
 """
 
 import random
@@ -32,7 +33,7 @@ _MOST_RUNS = 50
 
 @frozen
 class DetectableDrop:
-    """Sensitivity of one metric over the cases of a baseline that have a score."""
+    """Sensitivity of the gate to drops of one metric, over the cases of a baseline that have a score."""
 
     cases: int
     average: float
@@ -41,10 +42,10 @@ class DetectableDrop:
     notice: float
     """Drops of the average of this size or more are caught about four times in five; above 1: no drop is."""
     unconfirmable: Mapping[str, int | None]
-    """Cases in which no break can be confirmed yet: case id to the number of stored runs with which it could
-    be, if all further stored runs pass; None: 49 further runs are too few.
+    """Cases in which no break can be confirmed yet: case id to the number of stored runs that would suffice.
 
-    Cases that always passed and cases with a mean below `case_drop` are left out.
+    All further stored runs are assumed to pass; None: 49 further runs are too few. Cases that always passed
+    and cases with a mean below `case_drop` are left out.
     """
 
 
@@ -60,7 +61,8 @@ def estimate_detectable_drops(
     Args:
         history: metric to case id to scores, the oldest first.
         parameters: parameters of the gate.
-        max_drops: metric to the allowed drop of its average, for every metric of `history`.
+        max_drops: metric to the smallest drop of its average that is too large, for every metric of
+            `history`.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -121,8 +123,8 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
     """Return the number of stored runs needed to confirm a break, if all further stored runs pass.
 
-    Return None if 49 further stored runs are too few. `sharers` is the number of cells, pairs (metric, case),
-    that share `case_alpha`. `most` is the largest number of candidate runs of a case.
+    Return None if 49 further stored runs are too few. `sharers` is the number of cells (metric, case) that
+    share `case_alpha`. `most` is the largest number of candidate runs of a case.
     """
     for more in range(1, _MOST_RUNS):
         plan = build_confirmation_plan(
@@ -145,7 +147,7 @@ _FINEST = 0.01  # one point
 
 @frozen
 class TrialSummary:
-    """Results of `repeats` trials; `failed` and `inconclusive` are the shares of trials with this verdict."""
+    """Results of `repeats` trials; `failed` and `inconclusive` are shares of the trials, 0 to 1."""
 
     repeats: int
     failed: float
@@ -172,7 +174,7 @@ def simulate_procedure(
     answer: Callable[[str], StoredRun],
     parameters: Parameters,
 ) -> Decision:
-    """Decide as the gate does, with runs that the function `answer` makes instead of an agent.
+    """Decide as the gate does, with runs made by the function `answer` instead of an agent.
 
     Args:
         metrics: names of the gating metrics.
@@ -207,8 +209,8 @@ def measure_gate_sensitivity(
 ) -> GateSensitivity:
     """Measure the false-alarm rate and the smallest caught drop of a gate, by trials on stored runs.
 
-    `history` holds the stored runs of at least one case. Cases without a stored run are left out. In a trial
-    a case has as many baseline runs as it has stored runs.
+    `history` maps the ids of at least one case to their stored runs. Cases without a stored run are left out.
+    In each of the `repeats` trials, a case has as many baseline runs as it has stored runs.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -229,10 +231,10 @@ def simulate_trials(
     repeats: int = 400,
     seed: int = 0,
 ) -> TrialSummary:
-    """Simulate the gate on an agent like its baseline, but with every metric's average lowered by `drop`.
+    """Simulate the gate `repeats` times on an agent with every metric's average lowered by `drop`.
 
-    `history` has at least one case, and each case at least one stored run. A metric with an average below
-    `drop` falls to 0.
+    Apart from the drop, its runs are like the stored runs in `history`, which must have at least one case,
+    and at least one run of each case. A metric with an average below `drop` falls to 0.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -259,7 +261,7 @@ def _simulate_trial(
     dice: random.Random,
     drop: float,
 ) -> Decision:
-    # Both sides are drawn: a baseline that stays as it is would hide the luck that is in it.
+    # Both sides are drawn, because with a fixed baseline the trials would not vary by the baseline's luck.
     baseline = {case: dice.choices(runs, k=len(runs)) for case, runs in history.items()}
     metrics = tuple(dict.fromkeys(name for runs in history.values() for run in runs for name in run))
     means = {name: _compute_metric_mean(history, name) for name in metrics}
@@ -291,10 +293,10 @@ def _find_smallest_drop(
 ) -> float | None:
     """Find the smallest drop that fails in 80 % of the trials or more, by bisection in steps of 0.01.
 
-    Return None if even a drop of 1 fails less often. The bisection relies on larger drops failing at least as
-    often, which is true apart from luck.
+    Return None if even a drop of 1 fails less often. The bisection assumes that a larger drop fails at least
+    as often as a smaller drop, which is true apart from luck.
     """
-    # The same seed for every drop: the trials differ in the drop alone, so bisection sees little luck.
+    # Every drop gets the same seed: the trials differ in the drop alone, so luck hardly matters.
     missed, caught = 0, round(1 / _FINEST) + 1
     while caught - missed > 1:
         points = (missed + caught) // 2

@@ -14,7 +14,7 @@ Score: TypeAlias = float | None
 """Score of one run, 0 to 1; None, NaN or an infinity if it is missing. A crash of the agent scores 0."""
 
 Thousandths: TypeAlias = tuple[int, ...]
-"""Scores in thousandths, ascending: sums are exact in any order, and -0.0 is 0."""
+"""Scores in thousandths, ascending. Sums of whole numbers are exact in any order, and -0.0 becomes 0."""
 
 UNIT = 1000
 
@@ -24,9 +24,10 @@ _OUTSIDE = -1
 def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
     """Return the finite scores in thousandths, ascending; scores up to 1e-9 out of range are clamped.
 
+    `case` is the id of the case for the error message; "": the message has no id.
+
     Raises:
-        InvalidInputError: a score is outside 0 to 1. The message begins with the id `case`, unless that is
-        "".
+        InvalidInputError: a score is outside 0 to 1.
     """
     found = [_to_thousandths(score) for score in scores if score is not None]
     if _OUTSIDE in found:
@@ -104,14 +105,14 @@ class Pair:
 
 @frozen
 class PairedScores:
-    """All cases of one metric: pairs of scores, and for each unpaired case the reason."""
+    """All cases of one metric: pairs of scores, and the reasons why other cases are not paired."""
 
     pairs: tuple[Pair, ...]
     unpaired: Mapping[str, UnpairedReason]
     """Case id to the reason why the case cannot be compared."""
     measured: Mapping[str, tuple[Thousandths, float]]
-    """Case id to the candidate's scores and the weight, for every case in which the candidate has a score;
-    new and changed cases too."""
+    """Case id to the candidate's scores and the weight, for every case with a score of the candidate,
+    including new and changed cases."""
     missing: int
     """Number of planned candidate runs without a score, over all cases except those with `skips_runs`."""
     planned: int
@@ -127,8 +128,8 @@ def pair_cases(
         cases: case id to scores.
         keep: number of newest baseline runs that count.
         first: number of first candidate runs of each case that count; None: all count.
-        runs: fewest planned runs of each case. If a case has no run, all of them are missing. A case with
-            fewer runs was stopped early, and only its runs without a score are missing.
+        runs: fewest planned runs of each case. If a case has no run, this number of runs is missing. A case
+            with fewer runs than planned was stopped early: only its runs without a score are missing.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

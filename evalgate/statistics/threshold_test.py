@@ -1,4 +1,4 @@
-"""Compare means and pass^k with a minimum, with intervals that keep a width at zero variance."""
+"""Compare means and pass^k with a minimum, by intervals with a width above 0 even at zero variance."""
 
 import math
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ def compute_normal_quantile(alpha: float) -> float:
 
 @lru_cache(maxsize=64)
 def compute_student_quantile(alpha: float, freedom: float) -> float:
-    """Return the quantile that Student's t exceeds with chance `alpha`, above 0 and below 0.5.
+    """Return the quantile that Student's t exceeds with chance `alpha`.
 
-    With 1 and 2 degrees of freedom the result is exact. With more degrees it is computed by a series
-    (Abramowitz and Stegun 26.7.5), between whole numbers of degrees by interpolation; both are within 4 % of
-    the quantile for an alpha of 0.005 or more. `freedom` is at least 1.
+    `alpha` is above 0 and below 0.5, and `freedom`, the degrees of freedom, at least 1. With 1 and 2 degrees
+    the result is exact. With more degrees it is computed by a series (Abramowitz and Stegun 26.7.5), and
+    between whole numbers by interpolation. Both are within 4 % of the quantile for an alpha of 0.005 or more.
     """
     below = math.floor(freedom)
     if below < freedom:
@@ -52,9 +52,10 @@ def compute_student_quantile(alpha: float, freedom: float) -> float:
 def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> float:
     """Return the half width of a mean's interval: a + √(z²V + a²) with a = z²·m⁻¹/2.
 
-    V is the variance of the mean, and z the normal quantile of `alpha`. `inverse_runs` is m⁻¹ = Σw²/R, the
-    inverse of the effective number of runs. The term a keeps the uncertainty that is left if few runs have
-    no failure: at zero variance the half width is z²·m⁻¹, which is close to the rule of three.
+    V is the `variance` of the mean, and z the normal quantile of `alpha`. `inverse_runs` is m⁻¹ = Σw²/R, the
+    inverse of the effective number of runs, for cases with the weight w and R runs. The term a is the
+    uncertainty that remains if none of a few runs fails: at zero variance the half width is z²·m⁻¹, which is
+    close to the rule of three.
     """
     z = compute_normal_quantile(alpha)
     a = z * z * inverse_runs / 2
@@ -64,8 +65,8 @@ def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> fl
 def compute_wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the lower and the upper bound of the true share of successes; (0, 1) without trials.
 
-    Each bound is wrong with a chance of 2.5 %. The interval is Wilson's score interval: unlike share ± 2
-    standard errors, it has a width even if no trial or every trial succeeded.
+    Each bound is wrong with a chance of 2.5 %. The interval is Wilson's score interval. Unlike the share ± 2
+    standard errors, its width is above 0 even if no trial or every trial succeeded.
     """
     if trials == 0:
         return 0.0, 1.0
@@ -100,7 +101,7 @@ def estimate_mean(cases: Sequence[WeightedScores], alpha: float) -> tuple[float,
     """Return the weighted mean of the case means, and the half width of its interval."""
     total = math.fsum(weight for _, weight in cases)
     value = math.fsum(weight / total * compute_score_mean(scores) for scores, weight in cases)
-    # A single run shows no variance: take that of a case that passes as often as the mean of all cases says.
+    # A single run shows no variance: take that of a pass-or-fail case with the mean of all cases.
     coin = value * (1 - value)
     spread = math.fsum(
         (weight / total) ** 2 * (compute_score_variance(scores) if len(scores) > 1 else coin) / len(scores)
@@ -118,7 +119,7 @@ def compare_reliability_with_minimum(
     pass^k of a case is the unbiased estimate C(c,k)/C(n,k) for c passed of n runs. Return None if a case has
     fewer than k runs. There must be at least one case.
     """
-    # No estimate from the other cases alone: the case with too few runs may be the unreliable one.
+    # Do not estimate from the other cases alone: the case with too few runs may be the unreliable one.
     if any(len(scores) < demand.k for scores, _ in cases):
         return None
     total = math.fsum(weight for _, weight in cases)

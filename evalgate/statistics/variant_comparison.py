@@ -19,15 +19,15 @@ from evalgate.statistics.threshold_test import (
 )
 
 ALPHA = 0.05
-"""Chance that any sentence of a matrix claims a difference that does not exist."""
+"""Largest chance that a matrix (`evalgate matrix`) claims any difference that does not exist."""
 
 _POWER_Z = 0.8416
-"""Normal quantile of 80 %: an effect this many standard errors beyond its limit is found 4 times in 5."""
+"""Normal quantile of 80 %: an effect this many standard errors above its limit is found 4 times in 5."""
 
 _MOST_RUNS = 1_000
 
 _MOST_REACH = 600.0
-"""Largest distance of a ratio's bound from the ratio, in natural logarithms: beyond it a float overflows."""
+"""Largest distance between a ratio and its bound, in natural logarithms: beyond it a float overflows."""
 
 VariantConclusion: TypeAlias = Literal["better", "worse", "not_worse", "undecided"]
 """`better`, `worse`: by more than luck explains, after the correction for all comparisons. `not_worse`: shown
@@ -49,26 +49,26 @@ class VariantScore:
     drop: float
     """`reference - score`: positive is worse."""
     low: float
-    """Lower bound of the drop. All lower bounds of a matrix hold together with a probability of 95 %, and so
-    do all upper bounds."""
+    """Lower bound of the drop. All lower bounds of a matrix are right with a probability of 95 %, and so are
+    all upper bounds."""
     high: float
     p: float
     """Two-sided: the chance that luck alone gives a difference this large."""
     level: float
     """Level that `p` is compared with, after Holm's correction over all variants and metrics."""
     max_drop: float
-    """Smallest drop that counts against the variant: `max_regression`."""
+    """Smallest drop that is too large (`max_regression`), as a share of the metric's range."""
     cases: int
     needed_runs: int | None = None
-    """Number of runs of each case that would decide four times in five if the measured difference is the
-    true one. None: the conclusion is not `undecided`, or not even a thousand runs would decide."""
+    """Number of runs of each case that would decide with a chance of 80 %, if the measured difference is
+    true. None: the conclusion is not `undecided`, or a thousand runs would not suffice."""
     needed_cases: int | None = None
-    """Number of cases that would decide four times in five, with as many runs of each case as were made on
-    average. None if `needed_runs` is None."""
+    """Number of cases that would decide with a chance of 80 %, with the average number of runs that each case
+    has now. None if `needed_runs` is None."""
 
     @property
     def is_within_limit(self) -> bool:
-        """Return True if the variant is shown not to be worse by `max_drop` or more."""
+        """Return True if even the upper bound of the drop is below `max_drop`."""
         return self.high < self.max_drop
 
 
@@ -93,15 +93,15 @@ class ComparedScores:
     pairs: Sequence[Pair]
     """At least one case."""
     max_drop: float
-    """Smallest drop that counts against the variant, as a share of the metric's range."""
+    """Smallest drop that is too large, as a share of the metric's range."""
 
 
 def compare_variants(tables: Mapping[Comparison, ComparedScores]) -> dict[Comparison, VariantScore]:
     """Compare every variant with the reference on every metric.
 
     The tests are two-sided, by permutation of runs within cases, with Holm's correction over all comparisons.
-    The bounds of the drops are each at `ALPHA` divided by the number of comparisons, so all of the upper
-    bounds hold together with probability 1 - `ALPHA`.
+    Each bound of a drop has the level `ALPHA` divided by the number of comparisons. So all upper bounds are
+    right with a probability of 1 - `ALPHA` or more, and likewise all lower bounds.
     """
     if not tables:
         return {}
@@ -151,10 +151,10 @@ def _build_score(
 
 
 def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: float) -> int | None:
-    """Return how many runs of each case decide with a chance of 80 %, if the measured difference is true.
+    """Return the fewest runs of each case with which the comparison decides with a chance of 80 %.
 
-    To decide is to show either the difference, or a drop smaller than `max_drop`. Return None if a thousand
-    runs do not suffice.
+    The measured difference is assumed to be the true one. To decide is to show either this difference, or
+    that the drop is smaller than `max_drop`. Return None if a thousand runs do not suffice.
     """
     pairs, z = table.pairs, compute_normal_quantile(level)
     total = math.fsum(pair.weight for pair in pairs)
@@ -183,7 +183,7 @@ def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: flo
 
 
 LEAST_SECONDS = 0.02
-"""Smallest difference of mean times that is compared: the times of equal agents may differ by as much."""
+"""Smallest difference of mean times, in seconds, that is compared: equal agents may differ by as much."""
 
 
 def estimate_usage_ratio(
@@ -191,14 +191,14 @@ def estimate_usage_ratio(
 ) -> UsageRatio | None:
     """Return the ratio of a variant's mean usage to the reference's, with its two-sided interval.
 
-    `means` holds for each case the mean usage of the reference and of the variant. Return None if there are
+    `means` has for each case the mean usage of the reference and of the variant. Return None if there are
     fewer than two cases, one side used nothing, or the means over the cases differ by less than
     `least_difference`. If one case has all the usage of a side, the interval is practically unlimited.
 
     The cases count as a random sample. The variance is the jackknife's, on the logarithmic scale. Student's t
-    has 1 / Σs² − 1 degrees of freedom, at least 1, with the share s of each case in the usage: a few
-    expensive cases tell little about the others. The interval is longer on the side of the long tail, by the
-    skewness term of Johnson (1978), because a few expensive cases are easily missing from a sample.
+    has 1 / Σs² − 1 degrees of freedom, at least 1. The s are the shares of the cases in the usage: a few
+    expensive cases show little about the other cases. The interval is longer on the side of the long tail, by
+    the skewness term of Johnson (1978), because a sample easily misses the few expensive cases.
     """
     n = len(means)
     before, after = math.fsum(then for then, _ in means), math.fsum(now for _, now in means)

@@ -86,14 +86,15 @@ class BudgetLimits(BaseModel):
 
 
 def is_budget(metric: str) -> bool:
-    """Return True if a metric is a budget, such as `budget/cost_usd`. Its scores are consumptions."""
+    """Return True if a metric is a budget, such as `budget/cost_usd`, and its scores are amounts used."""
     return metric.startswith(_PREFIX)
 
 
 def complete_budgets(criteria: object) -> object:
-    """Fill in the `threshold` and `gates` of budgets in the raw section `criteria`, if they are missing.
+    """Return the raw section `criteria` with missing `threshold` and `gates` of budgets filled in.
 
-    A missing threshold becomes `max`, or `UNLIMITED` if `max` is missing too.
+    A missing threshold becomes `max`, or `UNLIMITED` if `max` is missing, too. A section that is not a
+    mapping is returned unchanged.
     """
     if not isinstance(criteria, Mapping):
         return criteria
@@ -101,7 +102,7 @@ def complete_budgets(criteria: object) -> object:
 
 
 def convert_case_limits(criteria: object) -> object:
-    """Convert a budget's `{max: 6}` to the threshold 6 in the raw `criteria` of a rule in `cases`."""
+    """Return the raw `criteria` of an entry of `cases`, with `{max: 6}` of a budget converted to 6."""
     if not isinstance(criteria, Mapping):
         return criteria
     limits = {

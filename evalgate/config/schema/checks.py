@@ -1,4 +1,4 @@
-"""Conditions of the section `checks`: on tool calls, arguments, responses, the final state and files."""
+"""Conditions in the section `checks`: on tool calls, arguments, responses, the final state and files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -142,7 +142,7 @@ class ToolsRule(ConfigSection):
         return [(key, names) for key, names in wanted.items() if names]
 
     def _count_wanted(self, name: str) -> int:
-        """Return how many calls of tools named `name` are needed to meet `require`, `order` and `min`."""
+        """Return the fewest calls, of tools matching `name`, that meet `require`, `order` and `min`."""
         require, order, least = self.require or (), self.order or (), self.min or {}
         wanted = [each for each in {*require, *order, *least} if is_covered(each, (name,))]
         counts = {each: max(each in require, order.count(each), least.get(each, 0)) for each in wanted}
@@ -153,7 +153,7 @@ class ToolsRule(ConfigSection):
 
 
 def _parse_tolerance(value: object) -> object:
-    """Check a tolerance: a finite number, or a share such as "5%". Raise ValueError for anything else."""
+    """Return `value` unchanged. Raise ValueError unless it is a finite number, or a share such as "5%"."""
     is_share = isinstance(value, str) and value.endswith("%")
     try:
         number = float(str(value).removesuffix("%"))
@@ -394,14 +394,14 @@ class Conditions(ConfigSection):
                 raise ValueError(f"contradicts itself: `{name}` is in `args`, and `tools.max` allows no call")
 
     def list_statements(self) -> list[str]:
-        """Return the statements that a judge model must affirm, without `alternatives` and `none_of`."""
+        """Return the statements that a judge must affirm, except in `alternatives` and `none_of`."""
         values = [rule for rules in (self.args or {}).values() for rule in rules.values()]
         values += (self.state or {}).values()
         found = [rule.semantic for rule in values] + [self.response.semantic if self.response else None]
         return [each for each in found if each is not None]
 
     def list_embedding_models(self) -> list[str]:
-        """Return the embedding models that are needed, without `alternatives` and `none_of`."""
+        """Return the names of the embedding models needed, except in `alternatives` and `none_of`."""
         similar = self.response.similar if self.response else None
         return [similar.model] if similar and similar.model else []
 
@@ -412,7 +412,7 @@ class Conditions(ConfigSection):
 
 
 class CheckConditions(Conditions):
-    """All conditions of a check."""
+    """All conditions of a check, with its alternatives and its forbidden groups of conditions."""
 
     alternatives: tuple[Conditions, ...] | None = None
     """Two or more groups of conditions, for several right ways to the goal: all conditions of at least one

@@ -140,7 +140,7 @@ class RecordedToolsConfig(ConfigSection):
 
 
 def _choose_mock_model(value: object, _: object) -> ToolMockConfig | RecordedToolsConfig:
-    # Chosen here, as the errors of a union would name the members of the union.
+    # Not by a union of pydantic, because its errors would name the members of the union.
     if isinstance(value, ToolMockConfig | RecordedToolsConfig):
         return value
     if isinstance(value, dict) and "from" in value:
@@ -267,7 +267,7 @@ class CriterionConfig(AdkCriterionConfig, CriterionSettings):
 
 
 CHECK = "check/*"
-"""Name under which the registry has the metric that evaluates every check."""
+"""Name of the metric that evaluates every check, in the plugin registry."""
 
 
 class CheckConfig(CriterionSettings):
@@ -332,10 +332,10 @@ _KeyPath: TypeAlias = tuple[str | int, ...]
 def find_out_of_range_values(
     thresholds: object, file: str, position: Callable[[_KeyPath], tuple[int, int]]
 ) -> Iterator[Problem]:
-    """Find thresholds, minima and allowed drops outside of the range of their metric's scores.
+    """Yield a problem for each threshold, minimum or drop that is outside the range of its metric's scores.
 
-    Yield a problem for each. The sections `criteria` and `cases` of a raw thresholds file are searched.
-    Values that are not numbers are ignored.
+    `thresholds` is the raw content of a thresholds file, in which the sections `criteria` and `cases` are
+    searched. Values that are not numbers are ignored. `position` returns line and column of a key.
     """
     values = thresholds if isinstance(thresholds, Mapping) else {}
     own = dict(_read_declared_ranges(values))

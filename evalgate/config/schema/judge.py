@@ -21,7 +21,7 @@ _RESERVED = frozenset({"model", "messages", "stream", "stream_options", "n", "re
 def require_variable_reference(api_key: str, example: str) -> None:
     """Raise ValueError if `api_key` is not a reference such as `${NAME}`. Files must not contain keys.
 
-    `example` is a NAME to show in the message.
+    `example` is the name of a variable for the message.
     """
     if not _PLACEHOLDER.fullmatch(api_key):
         raise ValueError(
@@ -63,7 +63,7 @@ class JudgeFloor(BaseModel):
 
     @property
     def label_floors(self) -> Mapping[str, float]:
-        """Return the floors that apply to comparisons with people's labels, such as `kappa`, by name."""
+        """Return the floors that are set for comparisons with people's labels (not `anchors`), by name."""
         found = self.model_dump(exclude={"anchors"})
         return {name: value for name, value in found.items() if value is not None}
 
@@ -80,7 +80,7 @@ def _build_floor(value: object) -> object:
 class JudgeConfig(BaseModel):
     """Model that judges, and the settings of its requests."""
 
-    # What a user wrote is never repeated in an error: it may be the key.
+    # Errors must not repeat the input, because it may be the key.
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     provider: str = "openai"

@@ -1,4 +1,4 @@
-"""Prices of models' tokens, each with its date and source, and the cost of a call.
+"""Prices of tokens by model, each with its date and source, and the cost of a call.
 
 The cost of a model without a price is unknown, never 0.
 """
@@ -106,5 +106,5 @@ def load_known_prices() -> PriceTable:
 
 
 def merge_own_prices(own: Mapping[str, Price]) -> PriceTable:
-    """Return the known prices and the user's. A user's price replaces all known prices of its model."""
+    """Return evalgate's prices and the user's (`own`). A user's price replaces all prices of its model."""
     return {**load_known_prices(), **{name: (price,) for name, price in own.items()}}

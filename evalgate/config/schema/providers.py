@@ -14,18 +14,18 @@ class Provider:
     """Properties of a provider's API. Requests go to its base URL followed by `chat/completions`."""
 
     base_url: str | None
-    """None: the user must name one."""
+    """None: the user must set `base_url`."""
     key_variables: tuple[str, ...] = ()
-    """Variables that may hold the key; the first that is set counts."""
+    """Environment variables that may hold the API key; the first variable that is set counts."""
     needs_key: bool = True
     base_url_variable: str | None = None
-    """Variable that holds another base URL."""
+    """Environment variable that may hold a base URL to use instead of `base_url`."""
     base_url_suffix: str = ""
     """Text appended to the URL in `base_url_variable`, unless the URL already ends with it."""
     schema: Literal["json_schema", "json_object", "none"] = "json_schema"
-    """Support of the endpoint for `response_format`."""
+    """Type of `response_format` that the endpoint supports."""
     length_parameter: str = "max_tokens"
-    """Parameter of a request that limits the length of the answer in tokens."""
+    """Name of the request's parameter that limits the answer's length in tokens."""
     documentation: str = ""
 
 

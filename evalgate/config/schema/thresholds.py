@@ -31,10 +31,10 @@ NEWEST_ADK = (2, 13)
 
 
 def parse_adk_version(text: str) -> tuple[int, int]:
-    """Parse a release of Google ADK to (major, minor). "2.3" and "2.3.0" give (2, 3).
+    """Return (major, minor) of a release of Google ADK: (2, 3) for "2.3" and "2.3.0".
 
     Raises:
-        ValueError: evalgate does not know this release, or the text is no release.
+        ValueError: the release is not from 2.0 to `NEWEST_ADK`, or the text is not a release.
     """
     try:
         major, minor = (int(part) for part in text.split(".")[:2])
@@ -98,10 +98,10 @@ def expand_suite_names(names: Sequence[str], suites: Mapping[str, SuiteConfig]) 
 
 
 def complete_eval_sets(value: object) -> object:
-    """Replace the names of suites in `eval_sets` of a raw thresholds file by the suites' eval sets.
+    """Return a raw thresholds file with the names of suites in `eval_sets` replaced by the suites' eval sets.
 
-    If `eval_sets` is missing, it becomes the eval sets of all suites. An invalid section is not changed,
-    because its own validation reports the problem.
+    If `eval_sets` is missing, it becomes the eval sets of all suites. If a section is invalid, the file is
+    returned unchanged, because the validation of the section reports the problem.
     """
     suites = value.get("suites") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(suites, Mapping) or not suites:
@@ -198,12 +198,12 @@ class Config(ConfigSection):
 
     @property
     def is_replay(self) -> bool:
-        """Return True if the agent is a recording, of the kind `replay`."""
+        """Return True if the agent is of the kind `replay`, a recording."""
         return self.agent is not None and self.agent.kind == "replay"
 
     @property
     def adk_release(self) -> tuple[int, int]:
-        """Return the release (major, minor) of Google ADK to score like. The default is the newest one."""
+        """Return (major, minor) of the Google ADK release that scores must equal; by default the newest."""
         return parse_adk_version(self.adk_version) if self.adk_version else NEWEST_ADK
 
     @property
@@ -219,7 +219,7 @@ class Config(ConfigSection):
 
 # Without validation: defaults need none, and building the validator of every section takes time.
 DEFAULT_CONFIG = Config.model_construct()
-"""The settings that apply where there is no thresholds file."""
+"""Settings that apply without a thresholds file."""
 
 
 @frozen
@@ -231,19 +231,19 @@ class Thresholds:
     """Folder of the file. Paths in the file are relative to this folder, except those, such as `eval_sets`,
     that are relative to the working directory."""
     file: str = ""
-    """The file, as the user wrote it; "" when there is none."""
+    """Path of the file, as the user wrote it; "" without a file."""
     dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"
-    """Tool that defines the names and options of the file's metrics."""
+    """Tool that the file is for, which defines the names and options of its metrics."""
 
     criteria: tuple[Criterion, ...] = ()
-    """The criteria, in the order of the file, and then the checks."""
+    """The criteria in the order of the file, then the checks."""
     find_position: Callable[[Location], tuple[int, int]] = lambda _: (0, 0)
     """Function that returns line and column of a place in the file."""
     notices: tuple[str, ...] = ()
     """Notices for the user about how the file was read, such as keys that are ignored."""
     criteria_folder: str | None = None
-    """Folder with a file of criteria for each eval set, relative to `folder`; None: such files are looked for
-    next to the eval sets."""
+    """Folder, relative to `folder`, with a file of criteria for each eval set. None: these files are searched
+    for next to the eval sets."""
 
     @property
     def checks(self) -> tuple[Criterion, ...]:
@@ -267,12 +267,12 @@ class Thresholds:
         return len(self.criteria) > len(self.checks_and_budgets)
 
     def find_check(self, criterion: Criterion) -> CheckConfig | None:
-        """Return the section in `checks` that defines a criterion, or None if the criterion is no check."""
+        """Return the section in `checks` that defines `criterion`, or None if it is not a check."""
         name = criterion.metric.partition("/")[2]
         return self.config.checks.get(name) if criterion.evaluator == CHECK else None
 
     def locate_criterion(self, criterion: Criterion) -> Location:
-        """Return the path of keys to a criterion in the file, such as ("criteria", NAME)."""
+        """Return the keys that lead to a criterion in the file, such as ("criteria", NAME)."""
         if criterion.evaluator == CHECK:
             return ("checks", criterion.metric.partition("/")[2])
         return ("criteria", criterion.metric)

@@ -1,4 +1,4 @@
-"""Combine conditions of a check: groups of which all, at least one, or none must hold."""
+"""Combine the conditions of a check into groups: all must hold, at least one must hold, or none may hold."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +22,10 @@ class Condition(Protocol):
 
 
 def collect_faults(condition: Condition, transcript: Transcript) -> tuple[list[str], UndecidedError | None]:
-    """Return the faults of a condition, and the error of a part without a verdict; None if each has one."""
+    """Return (faults, error): the faults of a condition, and the error of a part that has no verdict.
+
+    The error is None if every part has a verdict.
+    """
     faults: list[str] = []
     try:
         for fault in condition.find_faults(transcript):
@@ -70,8 +73,9 @@ class AlternativesCondition:
         """Yield one sentence if no alternative holds, about the alternative with the fewest faults.
 
         Raises:
-            UndecidedError: no alternative is known to hold, and either every alternative has no fault but
-                lacks a verdict, or one has no fault other than conditions that cannot be judged.
+            UndecidedError: no alternative is known to hold, and all of them have neither a verdict nor a
+                fault. One such alternative suffices if it needs evidence that the run lacks
+                (`NoEvidenceError`).
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
@@ -104,13 +108,14 @@ class NoneOfCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each group that holds.
 
-        A group also counts as holding if its only fault is an unknown session state.
+        If the only fault of a group is an unknown session state, the group counts as holding, and the fault
+        is yielded.
 
         Raises:
             UndecidedError: a group has no verdict. The sentences about the other groups are yielded first.
             QuestionPendingError: a model has to be asked first.
         """
-        # Otherwise a turn without a response would hide the wrong response of another turn.
+        # Otherwise a turn without a response would hide a wrong response of another turn.
         transcript = replace(transcript, skips_silent_turns=True)
         lacking = None
         for number, group in enumerate(self._groups, 1):

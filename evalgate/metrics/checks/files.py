@@ -11,7 +11,7 @@ from evalgate.system.inner_files import read_inner_file
 
 _LARGEST = 10 * 1024 * 1024
 _CLOCK_STEP_S = 0.05
-"""Most seconds by which a file's time may be before the write: the kernel takes the time of its last tick."""
+"""Most seconds by which a file's modification time precedes its writing: kernels use their last tick."""
 
 
 class FilesCondition:
@@ -24,13 +24,13 @@ class FilesCondition:
     def __init__(
         self, rules: Mapping[str, FileRule], folder: Path, since: float, *, is_recording: bool = False
     ) -> None:
-        """Keep the rules, and note matching files that an earlier evaluation wrote just before `since`.
+        """Store the rules, and remember matching files that an earlier evaluation wrote just before `since`.
 
         Args:
-            rules: Glob of paths below `folder`, to the conditions on the files that match. `{case}` in the
-                glob stands for the id of the case.
+            rules: Conditions on files, by glob of their paths below `folder`. `{case}` in a glob stands for
+                the id of the case.
             folder: Folder that the agent works in.
-            since: Time in seconds since the epoch; files that were written before do not count.
+            since: Time in seconds since the epoch. Files that were written before it do not count.
             is_recording: True if the agent is a recording, which writes no files.
         """
         self._is_recording = is_recording
@@ -71,7 +71,7 @@ class FilesCondition:
     def _find_files(self, pattern: str, is_filled_in: bool) -> list[Path]:
         """Return the matching files below the folder, sorted; links are followed unless they lead outside.
 
-        If `is_filled_in` is True, the pattern holds the id of a case, and a pattern with `..` matches
+        If `is_filled_in` is True, the pattern contains the id of a case. Then a pattern with `..` matches
         nothing.
         """
         root = self._folder.resolve()

@@ -35,8 +35,8 @@ _PROMPT = "check_statement"
 class JudgedCheck:
     """A check that asks a judge or an embedding model.
 
-    A question is asked only when the evaluation reaches its condition. Two kinds of conditions are not
-    reached:
+    A model is asked only when the evaluation reaches a condition that needs it. Two kinds of conditions are
+    not reached:
 
     * alternatives after an alternative that holds,
     * a statement about an argument or a state value, if another condition on the value fails.
@@ -65,7 +65,7 @@ class JudgedCheck:
     def judged_by(self) -> JsonObject:
         """Return the identity of the models that decide: the judge with its prompt, and the embedding models.
 
-        If the check has no statement, return only the provider and its embedding models.
+        If the judge is not asked (`asks_judge`), return only its provider and the embedding models.
         """
         if not self.asks_judge:
             return {"provider": self.judge.identity["provider"], "embeddings": list(self.embedding_models)}

@@ -1,4 +1,4 @@
-"""Warn of checks that an agent passes without doing right, and of names of unknown tools in checks."""
+"""Warn of checks that an agent can pass without doing its task, and of unknown tool names in checks."""
 
 from collections.abc import Container, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -24,7 +24,7 @@ def lint_checks(
     tools = _KnownTools(eval_sets)
     checks = ((rules, each) for rules in files for each in rules.checks if each.metric in names)
     for rules, criterion in checks:
-        # Schemas were read when the metrics were built, and say nothing here.
+        # JSON Schemas do not matter for the warnings, so their files are not read.
         check = CheckConditions.model_validate(dict(criterion.options), context=lambda _: {})
         line, _ = rules.find_position(rules.locate_criterion(criterion))
         location = f"{rules.file}:{line}" if line else rules.file
@@ -78,7 +78,7 @@ def _is_negative(rule: ResponseRule) -> bool:
 
 
 def _asks_for_action(group: Conditions) -> bool:
-    """Return True if an agent must act to pass: call a tool, answer a text, set state or write a file."""
+    """Return True if an agent must do something to pass: call a tool, answer, set state or write a file."""
     tools, response = group.tools, group.response
     return bool(
         (tools and (tools.require or tools.order or tools.min))
@@ -102,7 +102,7 @@ class _KnownTools:
         self._named |= self._declared
 
     def find_unknown(self, check: CheckConditions) -> Iterator[str]:
-        """Yield a sentence for each tool that a check names and no eval set does.
+        """Yield a sentence for each tool that a check names, but no eval set.
 
         A forbidden tool must be among the declared tools, because no case expects or records it. If no tool
         is declared, forbidden tools are not checked.
@@ -136,7 +136,7 @@ def _iter_tools(check: CheckConditions) -> Iterator[tuple[str, bool]]:
             for names in (tools.require, tools.order, tools.min, tools.only if is_right else ()):
                 yield from ((name, is_right) for name in names or ())
             required = tuple(tools.require or ())
-            # In `none_of`, what a group forbids is what the agent should call.
+            # A tool that a group of `none_of` forbids is a tool that the agent should call.
             yield from ((name, not is_right or is_covered(name, required)) for name in tools.max or ())
             yield from ((name, not is_right) for name in tools.forbid or ())
         yield from ((name, is_right and group.calls != "if_any") for name in group.args or ())

@@ -27,8 +27,8 @@ _NAMES = {"rouge": "ROUGE-1", "edit_distance": "edit distance", "embeddings": "e
 class ResponseCondition:
     """The conditions under the key `response` of a check, on the final responses of the turns.
 
-    At least one response must have each required text. No response may have a forbidden text or too many
-    words. A JSON Schema and a statement for the judge are about the last response.
+    Each required text must be in at least one response. No response may have a forbidden text or too many
+    words. A JSON Schema and a statement for the judge apply to the last response.
     """
 
     def __init__(self, rule: ResponseRule) -> None:
@@ -40,8 +40,8 @@ class ResponseCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold; nothing for a conversation without turns.
 
-        If turns have no final response, yield only one sentence, about the first such turn. If the transcript
-        skips silent turns, do so only if no turn has a response.
+        If a turn has no final response, yield only one sentence, about the first such turn. With
+        `Transcript.skips_silent_turns`, turns without a response are ignored, unless no turn has one.
 
         Raises:
             DoesNotApplyError: a response is compared with the expected one, but the case expects none.
@@ -89,7 +89,8 @@ def _find_differences(
 ) -> Iterator[str]:
     """Yield a sentence for each response that is not similar enough to the expected response of its turn.
 
-    If `rule.to` is a text, one response must be similar to this text; otherwise one sentence is yielded.
+    If `rule.to` is a text, it is enough that one response is similar to this text. If no response is, yield
+    one sentence.
 
     Raises:
         DoesNotApplyError: `rule.to` is None, and the case expects no response.

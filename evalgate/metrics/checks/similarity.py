@@ -18,7 +18,7 @@ def compute_edit_similarity(one: str, other: str) -> float:
     """
     one, other = one[:_LONGEST], other[:_LONGEST]
     longest = max(len(one), len(other))
-    # Rounded once: 1 − d / n may be below the number that it is, such as 0.66, which is then not reached.
+    # One division is rounded once. 1 − d / n is rounded twice, and may end just below a limit such as 0.66.
     return (longest - compute_edit_distance(one, other)) / longest if longest else 1.0
 
 

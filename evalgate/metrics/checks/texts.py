@@ -23,7 +23,7 @@ def _describe_texts(texts: Sequence[str]) -> str:
 
 
 class TextCondition:
-    """The conditions on one text that need no model and no expected response."""
+    """The conditions of a `TextRule`, which need neither a model nor an expected response."""
 
     def __init__(self, rule: TextRule) -> None:
         self._fold = rule.ignore_case
@@ -45,14 +45,14 @@ class TextCondition:
         return text.casefold() if self._fold else text
 
     def find_faults(self, text: str) -> Iterator[str]:
-        """Yield a part of a sentence, such as "should contain …", for each condition that does not hold."""
+        """Yield the end of a sentence, such as "should contain …", for each condition that does not hold."""
         yield from self.find_lacking([text])
         yield from self.find_excess(text)
         if self._complain is not None and (fault := self.find_schema_fault(text)):
             yield fault
 
     def find_lacking(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield a part of a sentence for each required text or pattern that is in none of `texts`."""
+        """Yield the end of a sentence for each required text or pattern that is in none of `texts`."""
         if self._contains:
             normalized = [self._normalize(text) for text in texts] if self._fold else texts
             for shown, part in self._contains:
@@ -72,7 +72,7 @@ class TextCondition:
             yield f"should match `{self._pattern}`, found {_describe_texts(texts)}"
 
     def find_excess(self, text: str) -> Iterator[str]:
-        """Yield a part of a sentence for each forbidden text in `text`, and for too many words."""
+        """Yield the end of a sentence for each forbidden text in `text`, and for too many words."""
         if self._not_contains:
             normalized = self._normalize(text)
             for shown, part in self._not_contains:
@@ -83,7 +83,7 @@ class TextCondition:
             yield f"should have at most {pluralize(self._max_words, 'word')}, found {words}"
 
     def find_schema_fault(self, text: str) -> str:
-        """Return a part of a sentence if the text is not JSON, or does not fit the schema.
+        """Return the end of a sentence if the text is not JSON, or does not fit the JSON Schema.
 
         Return "" if the text fits, or if the rule has no schema.
         """

@@ -21,7 +21,7 @@ _ERROR_TEXT = re.compile(r"\s*(?:error\b|traceback \(most recent call last\))", 
 
 
 def build_matcher(glob: str) -> Callable[[str], object]:
-    """Return a function of a tool's name that returns a true value if `glob` matches the name."""
+    """Return a function that takes a tool's name, and returns a truthy value if `glob` matches the name."""
     if not set(glob) & set("*?["):
         return glob.__eq__
     if glob == "*":
@@ -46,7 +46,7 @@ class ToolsCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each condition that does not hold."""
         calls, names = transcript.calls, transcript.names
-        # `map` runs in C. Conditions hold nearly always, and then no call has to be described.
+        # Fast path: `map` runs in C. Only if a condition fails, which is rare, calls are described.
         for glob, matches in self._forbid:
             if any(map(matches, names)):
                 yield from (
@@ -115,7 +115,7 @@ def describe_calls(calls: Sequence[MadeCall]) -> str:
 
 
 def is_error_result(result: object) -> bool:
-    """Return True if the result of a tool says that the call failed.
+    """Return True if the result of a tool shows that the call failed.
 
     An object is an error in any of these cases:
 
@@ -213,7 +213,7 @@ class ArgumentsCondition:
         call, faults = made.call, []
         args = {} if call.arguments is None else call.arguments
         for path, condition in self._conditions:
-            # Most paths are the name of an argument.
+            # Fast path: most paths are just the name of an argument.
             if isinstance(args, dict) and path in args:
                 found: Iterable[tuple[str, object]] = ((path, args[path]),)
             else:

@@ -1,4 +1,4 @@
-"""Prepare a run for the conditions of a check, and keep the answers of models to their questions."""
+"""Prepare a run for the conditions of a check, and define the questions that conditions ask of models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,7 +52,7 @@ class QuestionPendingError(Exception):
 
 
 class UndecidedError(Exception):
-    """Error for a condition that neither holds nor fails; the text gives the reason."""
+    """Error for a condition that neither holds nor fails; the message is the reason."""
 
 
 class DoesNotApplyError(UndecidedError):
@@ -60,12 +60,12 @@ class DoesNotApplyError(UndecidedError):
 
 
 class NoEvidenceError(UndecidedError):
-    """Error for a condition that needs evidence which a run lacks, such as files if the run is recorded."""
+    """Error for a condition that needs evidence that the run lacks, such as the files of a recorded run."""
 
 
 @dataclass(slots=True)
 class MadeCall:
-    """A call of a tool, and its place in the conversation."""
+    """Call of a tool, with its place in the conversation."""
 
     turn: int
     """1-based."""
@@ -88,13 +88,14 @@ class Transcript:
     """1-based number and reply of each turn that has a reply."""
     calls: Sequence[MadeCall]
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    """Answers of models that are known so far."""
+    """Answers of models so far."""
     names: Sequence[str] = ()
     """Name of the tool of each call, in the order of `calls`."""
     missing: str = ""
-    """Sentence about the first turn without a reply; "" if all turns have one, and after `select_turn`."""
+    """Sentence about the first turn without a reply; "" if every turn has one, and after `select_turn`."""
     skips_silent_turns: bool = False
-    """True: a condition on responses is about the turns that have one, if any have; False: all must."""
+    """True: conditions on responses ignore turns without a response, unless no turn has a response. False:
+    every turn must have a response."""
 
     def ask(self, question: Question) -> Answer:
         """Return the answer to a question from `answers`.
@@ -146,15 +147,15 @@ def build_transcript(case: EvalCase, run: CaseRun) -> Transcript:
 
 @dataclass(slots=True)
 class TranscriptCache:
-    """Cache of one transcript, of the run that was asked for last.
+    """Cache of the transcript of the latest run.
 
-    All checks of a run are evaluated one after the other.
+    One transcript is enough, because all checks of a run are evaluated one after the other.
     """
 
     _latest: Transcript | None = None
 
     def get_transcript(self, case: EvalCase, run: CaseRun) -> Transcript:
-        """Return the transcript of a run. The caller must not change the transcript."""
+        """Return the transcript of a run, from the cache or newly built. The caller must not change it."""
         latest = self._latest
         if latest is None or latest.run is not run or latest.case is not case:
             latest = self._latest = build_transcript(case, run)

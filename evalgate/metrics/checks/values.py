@@ -20,7 +20,7 @@ _SCALARS = frozenset({str, int, float, bool})
 
 
 class _Missing:
-    """Type of `MISSING`, the value at a path that leads nowhere."""
+    """Type of `MISSING`, which stands for the value at a path that does not exist."""
 
 
 MISSING: Final = _Missing()
@@ -35,11 +35,11 @@ def format_value(value: object) -> str:
 
 
 def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield (path, value) for each value that a path selects; the value is `MISSING` if there is none.
+    """Yield (path, value) for each value that a path selects; `MISSING` is the value of a missing path.
 
-    `order.items[0].sku` selects by keys and indices, `items[*].sku` in every item. If the whole path is a key
-    of `root`, only the value at this key is selected. So a key such as `ids[]`, which is not a path, can be
-    selected, too.
+    `order.items[0].sku` selects one value by keys and indices, `items[*].sku` a value in every item. If the
+    whole path is a key of `root`, only the value at this key is selected. So a key such as `ids[]`, which is
+    not a path, can be selected, too.
     """
     if isinstance(root, Mapping) and path in root:
         yield path, root[path]
@@ -81,7 +81,7 @@ def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
     `ignore_case` ignores the case of texts in the values, but not of the keys of objects.
     """
     if type(one) is type(other) and type(one) in _SCALARS and not ignore_case:
-        return one == other  # as most values are
+        return one == other  # fast path: most values are scalars
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, Mapping) and isinstance(other, Mapping):
@@ -98,10 +98,10 @@ def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
 
 
 def contains_value(whole: object, part: object, *, ignore_case: bool = False) -> bool:
-    """Return True if a text contains the text `part`, a list the item `part`, or an object all of `part`.
+    """Return True if `whole` contains `part`: as a text in a text, an item in a list, or keys in an object.
 
-    An object must have each key of `part` with an equal value. Objects within `part` need only be contained,
-    by the same rule.
+    An object contains `part` if it has each key of `part` with an equal value. If the value in `part` is an
+    object, the value in `whole` needs only to contain it, by the same rule.
     """
     if isinstance(whole, str):
         return isinstance(part, str) and (
@@ -149,7 +149,7 @@ class ValueCondition:
         self._semantic = rule.semantic
 
     def find_fault(self, value: object, transcript: Transcript) -> str:
-        """Return a part of a sentence, "should be …, found …", for the first condition that does not hold.
+        """Return the end of a sentence, "should be …, found …", for the first condition that does not hold.
 
         Return "" if all conditions hold.
 
