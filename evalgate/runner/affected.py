@@ -1,4 +1,4 @@
-"""Limit a plan to the suites that a change affects. If the effect is unknown, the plan stays whole."""
+"""Limit a plan to the suites that a change affects. If git cannot say what changed, keep all suites."""
 
 import hashlib
 import os
@@ -72,7 +72,7 @@ def find_affected(
 def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
     """Yield a sentence for each glob of `affects` that matches no file of the repository.
 
-    A sentence begins with the place of the glob, as `file:line`. Files that git ignores do not count as
+    Each sentence begins with the position of the glob, as `file:line`. Files that git ignores do not count as
     files of the repository. Without a git repository nothing is yielded.
     """
     globs = [
@@ -116,12 +116,12 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 
 
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
-    """Return the rules with a mark on each suite that has an outdated list of opened files.
+    """Return `known` with `unknown_because` set on each suite that has an outdated list of opened files.
 
-    Every change affects a marked suite. The mark is the field `unknown_because`, which states the reason. A
-    list is outdated if one of its files was edited after the run that made the list: the edited file may open
-    further files, and only the next stored run lists them. Files that the change itself edits are left out,
-    because they concern the suite anyway. Files that git does not track are left out as well.
+    Every change affects a suite with this field set. A list is outdated if one of its files was edited after
+    the run that made the list: the edited file may open further files, and only the next stored run lists
+    them. Files in `changed` are left out, because they concern the suite anyway. Files that git does not
+    track are left out as well.
 
     Raises:
         UnknownChangeError: git fails.
@@ -152,10 +152,10 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 
 
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
-    """Return the rules with a mark on each suite in which the agent opens files that git does not track.
+    """Return `known` with `unknown_because` set on each suite with opened files that git does not track.
 
-    Every change affects a marked suite. The mark is the field `unknown_because`, which names one of the
-    files. Files that a glob of `ignored` matches are left out.
+    Every change affects a suite with this field set. Its text names one of the files. Files that a glob of
+    `known.ignored` matches are left out.
 
     Raises:
         UnknownChangeError: git fails.
@@ -210,7 +210,7 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
 
 
 def _iter_texts(value: object) -> Iterator[str]:
-    """Yield all texts in the values of an agent's options.
+    """Yield every string in `value`, which may nest mappings, lists and tuples; keys are not yielded.
 
     For a mapping with the keys `context` and `dockerfile`, yield the joined path of the Dockerfile as well.
     """
@@ -225,7 +225,7 @@ def _iter_texts(value: object) -> Iterator[str]:
 
 
 def _build_suite_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
-    """Yield the scope of each suite in the thresholds file and of each other eval set: its name and files."""
+    """Yield a `SuiteScope` for each suite of the thresholds file, then for each eval set outside of suites."""
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)
@@ -260,10 +260,10 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
 def _join_tracked_files(
     tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
 ) -> tuple[frozenset[str], str]:
-    """Return the files that the agent opens in the eval sets, and why every change affects these sets.
+    """Return the files that the agent opens in `eval_sets`, and why every change affects these sets.
 
-    The second value is the end of a sentence. It is "" if the files and globs tell which changes affect the
-    sets.
+    The reason is the end of a sentence. It is "" if only some changes affect the sets, because their opened
+    files or globs (`has_globs`) are known. Without `tracked` there are no files.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -284,10 +284,10 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
-    """Map each eval set of a suite from its path in the suite to its path in the plan.
+    """Return the eval sets of a suite as a mapping from the path in the suite to the path in the plan.
 
-    The two paths differ if the suite names a link and the plan names the link's target. If the plan lacks the
-    eval set, its path in the suite is kept.
+    The two paths differ if the suite names a link and the plan names the link's target. If the plan lacks an
+    eval set, it is mapped to its path in the suite. `names` are the suite's files, folders and globs.
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}
@@ -308,9 +308,9 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
 
 
 def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[TrackedFiles, ...]:
-    """Return the files that the agent opened, by eval set; () if the agent does not track them.
+    """Return the files that the agent opened, by eval set; () if the agent does not track opened files.
 
-    Left out are eval sets with unselected cases, and eval sets with a case that has no answered run.
+    Eval sets with unselected cases are left out, and so are eval sets with a case that has no answered run.
     """
     if not isinstance(agent, TracksFiles):
         return ()

@@ -43,15 +43,16 @@ if TYPE_CHECKING:
     from evalgate.agents.tracing.run_trace import RunTrace
 
 _MOST_MOVES = 3
-"""Most restarts of a case because its machine was lost."""
+"""Maximum number of times that a run is restarted because the machine of its worker was lost."""
 
 
 @frozen
 class _AttemptResult:
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
-    """Retry that could succeed: without other cases in the worker, after a pause, or on another machine."""
+    """Retry that could succeed: `alone` in a worker, `later` after a pause, `elsewhere` on another machine."""
     retry_after_s: float | None = None
+    """Pause in seconds that a service asked for; None if it asked for none."""
 
 
 class AttemptHistory:
@@ -76,7 +77,7 @@ class AttemptHistory:
         self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
-        """Return the final run with its earlier attempts, and with the usage of their simulated users."""
+        """Return `run` with the earlier attempts, and with the users' usage of all attempts summed up."""
         if not self._attempts:
             return run
         used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
@@ -85,7 +86,7 @@ class AttemptHistory:
 
 
 class CaseRunner:
-    """Runner of cases with a started agent."""
+    """Runner of single cases against a started agent, with retries."""
 
     def __init__(
         self,
@@ -118,8 +119,8 @@ class CaseRunner:
 
         - If the worker died, the case is run once more, alone in a worker. If the case was alone already, the
           agent crashed, and there is no retry.
-        - After a fault that may pass, the case is run again after a pause, as often as the throttle allows.
-        - If its machine was lost, the case is run again at once, at most `_MOST_MOVES` times.
+        - After a transient fault, the case is run again after a pause, as often as the throttle allows.
+        - If the worker's machine was lost, the case is run again at once, at most `_MOST_MOVES` times.
 
         `history` collects the failed attempts, so that they are available even if the call is cancelled.
 
@@ -151,9 +152,9 @@ class CaseRunner:
     async def _make_attempt(
         self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
     ) -> _AttemptResult:
-        """Run a case once in the slot that the caller holds, and report a rate limit to the throttle.
+        """Run a case once in the slot that the caller holds, and tell the throttle of a rate limit or the end.
 
-        A case with recorded replies is not run: its replies are the result.
+        For a case with recorded replies the agent is not asked: the recorded replies are the result.
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
