@@ -225,7 +225,7 @@ def _iter_texts(value: object) -> Iterator[str]:
 
 
 def _build_suite_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
-    """Yield a `SuiteScope` for each suite of the thresholds file, then for each eval set outside of suites."""
+    """Yield a `SuiteScope` for each suite of the thresholds file, then for each eval set in no suite."""
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)

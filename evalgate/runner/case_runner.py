@@ -50,7 +50,7 @@ _MOST_MOVES = 3
 class _AttemptResult:
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
-    """Retry that could succeed: `alone` in a worker, `later` after a pause, `elsewhere` on another machine."""
+    """Retry that could succeed: `alone` in a worker, `later` (after a pause), `elsewhere` (other machine)."""
     retry_after_s: float | None = None
     """Pause in seconds that a service asked for; None if it asked for none."""
 
@@ -152,7 +152,7 @@ class CaseRunner:
     async def _make_attempt(
         self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
     ) -> _AttemptResult:
-        """Run a case once in the slot that the caller holds, and tell the throttle of a rate limit or the end.
+        """Run a case once in the slot that the caller holds, and report a rate limit to the throttle.
 
         For a case with recorded replies the agent is not asked: the recorded replies are the result.
         """

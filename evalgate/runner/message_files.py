@@ -1,4 +1,4 @@
-"""Hold conversations with the messages of a file, and make cases of them."""
+"""Send the messages of a file to the agent, and make cases of the conversations."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ def build_message_cases(
     *,
     hide: Callable[[str], str] = str,
 ) -> list[EvalCase]:
-    """Return a case without expectations for each conversation. A conversation must not be empty.
+    """Return a case without expectations for each conversation, a list of at least one message.
 
     `eval_id` is the id of the case, for a single conversation. If it is None, each id is made from the first
     message of its conversation, redacted by `hide`. Ids differ from each other and from those in `taken`.
@@ -42,7 +42,7 @@ def build_message_cases(
 
 
 def run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> list[CaseRun]:
-    """Run each case once, several at the same time as `concurrency` of the agent allows.
+    """Run each case once, at most `concurrency` of the agent's settings at the same time.
 
     Return the runs in the order of the cases. Do not call this within an event loop.
 
@@ -75,7 +75,7 @@ async def _run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> li
 
 
 def is_whole(case: EvalCase, run: CaseRun) -> bool:
-    """Return True if the agent replied to every message."""
+    """Return True if the run has no failure and the agent replied to every message of the case."""
     return run.failure is None and len(run.replies) == len(case.turns) and None not in run.replies
 
 
@@ -106,7 +106,7 @@ def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
     if path.suffix.lower() in {".yaml", ".yml", ".json"}:
         found = _read_lists(path, shown_as)
     else:
-        # Only the name: the option's value is relative to the project's folder.
+        # Only the last part of the path is compared, because the path begins with the project's folder.
         is_stream = path.name == "-"
         text = (
             decode_text(sys.stdin.buffer.read(), shown_as) if is_stream else read_input_text(path, shown_as)

@@ -28,7 +28,7 @@ from evalgate.system.workspace import Workspace
 
 _LOCAL_KINDS = ("python", "adk", "command")
 SETUP_MINUTES = 15.0
-"""Longest time until the control's agent is built: a setup that hangs must not hold up the verdict."""
+"""Time limit for building the control's agent, because a setup that hangs must not delay the verdict."""
 
 
 @frozen
@@ -37,9 +37,9 @@ class ControlAgent:
 
     agent: Agent
     commit: str
-    """Full hash; "" for a deployment of which git does not know the commit."""
+    """Full hash; "" if the agent is a deployment and its commit is not known."""
     url: str = ""
-    """Address of the deployment; "" if the agent is started here."""
+    """Address of the deployment; "" if the agent runs from `checkout`."""
     checkout: CommitCheckout | None = field(default=None, repr=False)
 
     def check_files(self) -> None:
@@ -56,7 +56,7 @@ class ControlAgent:
 
 @contextmanager
 def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[ControlAgent]:
-    """Check out the base commit, install what its agent needs and build the agent; clean up after the block.
+    """Check out the base commit, run its agent's setup, build and yield the agent; clean up after the block.
 
     With `gate.control.url` nothing is checked out: the agent is the deployment at this address.
 
@@ -98,7 +98,7 @@ async def build_control_in_thread(
 ) -> ControlAgent:
     """Build the control, the base commit's agent, in a thread; an interruption of the run ends the setup.
 
-    The end of `stack` removes the files of the agent.
+    The agent's files are removed when `stack` is closed.
 
     Raises:
         ControlUnavailableError: the control cannot be built, or not within SETUP_MINUTES and the budget.
@@ -119,7 +119,7 @@ async def build_control_in_thread(
             return building.result()
     except asyncio.CancelledError:
         stop.set()
-        await asyncio.gather(building, return_exceptions=True)  # until then its files are in use
+        await asyncio.gather(building, return_exceptions=True)  # the setup uses its files until it has ended
         raise
     stop.set()
     await asyncio.gather(building, return_exceptions=True)

@@ -20,7 +20,7 @@ from evalgate.system.pull_requests import (
 
 
 class ControlUnavailableError(EvalgateError):
-    """Control runs are not possible. The message states the reason as a part of a sentence."""
+    """Control runs are not possible. The message states the reason, as the end of a sentence."""
 
 
 @frozen
@@ -31,7 +31,7 @@ class ControlSource:
     overrides: Overrides
     """Options of the command line, which apply to the base commit's agent as well."""
     is_object: bool = False
-    """True: the agent is an object of the program, which no other commit has."""
+    """True: the agent is an object of the calling Python program, which no other commit has."""
     commit: str = ""
     """Full hash of the base commit; "" if it is not known, as `problem` explains. It is resolved before
     any code of the change runs, because this code could move branches and tags."""
@@ -115,7 +115,7 @@ def _find_named_commit(folder: Path, name: str) -> str:
 
 
 def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
-    """Return True if the working folder has the code of the commit.
+    """Return True if the checked-out code, which is tested, is that of the commit.
 
     On a CI service edited files do not count, because a step of the job may have made them.
     """

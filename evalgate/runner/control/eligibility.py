@@ -100,7 +100,7 @@ def check_code_origin(
 
     Raises:
         ControlUnavailableError: a part of the agent may come from the change's folder or from a package
-            that may hold the change, or the interpreter cannot be asked.
+            that may hold the change, or the interpreter fails to list its imports.
     """
     settings = spec.settings
     if settings.python is not None and settings.setup is not None:
@@ -204,7 +204,7 @@ def _check_links(checkout: CommitCheckout, top: Path) -> None:
 
 
 def _names_file(text: str, top: Path) -> bool:
-    """Return True if a text contains the path of a folder or of a file in it, or of a link to one of them.
+    """Return True if `text` contains a path to `top`, to a file in `top`, or to a link that leads there.
 
     Raises:
         ControlUnavailableError: the text contains too many paths.
