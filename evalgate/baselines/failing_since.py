@@ -22,16 +22,17 @@ from evalgate.core.types import (
 )
 
 _LUCK = 0.05
-"""Largest probability that luck puts as many failures at the end, at which these failures are a break."""
+"""Significance level: the failures at the end are a break if a random order of all runs would put as many
+failures there with at most this probability."""
 
 _FEWEST = 2
-"""Fewest failed runs of a break: any case may fail once."""
+"""Minimum number of failed runs of a break, because any case may fail once."""
 
 _NAMED = 5
 _SHOWN_OF_COMMIT = 12
 
 CaseThresholds: TypeAlias = Mapping[tuple[str, str], MetricThresholds]
-"""The thresholds of each case, by ids of eval set and case."""
+"""The thresholds of each case by metric, by (eval set id, case id)."""
 
 
 def collect_case_thresholds(cases: Sequence[CaseResult]) -> CaseThresholds:
@@ -57,7 +58,7 @@ def find_break(
     - If all runs were in random order, as many failures at the end would have a probability of at most 5 %.
 
     A break that is stored in `case` is kept as long as all runs since this break have failed. Answered runs
-    without any score to judge are left out. `score_run_pass` describes `thresholds` and `pass_score`.
+    without a score that counts are left out. `thresholds` and `pass_score` are as for `score_run_pass`.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -98,7 +99,7 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
         if since is not None:
             newest = max(run.source for run in case.runs)
             earlier = tuple(run for run in case.runs if run.source != newest)
-            # Without the new gate run: its failure alone would not show since when the case fails.
+            # Without the new gate run, because its failure alone does not confirm the known break.
             since = find_break(
                 replace(case, runs=earlier, failing_since=since), after.sources, case_thresholds[key]
             )

@@ -34,7 +34,7 @@ class Flakiness:
     """Flakiness of one case over its stored runs."""
 
     runs: int
-    """Runs that count; the other figures are of these."""
+    """Number of runs that count; all other fields are computed from these runs."""
     passed: int
     flip_rate: float | None
     """Chance that one of two random runs of the case passes and the other fails; None below two runs.

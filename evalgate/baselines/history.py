@@ -242,7 +242,7 @@ def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case with only the runs and metrics of one gate run. Its index changes from `at` to 0.
+    """Return the case with only the runs and metrics of the gate run with index `at`, which becomes index 0.
 
     The case must have a run of this gate run. Replies and `failing_since` are kept only if this is the newest
     gate run of the case.

@@ -100,10 +100,10 @@ def render_body(
 ) -> str:
     """Render a comment with all sections, sorted by key, in at most `limit` characters.
 
-    If the sections do not fit, the longest ones are shortened to the same length. `shorter` has functions by
-    key. Each renders its section in at most a given number of characters. A section without a function is cut
-    at its end. Markers are never cut. So `limit` must be at least 1,000, and must leave about 150 characters
-    for the markers of each section.
+    If the sections do not fit, the longest sections are shortened to the same length. `shorter` maps the key
+    of a section to a function that renders it in at most a given number of characters. A section without a
+    function is cut at its end. Markers are never cut, so `limit` must be at least 1,000, and must leave about
+    150 characters for the markers of each section.
     """
     ordered = sorted(sections, key=lambda section: section.key)
     newest = max((section.run for section in ordered), default=0)
@@ -121,7 +121,7 @@ def render_body(
 
 def strip_markers(text: str) -> str:
     """Remove evalgate's markers from Markdown, so that it can be put into a section."""
-    # In this order, because removing a marker can join the text around it into another one.
+    # In this order, because removing a marker can join the texts around it into a new marker.
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 
 

@@ -189,18 +189,18 @@ class PullRequest:
 
 @frozen
 class HeadCommit:
-    """A commit that an event names without a pull request. An example is a workflow run of a fork.
+    """A commit that an event names without a pull request, for example a workflow run of a fork.
 
-    GitHub's API can tell the pull requests of the commit.
+    GitHub's API can list the pull requests of the commit.
     """
 
     sha: str
     repository: str = ""
     """The repository that the commit was pushed to, as `owner/name`; "" if the event does not name it."""
     branch: str = ""
-    """The branch in that repository; "" if the event does not name it.
+    """The branch in `repository`; "" if the event does not name the branch.
 
-    It is needed because anyone can push the same commit to a branch of their own.
+    The branch is needed because anyone can push the same commit to a branch of their own.
     """
 
 
@@ -235,10 +235,10 @@ def _read_payload(environ: Mapping[str, str]) -> Mapping[str, object] | None:
 
 
 def find_tested_run(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return id and attempt of the workflow run that ran the gate; 0 for each that is unknown.
+    """Return id and attempt of the workflow run that ran the gate; 0 for a number that is unknown.
 
-    This is the current run, except in a workflow that another one's end started (`workflow_run`). There it is
-    the run that ended, which has the report files.
+    Usually, this is the current run. In a workflow that the end of another workflow started (event
+    `workflow_run`), it is the run that ended, because that run has the report files.
     """
     if environ.get("GITHUB_EVENT_NAME") != "workflow_run":
         return read_number(environ, "GITHUB_RUN_ID"), read_number(environ, "GITHUB_RUN_ATTEMPT")
@@ -279,9 +279,9 @@ def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, obje
         # A run of a fork lists no pull requests; those of other repositories are not ours.
         if base is not None and base == repository.get("id") and (found := _parse_pull_request(each)):
             ours.append(PullRequest(found.number, found.head_sha or sha))
-    # GitHub lists the open pull requests of the branch with the commits that they have now. One that has a
-    # newer commit than the run was not tested. Of several, the payload does not say which one was tested:
-    # `post_comment` posts to each.
+    # GitHub lists the open pull requests of the branch with their present commits. A pull request with a
+    # newer commit than the run was not tested. If there are several, the payload does not name the tested
+    # pull request, so the commit is returned, and `post_comment` posts to each.
     if ours and (not sha or (len(ours) == 1 and ours[0].head_sha == sha)):
         return ours[0]
     where = (_get_object(run, "head_repository").get("full_name"), run.get("head_branch"))

@@ -27,8 +27,8 @@ def resolve_case_policies(
     the cases that the user selected, so a rule that matches none of them is no error.
 
     Raises:
-        InvalidInputError: a rule, or an id or tag in it, matches no case (only if `is_part` is False), or a
-            rule names a metric that is not among the criteria.
+        InvalidInputError: a rule names a metric that is not among the criteria. If `is_part` is False, also
+            if a rule matches no case or has an id without wildcards that no case has.
     """
     eval_sets = tuple(eval_sets)
     tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)

@@ -25,7 +25,8 @@ def limit_checks(
     True, the user selected only some of the cases, so a check that matches none of them is no error.
 
     Raises:
-        InvalidInputError: a check, or an id or tag in it, matches no case (only if `is_part` is False).
+        InvalidInputError: a check matches no case, or has an id without wildcards that no case has (only if
+            `is_part` is False).
     """
 
     def find_tags(key: CaseKey) -> Sequence[str]:

@@ -15,11 +15,11 @@ from evalgate.system.files import is_readable_name
 
 
 def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
-    """Return the paths of the shards' records, relative to `folder`. `patterns` name files, folders or globs.
+    """Return the paths of the shards' records, relative to `folder`; `patterns` are files, folders or globs.
 
-    A folder stands for every `results.json` in it, at any depth. If it has none, it stands for
-    `FOLDER/results.json`. A name that matches nothing stays as it is, so that reading it reports a missing
-    file. The names keep their order, and the paths of one name are sorted.
+    A folder stands for every `results.json` in it, at any depth, or for `FOLDER/results.json` if it has no
+    such file. A pattern that matches nothing is returned as it is, so that reading it reports a missing file.
+    The patterns keep their order, and the paths of each pattern are sorted.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])
 

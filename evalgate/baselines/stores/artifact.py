@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class InvalidZipError(Exception):
-    """Error for a zip that cannot be used; its text is the rest of a sentence with the reason."""
+    """A zip file cannot be used. The message is a clause about the zip (`it …`) that states the reason."""
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:

@@ -96,13 +96,14 @@ class BranchStore:
         """Read an older baseline: as it was at `time`, or at the save or commit that `when` names.
 
         A save is a commit on the branch. With a `time`, the last save until this time is read. Without a
-        `time`, `when` names a save, which is read, or a commit of the agent. For a commit, the first of the
-        20 later saves with a gate run of it is read, or else the last save until its time.
+        `time`, `when` names a save, which is read, or a commit of the agent. For a commit of the agent, the
+        next 20 saves are searched for a gate run of this commit. If none has such a run, the last save until
+        the time of the commit is read.
 
         Args:
-            when: date, or name of a save or a commit, for error messages.
-            time: last moment that counts; None: `find_commit` decides.
-            find_commit: function that gets the hashes of all saves, the newest first, and returns hash and
+            when: Date, or name of a save or a commit, for error messages.
+            time: Last moment that counts; None: `find_commit` decides.
+            find_commit: Function that gets the hashes of all saves, the newest first, and returns hash and
                 time (Unix seconds) of the save or of the agent's commit that `when` names.
 
         Raises:
