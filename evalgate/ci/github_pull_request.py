@@ -138,8 +138,7 @@ def post_comment(
 ) -> PostResult:
     """Post or update the gate's single comment under a pull request.
 
-    Return the first result that is `failed` or `skipped`, or else the first result. The `url` of the returned
-    result holds the URLs of all comments.
+    Return the first `failed` or `skipped` result, or else the first result, with all comments' URLs in `url`.
 
     Args:
         account: The token and the repository.
@@ -148,8 +147,7 @@ def post_comment(
             repository or branch is unknown, only the oldest open pull request of the commit gets a comment.
         gate: The name of the gate. Each gate has its own comment.
         section: The section of this job. It replaces a section with the same key that is not newer.
-        shared: True if other jobs may post to the comment at the same time. The call then takes at least
-            `PostTimeouts.settle_s`.
+        shared: True if other jobs may post to the comment at the same time. Posting takes `settle_s` then.
         shorter: Function that renders the section's text in at most a given number of characters, for a
             comment that gets too long. None: the end of the section is cut.
         author: The account of the token. Only comments of this account are edited and deleted.

@@ -198,8 +198,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    Sentences about the expected usage are passed to `hooks.tell`. The journal is closed after the block, or
-    when `run_options.checkpoints` is closed.
+    `hooks.tell` gets the expected usage. The journal is closed after the block, or with the `checkpoints`.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.

@@ -60,14 +60,9 @@ def build_record(
 ) -> Record:
     """Score finished runs, compare them with the baseline, decide the verdict and return the record.
 
-    Args:
-        plan: The plan of the runs.
-        run_results: The runs, made here or loaded from shards or a stored record.
-        statistics: Settings of the statistical comparison; None: plain means are compared.
-        baseline: Stored runs; None if there is no baseline.
-        timing: Start and duration of the runs.
-        anchor_baseline: Stored runs of `gate.anchor`; None if it is not set.
-        control: Result of the control runs; None if there is none.
+    The runs may come from shards or a stored record. Without `statistics`, plain means are compared.
+    `anchor_baseline` holds the stored runs of `gate.anchor`; None if it is not set. `control` is the result
+    of the control runs; None if they were not made or do not count.
     """
     scored = score_counted_runs(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)

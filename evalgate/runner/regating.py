@@ -68,10 +68,7 @@ _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison
 
 
 def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Return the record with scores aggregated, compared with `baseline` and decided anew by `rules`.
-
-    Control runs and the comparison with the anchor are dropped, because they belong to the original decision.
-    """
+    """Aggregate, compare and decide a record again by `rules`, without its control runs and anchor."""
     # A baseline of a single gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])

@@ -70,13 +70,11 @@ async def run_requests(
     `not_run` with the failure.
 
     If the calling task is cancelled, running cases are cancelled. They and all remaining requests go to
-    `on_finished` as `not_run`, kind `interrupted`. Calls of `on_finished` in progress are not cancelled. Once
-    every request has an outcome, `CancelledError` is raised. A second cancellation raises at once, without
-    these outcomes.
+    `on_finished` as `not_run`, kind `interrupted`, then `CancelledError` is raised. Calls of `on_finished` in
+    progress are not cancelled. A second cancellation raises at once, without these outcomes.
 
     Raises:
-        Exception: the first error of `on_finished` or of the iterator of requests. It is raised after all
-            other tasks have stopped.
+        Exception: the first error of `on_finished` or of `requests`, after all other tasks have stopped.
     """
     throttle = throttle or Throttle(ThrottleSettings(concurrency))
     scheduler = _CaseScheduler(

@@ -179,8 +179,7 @@ def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
     False, the suites have no metrics.
 
     Raises:
-        InvalidInputError: a file has a problem, or an eval set has neither criteria nor checks although
-            `plan_input.needs_criteria` is True.
+        InvalidInputError: a file has a problem, or a set has no criteria and no checks, but needs them.
     """
     thresholds, config, is_part = plan_input.thresholds, plan_input.config, plan_input.is_partial_selection
     _check_runs(thresholds, config)
@@ -246,11 +245,7 @@ def _add_case_checks(
     context: MetricContext,
     environment: MetricEnvironment,
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks of case notes added.
-
-    Raises:
-        InvalidInputError: a check is wrong, or needs more runs than are made.
-    """
+    """Return the suites with the checks of case notes added; refuse wrong checks and too few runs."""
     if not any(suite.eval_set.checks for suite in suites):
         return suites
     from evalgate.runner.case_checks import add_case_checks
@@ -301,11 +296,7 @@ def _suggest_suite(problem: Problem, config: Config) -> Problem:
 
 
 def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
-    """Return the eval sets that are read from files, then those that are given as objects.
-
-    Raises:
-        InvalidInputError: a file has a problem, two sets have the same id, or there is no eval set.
-    """
+    """Return the eval sets that are read from files, then those that are given as objects; at least one."""
     config, objects, rule_files = plan_input.config, plan_input.objects, plan_input.rule_files
     if not config.eval_sets:
         if not objects.eval_sets:
@@ -369,10 +360,7 @@ def _check_runs(thresholds: Thresholds, config: Config) -> None:
 
 
 def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:
-    """Build the environment of custom metrics, which are trusted as much as the agent.
-
-    They get the agent's environment variables and run as the agent's user.
-    """
+    """Build the environment of custom metrics: the agent's variables and user, as they are equally trusted."""
     workspace, agent = plan_input.workspace, plan_input.config.agent
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(plan_input.agent_environ, agent.env if agent else ())

@@ -47,8 +47,7 @@ def build_user_factory(
 
     `config` is the config of `thresholds` with the options of the command line applied. `adjacent` maps the
     id of an eval set to the thresholds file next to it, with these options applied as well. If `thresholds`
-    has a `user` section, `adjacent` has no effect. `locate` returns the path to read for a file that a
-    thresholds file names, such as a copy of the base branch's version.
+    has a `user` section, `adjacent` has no effect. `locate` returns the path to read for a named file.
 
     Raises:
         InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an unknown

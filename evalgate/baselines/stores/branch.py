@@ -97,8 +97,7 @@ class BranchStore:
 
         A save is a commit on the branch. With a `time`, the last save until this time is read. Without a
         `time`, `when` names a save, which is read, or a commit of the agent. For a commit of the agent, the
-        next 20 saves are searched for a gate run of this commit. If none has such a run, the last save until
-        the time of the commit is read.
+        next 20 saves are searched for a gate run of it; without one, the last save until its time is read.
 
         Args:
             when: Date, or name of a save or a commit, for error messages.
