@@ -32,7 +32,7 @@ _NAMED = 5
 _SHOWN_OF_COMMIT = 12
 
 CaseThresholds: TypeAlias = Mapping[tuple[str, str], MetricThresholds]
-"""The thresholds of each case by metric, by (eval set id, case id)."""
+"""Mapping from (eval set id, case id) to the case's thresholds by metric."""
 
 
 def collect_case_thresholds(cases: Sequence[CaseResult]) -> CaseThresholds:
@@ -81,7 +81,7 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Return `after` with `failing_since` set in each case of `case_thresholds`: its break, or None.
+    """Return `after` with `failing_since` set to its break or None in each case of `case_thresholds`.
 
     `after` holds one more gate run than `before`. A break that `before` knows is kept as long as the case is
     unchanged and fails, even after the baseline dropped the runs that passed. The break ends if the metrics

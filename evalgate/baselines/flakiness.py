@@ -49,7 +49,7 @@ class Flakiness:
 def measure_baseline_flakiness(
     baseline: Baseline, thresholds: BaselineThresholds, pass_score: float
 ) -> dict[tuple[str, str], Flakiness]:
-    """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
+    """Return the flakiness of each case with at least two runs that count, by (eval set id, case id).
 
     A run passes if the agent answered and every score meets its threshold. A metric without an entry in
     `thresholds` must reach `pass_score`, a share of the metric's range from 0 to 1. Two kinds of metrics do

@@ -27,13 +27,15 @@ from evalgate.core.types import (
 )
 
 DEFAULT_KEEP = 20
-"""Gate runs that a baseline keeps of each eval set by default."""
+"""Default number of gate runs that a baseline keeps of each eval set."""
 
 STALE_DAYS = 14
-"""Largest age of a baseline, in days, without a notice: the model that an agent asks may change with time."""
+"""Maximum age of a baseline in days without a notice, because an agent's model may change over time."""
 
 _LONGEST_REPLIES = 4096
-"""Most characters of a case's stored replies: reports show ten lines, and every run reads all replies."""
+"""Maximum length of a case's stored replies in characters.
+
+Reports show only ten lines, and every run of the gate reads the replies of all cases."""
 
 
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:

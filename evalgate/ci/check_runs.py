@@ -53,7 +53,7 @@ class Check:
 
 
 def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
-    """Yield the `output` of each request for the check run. Many annotations take more than one request."""
+    """Yield the field `output` of each request: one for up to 50 annotations, and one for each further 50."""
     notes = [_build_annotation(each) for each in check.annotations]
     head = {
         "title": to_one_line(check.title, _LONGEST_TITLE) or check.conclusion,
@@ -163,7 +163,7 @@ class _AnnotationBatch:
     _was_sent: bool = False
 
     def send_annotations(self) -> None:
-        """Add the annotations and the conclusion to the check run."""
+        """Add the annotations and the conclusion to the check run, unless an earlier call added them."""
         # GitHub appends annotations, so a batch that is sent twice would show every annotation twice. An
         # earlier call may have added the annotations although it raised an error.
         if self._was_sent and self.github.count_annotations(self.number) > self.before:

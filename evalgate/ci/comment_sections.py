@@ -82,7 +82,7 @@ def read_sections(body: str) -> dict[str, CommentSection]:
 
 
 def merge_sections(*groups: Mapping[str, CommentSection]) -> dict[str, CommentSection]:
-    """Return the newest section of each key. If two are equally new, return that of the later group."""
+    """Return the newest section of each key. Of equally new sections, return the one in the later group."""
     found: dict[str, CommentSection] = {}
     for group in groups:
         for key, section in group.items():
@@ -120,7 +120,7 @@ def render_body(
 
 
 def strip_markers(text: str) -> str:
-    """Remove evalgate's markers from Markdown, so that it can be put into a section."""
+    """Remove evalgate's markers from Markdown, so that the text can be put into a section."""
     # In this order, because removing a marker can join the texts around it into a new marker.
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 

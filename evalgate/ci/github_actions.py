@@ -54,7 +54,7 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
     """Ask the runner to hide texts in the rest of this job's log. Each line of a text is hidden separately.
 
     Lines of fewer than `SHORTEST_MASK` characters are not hidden. Outside of GitHub Actions, nothing is
-    written. The runner must read `stream`, and nothing may have been written to it before.
+    written. The runner must read `stream`, and nothing may have been written to `stream` before.
     """
     if not is_github_actions(environ):
         return
@@ -100,8 +100,8 @@ def write_annotations(annotations: Iterable[Annotation], total: int, stream: Tex
     """Write each annotation as an error. `total` is their number.
 
     GitHub silently drops annotations beyond `MOST_ANNOTATIONS_A_STEP`. So if there are more, the last
-    annotation states the number of those left out. Only the annotations that are written are read from the
-    iterable.
+    annotation states the number of annotations that are left out. Only the annotations that are written are
+    read from the iterable.
     """
     shown = total if total <= MOST_ANNOTATIONS_A_STEP else MOST_ANNOTATIONS_A_STEP - 1
     stream.writelines(

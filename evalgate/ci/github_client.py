@@ -70,7 +70,7 @@ class Account:
 
 @frozen
 class GitHubConnection:
-    """A repository of PyGithub, and the redactor that hides the token in error messages."""
+    """A PyGithub repository, and the redactor that hides the token in error messages."""
 
     repository: "Repository"
     redactor: Redactor

@@ -211,7 +211,7 @@ class StickyComment:
         return not written_to or time.monotonic() - stood_since >= settled
 
     def _sync_comment(self) -> _SyncResult:
-        """Read the comment. Write to it if it is not up to date and no other section must stay."""
+        """Read the comment; write to it unless it is complete or another section must stay under this key."""
         ours = self._find_own_comments()
         # Oldest comment last: it stays, so its sections win over equally new sections of other comments.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))

@@ -42,12 +42,12 @@ _NO_BASE = "no commit to compare with is named: this is no pull request, and the
 def find_affected(
     plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles, base_revision: str
 ) -> AffectedSuites:
-    """Return the suites of the plan that the change affects: all suites if git cannot say what changed.
+    """Find the suites of the plan that the change affects. If git cannot say what changed, return all suites.
 
     Args:
         plan: The plan with all eval sets.
         thresholds: The thresholds file that applies.
-        rule_files: The files with rules, as used to make the plan.
+        rule_files: The `RuleFiles` with which the plan was made.
         base_revision: The commit to compare with; "" for none. A pull request is always compared with its
             target branch too.
 
@@ -92,7 +92,7 @@ def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
 
 
 def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
-    """Yield the revisions to compare with. A file counts as changed if it differs from any of them.
+    """Yield the revisions to compare with. A file counts as changed if it differs in at least one of them.
 
     A pull request is compared with its target branch even if `base_revision` is given, because the pull
     request may have edited the command line that gives `base_revision`.
@@ -177,7 +177,7 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
 def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles) -> frozenset[str]:
     """Return the paths of files that decide how the agent runs in all suites, or how the gate judges.
 
-    Some of the paths may name no file.
+    Some of the paths may not exist.
     """
     found = {
         thresholds.file,
@@ -262,8 +262,8 @@ def _join_tracked_files(
 ) -> tuple[frozenset[str], str]:
     """Return the files that the agent opens in `eval_sets`, and why every change affects these sets.
 
-    The reason is the end of a sentence. It is "" if only some changes affect the sets, because their opened
-    files or globs (`has_globs`) are known. Without `tracked` there are no files.
+    The reason is the end of a sentence. It is "" if the sets' opened files or globs are known, so that not
+    every change affects the sets. If `tracked` is None, no files are tracked, and only globs count.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -276,7 +276,7 @@ def _join_tracked_files(
 
 
 def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
-    """Yield the paths of an eval set, of the notes about its cases, and of links that lead to either."""
+    """Yield the paths of an eval set, of its case notes, and of links that lead to them; none for ""."""
     if path:
         yield path
         for each in (path, str(Path(path).with_name(build_notes_name(Path(path).name)))):

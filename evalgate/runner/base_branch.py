@@ -1,4 +1,4 @@
-"""Read the gate's own rules from the base branch, so that no change can soften them for itself.
+"""Read the gate's own rules from the base branch, so that a change cannot weaken the rules for itself.
 
 The rules are the thresholds files with their tool mocks, the baseline (`baseline_stores.py`), prompts,
 judges' anchors, labels and personas, and the code of custom metrics (`metric_code.py`). `gating.quarantine`
@@ -43,7 +43,7 @@ _SHOWN_PATHS = 6
 # With the option, git does not read .gitmodules: a malformed one of the change would hide its edits.
 _LIST_CHANGES = ("diff", "--name-only", "--ignore-submodules=dirty")
 _PATHS_AT_ONCE = 200
-"""Most paths in the arguments of one process: Linux allows 2 MB in all."""
+"""Maximum number of paths in the arguments of one process. Linux limits all arguments to 2 MB."""
 
 
 @frozen
@@ -71,13 +71,13 @@ class RuleFiles:
     folder: Path
     environ: Mapping[str, str]
     policy: Policy | None = None
-    """None: `base` if an unmerged change is tested and git knows its target branch."""
+    """None: `base` if an unmerged change is tested and git knows its target branch, else `head`."""
     _unverified: list[str] = field(default_factory=list)
     """Files that were read from the change itself, because git does not know the base branch."""
     _notices: list[str] = field(default_factory=list)
     """Notices about files that the change edits or adds, without repeats."""
     paths: set[str] = field(default_factory=set)
-    """Paths of the files with rules that `choose_version` and others looked for, relative to `folder`."""
+    """Paths of all files with rules that were looked for, relative to `folder`."""
     _copies: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
@@ -209,7 +209,7 @@ class RuleFiles:
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def _is_folder(self, path: str) -> bool:
-        """Return True if `path` is a folder. The base branch decides if it has a file or folder at `path`."""
+        """Return True if `path` is a folder on the base branch or, if the branch lacks `path`, here."""
         if self.base_commit and git.has_folder(self.folder, self.base_commit, path):
             return True
         return (self.folder / path).is_dir() and not self.has_base_file(Path(path))
@@ -258,7 +258,7 @@ class RuleFiles:
         return [self.format_relative_path(top / name) for name in (*changed.split("\0"), *moved) if name]
 
     def note_local_plugins(self) -> None:
-        """Add a notice for each plugin package that is installed from a folder with edits of the change."""
+        """Add a notice for each package with plugins if the change edits the folder it is installed from."""
         if not self.base_commit:
             return
         from evalgate.core.installation import find_local_packages

@@ -1,4 +1,4 @@
-"""Open the baseline stores of a plan, with baseline files of the base branch for an unmerged change."""
+"""Open the baseline stores of a plan. For an unmerged change, read baseline files from the base branch."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ def open_baseline_store(name: str, workspace: Workspace, rule_files: RuleFiles) 
     """Open the baseline `name` of `gate.baseline` or `--baseline`.
 
     Raises:
-        InvalidInputError: as `open_baseline_file`, or no store has this name.
+        InvalidInputError: no store has this name, or `name` is a file and `open_baseline_file` fails.
     """
     context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
     return plugin_registry.resolve_baseline_store(name, context) or open_baseline_file(

@@ -43,7 +43,7 @@ class CalibrationCase(BaseModel):
     expected: str | None = None
     """Reference response, if the metric compares with one."""
     rubrics: Mapping[str, str] = Field(default_factory=dict)
-    """Id to text, for rubrics in addition to the metric's own."""
+    """Text by id, for rubrics in addition to the rubrics of the metric."""
     rubric_type: str | None = None
     label: Annotated[bool, Strict()] | Annotated[float, Strict()]
     """True or false (whether the response passes), or a score."""

@@ -77,7 +77,7 @@ class AttemptHistory:
         self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
-        """Return `run` with the earlier attempts, and with the users' usage of all attempts summed up."""
+        """Return `run` with the earlier attempts, and with `user_usage` summed over all attempts."""
         if not self._attempts:
             return run
         used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
@@ -104,7 +104,7 @@ class CaseRunner:
             throttle: Limits for the number of cases at once, for their rate and for retries.
             stop_reason: Function that prevents a retry by returning a failure. It is called before each
                 retry, except the one that follows the death of a worker.
-            create_trace: Function that creates the trace of a run; None: runs keep none.
+            create_trace: Function that creates the trace of a run; None: runs keep no trace.
         """
         self._agent = agent
         self._create_user = create_user
@@ -232,7 +232,7 @@ class _ConversationDriver:
         self.session: AgentSession | None = None
         """Session of the conversation; None before it is open."""
         self.trace: RunTrace | None = None
-        """Trace of the run; None if it keeps none."""
+        """Trace of the run; None if runs keep no trace."""
         self._user = user
         self._throttle = throttle
         self._slot = slot

@@ -109,7 +109,7 @@ def select_candidates(
 def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[Candidate]:
     """Return the cases that have a wanted tag and no unwanted tag; `!` in `tags` precedes an unwanted tag.
 
-    If `tags` are all unwanted, every case without any of them is returned.
+    If all `tags` are unwanted tags, every case without these tags is returned.
 
     Raises:
         InvalidInputError: a given tag belongs to no case.

@@ -83,7 +83,7 @@ def resolve_agent_setup(
     `state` is the initial state of the session.
 
     Raises:
-        InvalidInputError: with every problem of the input that was found.
+        InvalidInputError: the input is wrong; the error lists every problem that was found.
     """
     workspace = resolve_workspace(folder)
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
@@ -135,9 +135,9 @@ class ChatTurn:
     reply: Reply
     duration_s: float
     usage: Usage | None = None
-    """Consumption of this turn; None if the agent reports none."""
+    """Tokens and cost of this turn; None if the agent reports no usage."""
     trace: tuple[TraceSpan, ...] = ()
-    """Steps of the turn, with times from its beginning; empty if the conversation keeps no trace."""
+    """Trace spans of the turn, with times relative to its start; () if the conversation keeps no trace."""
 
 
 class Chat:
@@ -153,7 +153,7 @@ class Chat:
     ) -> None:
         """Store the settings; the first message begins a conversation.
 
-        `create_trace` creates the trace of a turn; None: turns keep none.
+        `create_trace` creates the trace of a turn; None: turns keep no trace.
         """
         self._agent = agent
         self._create_trace = create_trace
@@ -163,7 +163,7 @@ class Chat:
         self._last = SessionResult()
         self.turns: list[ChatTurn] = []
         self.failed_trace: tuple[TraceSpan, ...] = ()
-        """Steps of the last turn if the turn failed, with times from its beginning; () otherwise."""
+        """Trace spans of the last turn if the turn failed, with times relative to its start; else ()."""
 
     @property
     def session_input(self) -> SessionInput:
@@ -177,7 +177,7 @@ class Chat:
 
     @property
     def state(self) -> JsonObject | None:
-        """Return the session's state after the last turn; None if the agent reports none."""
+        """Return the session's state after the last turn; None if the agent reports no state."""
         return self._last.final_state
 
     async def send_message(self, text: str, on_event: Callable[[Event], None] = lambda _: None) -> ChatTurn:

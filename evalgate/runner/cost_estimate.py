@@ -14,7 +14,7 @@ _NOTHING = Usage()
 
 @frozen
 class UsageEstimate:
-    """Expected usage of one of agent, judges and simulated users."""
+    """Expected tokens and cost: of the agent, of judges, of simulated users, or in total."""
 
     tokens: float = 0.0
     usd: float = 0.0

@@ -30,7 +30,7 @@ DEFAULT_THRESHOLDS: Mapping[str, tuple[str, Thresholds]] = {
     "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
     "orchestrate": ("watsonx Orchestrate", _ORCHESTRATE_DEFAULTS),
 }
-"""Format of an eval set to the name of its tool and the criteria that the tool uses by default."""
+"""By format of an eval set: the name of the format's tool, and thresholds with its default criteria."""
 
 
 def find_default_thresholds(eval_set: EvalSet) -> Thresholds | None:

@@ -122,7 +122,7 @@ class Evaluation:
     async def _check_entry_and_begin(self, hooks: RunHooks) -> None:
         """Wait until the agent's entry point is known to exist, then open the journal and call `on_begin`.
 
-        This also happens if the wait is interrupted, because an interrupted run has a record too.
+        If the wait is interrupted, open the journal as well, because an interrupted run has a record too.
 
         Raises:
             InvalidInputError: the agent's entry point does not exist. The journal is not opened then.
@@ -200,7 +200,7 @@ class Evaluation:
         results.unreachable = refusal.message if refusal else ""
 
     def _iter_requests(self, schedule: RunSchedule) -> Iterator[RunRequest]:
-        """Yield the requests ordered by run number, so that every case is run once before a second time."""
+        """Yield the requests by run number, so that every case is run once before any case is run again."""
         last = max((number for numbers in schedule.values() for number in numbers), default=0)
         # Not case by case: if the gate stops early, every case should have some runs to compare.
         for number in range(1, last + 1):

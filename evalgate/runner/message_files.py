@@ -93,7 +93,7 @@ def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
 
 
 def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
-    """Return the messages of each conversation in a file, at least one.
+    """Return the conversations in a file (at least one), each as a tuple of its messages.
 
     - A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages. A single
       list of messages is one conversation.

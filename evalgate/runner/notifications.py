@@ -30,7 +30,7 @@ class Destinations:
     otlp: HttpTarget | None = None
     """Receiver of OpenTelemetry events."""
     resource: Mapping[str, str] = field(default_factory=dict)
-    """Attributes of the events' resource that the environment names."""
+    """OpenTelemetry resource attributes of the events, from the environment."""
     webhook: HttpTarget | None = None
     """Receiver of one message about the run."""
     webhook_format: WebhookFormat = "json"

@@ -46,7 +46,7 @@ class OpenCheckpoints:
         self._stack = ExitStack()
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Enter the context of a checkpoint; it is left when this object's own context is left.
+        """Enter the context of a checkpoint, and exit it when this object's own context exits.
 
         Raises:
             InvalidInputError: another run writes to the folder of the journal.
@@ -198,7 +198,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    `hooks.tell` gets the expected usage. The journal is closed after the block, or with the `checkpoints`.
+    `hooks.tell` gets the expected usage. The block closes the journal, unless `checkpoints` are given.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
@@ -247,7 +247,7 @@ def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
 def build_plan_agent(plan: Plan) -> Agent:
     """Run the setup of a plan's agent, and build the agent without starting it.
 
-    Before that, fix the set of stored judge answers that the judges' caches may return.
+    From this call on, the judges' caches return only answers that they hold now or that this run stores.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.

@@ -65,7 +65,7 @@ class Plan:
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
     judge_calibration: "CalibrationSet | None" = None
-    """Labelled cases of `judge.anchors`, which check the judge first."""
+    """Labelled cases of `judge.anchors`, which the judge answers before it scores runs; None without them."""
     anchor_store: BaselineStore | None = None
     """Store of the older baseline that stays fixed, named by `gate.anchor`."""
     label_check: "LabelCheck | None" = None
@@ -357,7 +357,7 @@ def build_judge_resolver(
 
 
 def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "CalibrationSet | None":
-    """Read the labelled cases of `judge.anchors`; return None if the section names none."""
+    """Read the labelled cases of `judge.anchors`; return None if `judge.anchors` is not set."""
     judge, rule_files = plan_input.config.judge, plan_input.rule_files
     if judge is None or judge.anchors is None:
         return None

@@ -101,7 +101,7 @@ class Publisher:
     _report_folder: GuardedFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
     _history: GuardedFolder | None = field(init=False, repr=False)
-    """Folder of earlier results, opened early for the same reason; None if it cannot be opened."""
+    """Folder of earlier results, opened before an agent can replace it; None if it cannot be opened."""
 
     def __post_init__(self) -> None:
         root = self.workspace.folder

@@ -45,7 +45,7 @@ class RunTiming:
     """Start and duration of a run."""
 
     created_at: str
-    """ISO 8601, UTC."""
+    """Start of the run, ISO 8601 in UTC."""
     duration_s: float
 
 

@@ -100,12 +100,12 @@ class RunResults:
         self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def begin_journal(self) -> None:
-        """Begin the journal, if there is one. It replaces the journal of an earlier run, unless resumed."""
+        """Begin the journal, if any. It replaces an earlier run's journal, unless this run resumes it."""
         if self._run_start.journal is not None:
             self._run_start.journal.begin_run()
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
-        """Schedule a run to be written to the journal with all that finish in this pass of the event loop."""
+        """Queue a run for the journal. All runs of one pass of the event loop are written together."""
         if not self._unkept:
             asyncio.get_running_loop().call_soon(self.flush_runs)
         self._unkept.append((index, result))
@@ -120,7 +120,7 @@ class RunResults:
             self._run_start.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
-        """Write the usage until now to the journal, also that of runs that have not finished.
+        """Write the total usage until now to the journal, including the usage of unfinished runs.
 
         A model call in progress counts with an unknown cost: if the gate is killed, the provider may still
         charge for the call. The next usage line replaces this line.

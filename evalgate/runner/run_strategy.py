@@ -203,7 +203,10 @@ def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
 
 
 def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
-    """Return the default of `runs`, given the number of runs in the baseline of each case."""
+    """Return `auto` if at least half of the cases have `MEASURED_RUNS` stored runs or more, else 1.
+
+    `stored` holds the number of stored runs of each case.
+    """
     return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 

@@ -1,4 +1,4 @@
-"""Run cases with the agent concurrently. Every case gets an outcome; an error in one case stops no other."""
+"""Run cases with the agent concurrently. Every case gets an outcome; an error does not stop other cases."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ class RunRequest:
 
     case: EvalCase
     run_number: int
-    """1-based."""
+    """Number of the run among the runs of its case, from 1."""
     index: int = 0
     """Key for the caller; the scheduler does not use it."""
     agent: Agent | None = None
@@ -113,8 +113,8 @@ class _CaseScheduler:
         self._time_over: Failure | None = None
         self._interruption: Failure | None = None
         """Failure of cancelled cases. It is set when running cases are cancelled; None before."""
-        self._playing: set[asyncio.Task[None]] = set()
-        """Tasks that are inside the agent, not inside `on_finished`."""
+        self._running: set[asyncio.Task[None]] = set()
+        """Tasks that run a case with the agent; tasks in `on_finished` are not among them."""
 
     async def run_all_requests(self, concurrency: int) -> Failure | None:
         tasks = [asyncio.create_task(self._take_requests()) for _ in range(max(1, concurrency))]
@@ -156,7 +156,7 @@ class _CaseScheduler:
 
     def _cancel_cases(self, why: Failure) -> None:
         self._interruption = why
-        for task in self._playing:
+        for task in self._running:
             task.cancel()
 
     async def _take_requests(self) -> None:
@@ -178,7 +178,7 @@ class _CaseScheduler:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a case runs in a task")
-        self._playing.add(task)
+        self._running.add(task)
         history = AttemptHistory()
         try:
             runner = self._runner if request.agent is None else self._create_runner(request.agent)
@@ -191,7 +191,7 @@ class _CaseScheduler:
                 raise
             return history.attach_attempts(_build_not_run(request, self._interruption))
         finally:
-            self._playing.discard(task)
+            self._running.discard(task)
 
 
 async def _raise_first_error(tasks: list[asyncio.Task[None]]) -> None:

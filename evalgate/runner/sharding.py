@@ -18,8 +18,8 @@ from evalgate.runner.run_results import RunResults
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
     """Return the mean duration in seconds of each case's runs in the baseline, in the order of `cases`.
 
-    Cases without stored runs get the mean of the other cases, or 1 second without a baseline. `cases` are
-    pairs of eval set id and case id.
+    Cases without stored runs get the mean of all cases in the baseline, or 1 second without a baseline.
+    `cases` are pairs of eval set id and case id.
     """
     known: dict[tuple[str, str], float] = {}
     for case in baseline.cases if baseline else ():

@@ -245,7 +245,7 @@ def _add_case_checks(
     context: MetricContext,
     environment: MetricEnvironment,
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks of case notes added; refuse wrong checks and too few runs."""
+    """Return the suites with the checks of case notes; raise InvalidInputError if a check is wrong."""
     if not any(suite.eval_set.checks for suite in suites):
         return suites
     from evalgate.runner.case_checks import add_case_checks
@@ -257,7 +257,7 @@ def _add_case_checks(
 
 
 def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
-    """Drop metrics of other eval sets, add the metric of final states if a case expects one, and check all.
+    """Drop metrics of other eval sets, add the metric of final states if needed, and check the suites.
 
     Raises:
         InvalidInputError: a suite has a problem; the error lists every problem of all suites.
@@ -296,7 +296,7 @@ def _suggest_suite(problem: Problem, config: Config) -> Problem:
 
 
 def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
-    """Return the eval sets that are read from files, then those that are given as objects; at least one."""
+    """Return the eval sets of files, then those given as objects; raise InvalidInputError without any."""
     config, objects, rule_files = plan_input.config, plan_input.objects, plan_input.rule_files
     if not config.eval_sets:
         if not objects.eval_sets:
@@ -360,7 +360,7 @@ def _check_runs(thresholds: Thresholds, config: Config) -> None:
 
 
 def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:
-    """Build the environment of custom metrics: the agent's variables and user, as they are equally trusted."""
+    """Build the environment of custom metrics: they get the variables and the user of the agent."""
     workspace, agent = plan_input.workspace, plan_input.config.agent
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(plan_input.agent_environ, agent.env if agent else ())

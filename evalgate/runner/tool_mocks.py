@@ -264,7 +264,7 @@ _Calls = dict[tuple[str, str], RecordedCall]
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call once, with its answers from the run with the most usable answers to it."""
+    """Return each distinct call once, with the answers of the run that has most usable answers for it."""
     merged: _Calls = {}
     for run in runs:
         for key, call in run.items():

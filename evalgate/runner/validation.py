@@ -32,7 +32,7 @@ LINTS: Mapping[str, str] = {
     "rubrics": "evalgate.datasets.lints.cases:UnusedRubricsLint",
     "passed_over": "evalgate.datasets.lints.cases:IgnoredFeaturesLint",
 }
-"""Name of each lint that `evalgate validate` runs on eval sets, to the import path of its class."""
+"""Lints that `evalgate validate` runs on eval sets: name to import path of the class."""
 
 
 def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:

@@ -97,7 +97,7 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return True if the values of a variable must not be shown. `name` may lack `env.` by mistake."""
+    """Return True if values of the variable `name` must not be shown; its prefix `env.` may be missing."""
     return is_secret_name(name.strip().rpartition(".")[2])
 
 
@@ -209,7 +209,7 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
 
 
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
-    """Yield a sentence with the number of runs, then an estimate of their cost or the reason for its lack.
+    """Yield a sentence with the number of runs, then an estimate of their cost, or why it is not known.
 
     Each variant is estimated as the agent of the baseline, because its own cost is not known yet.
     """

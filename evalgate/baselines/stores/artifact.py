@@ -85,13 +85,13 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int)
 
 DEFAULT_FILE = "baseline.json"
 EVENTS = ("push", "schedule", "workflow_dispatch")
-"""Events of the runs that are read: on the default branch, such runs run only code of this branch."""
+"""Events of the workflow runs to read. On the default branch, they execute only code of this branch."""
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _LARGEST_ZIP = 128 * 1024 * 1024
 _LARGEST_FILE = 256 * 1024 * 1024
 _MOST_RUNS = 30
-"""Most runs of each event that are searched."""
+"""Maximum number of runs of each event that are searched."""
 _CHUNK = 64 * 1024
 _PATIENCE = PostTimeouts(total_s=90.0, request_s=20)
 
@@ -207,7 +207,7 @@ class ArtifactStore:
         return load_baseline_or_results(data, shown_as)
 
     def find_workflow_file(self) -> str:
-        """Return the file name of the workflow with the artifact: the given one, or that of the running job.
+        """Return the file name of the workflow with the artifact: `workflow`, or the running job's workflow.
 
         Raises:
             PostError: the store names no workflow, and no job of GitHub Actions is running.
@@ -346,7 +346,7 @@ def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> b
 
 
 def _ignore_netrc(request: "PreparedRequest") -> "PreparedRequest":
-    """Return the request unchanged; as the argument `auth` this keeps `requests` from reading .netrc."""
+    """Return the request unchanged. Passed as `auth`, the function keeps `requests` from reading .netrc."""
     return request
 
 

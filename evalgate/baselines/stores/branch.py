@@ -142,7 +142,7 @@ class BranchStore:
         return [(commit, int(seconds)) for commit, seconds in map(str.split, log.splitlines())]
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Push the result of `change` to the branch, if it differs from the old baseline, and return it.
+        """Push the result of `change` to the branch if it differs from the old baseline; return the result.
 
         If another job pushes first, the baseline is read, changed and pushed again, in at most 30 attempts.
 

@@ -39,7 +39,7 @@ class Checkpoint:
         self._folder = folder
         self._journal: Journal | None = None
         self._lock: int | None = None
-        """Descriptor of the lock, taken before the agent starts, until the journal is open."""
+        """File descriptor of the lock, held from before the agent starts until the journal is open."""
         self.finished: FinishedRuns = {}
         """Case runs that the interrupted run of the same plan finished; {} without `resume`."""
         self.used = RunUsage()

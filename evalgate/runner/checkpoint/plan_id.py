@@ -31,14 +31,14 @@ _MOST_NAMED = 8
 """Maximum number of differing parts of a plan that one message names."""
 
 _DIGEST_LENGTH = 16
-"""Characters of a digest; shorter values are printed as they are."""
+"""Length of a digest in characters. Only values that are shorter, so no digests, are shown in messages."""
 
 _FIELD_NAMES = {
     "eval_sets": "the eval sets, or how often they are run,",
     "thresholds": "the thresholds file",
     "agent": "the agent, its code, or the version of Python,",
 }
-"""Field of a plan's identity to its name in messages."""
+"""Name in messages of each field of a plan's identity."""
 
 
 def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:

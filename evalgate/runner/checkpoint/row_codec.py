@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
 _HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
-"""So many digits that Python may refuse to parse the integer, although it could write it."""
+"""Number with so many digits that Python may refuse to parse it, although it could write it."""
 
 
 def dump_run(run: RunResult) -> bytes:
@@ -138,7 +138,7 @@ _event_getters: dict[type[Event], Callable[[Any], tuple[Any, ...]]] = {
     kind: attrgetter(*(name for name, _ in list_written_fields(kind)))
     for kind in (ToolCall, ToolResult, Message)
 }
-"""Class of an event to the getter of its written fields, in the order of a record: the type first."""
+"""Getter of the written fields of each class of events. As in a record, the type comes first."""
 
 
 def _build_run_row(run: RunResult) -> _Row:

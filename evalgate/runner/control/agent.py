@@ -132,7 +132,7 @@ async def build_control_in_thread(
 
 
 def _find_unsupported(plan: Plan, control_source: ControlSource) -> str | None:
-    """Return the reason why an agent of this kind can have no control runs; None if it can."""
+    """Return the reason why control runs are impossible for this kind of agent; None if they are possible."""
     kind = plan.agent.settings.kind
     if control_source.is_object:
         return "the agent is an object of this program, which no other commit has"
@@ -164,7 +164,11 @@ def _build_remote_control(plan: Plan, control_source: ControlSource, url: str) -
 
 
 def _resolve_base_agent(plan: Plan, control_source: ControlSource, checkout: CommitCheckout) -> AgentSpec:
-    """Return the agent of the base commit's thresholds file, with the options of the command line."""
+    """Return the agent of the base commit's thresholds file, with the options of the command line applied.
+
+    Raises:
+        ControlUnavailableError: the file or its agent is missing or wrong, or the agent is of another kind.
+    """
     thresholds, commit = Thresholds(DEFAULT_CONFIG, checkout.folder), checkout.commit[:12]
     path = checkout.folder / plan.thresholds_file
     if plan.thresholds_file and not (path.resolve().is_relative_to(checkout.root) and path.is_file()):

@@ -73,8 +73,8 @@ def build_control_source(
 ) -> ControlSource:
     """Return the source of the control runs that the settings ask for.
 
-    If there is no base commit, the field `problem` of the source says why. `is_object`: the agent is an
-    object of the calling program, so no other commit has it.
+    If there is no base commit, the field `problem` of the source states the reason. `is_object` is True if
+    the agent is an object of the calling Python program, which no other commit has.
 
     Raises:
         InvalidInputError: the settings contradict each other, or git does not know `--control`.
@@ -115,7 +115,7 @@ def _find_named_commit(folder: Path, name: str) -> str:
 
 
 def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
-    """Return True if the checked-out code, which is tested, is that of the commit.
+    """Return True if the tested, checked-out code is the code of `commit`.
 
     On a CI service edited files do not count, because a step of the job may have made them.
     """

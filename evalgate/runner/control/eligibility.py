@@ -32,7 +32,7 @@ from evalgate.system.pull_requests import is_known_service
 from evalgate.system.workspace import Workspace
 
 _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
-"""Variables that may name the folder of the change: the code in these places is checked in other ways."""
+"""Variables that may contain the folder of the change, because the code there is checked in other ways."""
 
 _PATH = re.compile(r"""/[^\s\0'"`;:,&|<>()=]+""")
 _HOME = re.compile(r"""(?<![^\s'"=:])~(?=/|$)""")
@@ -41,7 +41,7 @@ _LONGEST_PATH = 4096  # no system opens a longer one; a text in base64 looks lik
 _MOST_PATHS = 20_000  # different ones; looking at them takes less than a second
 
 _NOT_THE_AGENT = frozenset({"conftest", "docs", "examples", "setup", "test", "tests"})
-"""Names of a repository's modules that modules of other packages often have, too."""
+"""Names of modules in a repository that are ignored, because other packages often use these names too."""
 
 _PROBE = """
 import json, os, sys
@@ -74,9 +74,10 @@ for name in given["modules"]:
             found.append(name + " from " + place + ", not from the base commit")
 print(json.dumps(found))
 """
-"""Prints what an interpreter imports from a folder, and which modules of a commit it imports from elsewhere.
+"""Program that prints the code that an interpreter would import from a place other than the base commit.
 
-It runs without evalgate, on Python 3.9 and newer.
+It prints import paths and packages in the folder of the change, and modules that the interpreter would find
+outside of the base commit's files. It runs without evalgate, on Python 3.9 and newer.
 """
 
 _PROBE_SECONDS = 60

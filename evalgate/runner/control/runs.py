@@ -51,7 +51,7 @@ class ControlResult:
 
 @dataclass
 class _UsageJournal:
-    """Journal of the control runs' usage. The runs are not kept, because they must be made afresh."""
+    """Journal that stores only the usage of control runs, because the runs themselves cannot be resumed."""
 
     journal: RunJournal
 
@@ -134,7 +134,10 @@ class ControlStrategy:
 
     @property
     def is_witness_needed(self) -> bool:
-        """Return True if there is a decision other than `broke`, and no run of the control passed."""
+        """Return True if witnesses must show that the control works, because none of its runs passed.
+
+        Before a decision, and if the decision is `broke`, no witness is needed.
+        """
         return (
             self.decision is not None
             and self.decision.answer != "broke"
