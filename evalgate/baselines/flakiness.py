@@ -89,7 +89,7 @@ def score_run_pass(run: BaselineRun, thresholds: MetricThresholds, pass_score: f
         for name, score in run.scores.items()
         if score is not None
         for known in [get_score_range(name)]
-        # A budget without a limit cannot fail: a `pass_score` of 1.0 would be the figure 0.
+        # A budget metric without a threshold cannot fail: a `pass_score` of 1.0 would mean the figure 0.
         for assumed in [None if pass_score is None or known.lower_is_better else known.to_score(pass_score)]
         for threshold in [thresholds.get(name, assumed)]
         if threshold is not None

@@ -253,7 +253,7 @@ def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
     """
     if event in _WITH_PULL_REQUEST:
         return _parse_pull_request(_get_object(payload, "pull_request")) or _build_no_pull_request(event)
-    # A pull request is an issue to this event; only the key `pull_request` tells them apart.
+    # In this event a pull request is an issue, and only the key `pull_request` distinguishes it.
     if event == "issue_comment":
         issue = _get_object(payload, "issue")
         return (
@@ -295,7 +295,7 @@ def _parse_pull_request(item: Mapping[str, object]) -> PullRequest | None:
 
 def _parse_number(value: object) -> int:
     """Return `value` if it is an integer from 1 to 2**53 - 1, else 0."""
-    # JSON's `true` is an int in Python. Beyond 2**53 not every JSON reader has the same number.
+    # JSON's `true` is an int in Python. Above 2**53, JSON readers may round a number differently.
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return value if 0 < value < 2**53 else 0

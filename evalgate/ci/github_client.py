@@ -161,7 +161,7 @@ def _classify_forbidden(error: "GithubException", answer: str, permission: str) 
         )
     if error.status == 429 or "rate limit" in answer.lower() or "abuse" in answer.lower():
         return TransientError(answer, 60.0)  # GitHub's documentation asks for a minute if no header says more
-    # If no permission would help, GitHub uses other words, as for a comment on a locked conversation.
+    # GitHub's message is another one if no permission would help, as for a locked conversation.
     is_permission = permission and "not accessible" in answer
     remedy = f": the job needs `permissions: {permission}`" if is_permission else ""
     return PostError(

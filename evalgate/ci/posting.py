@@ -238,7 +238,7 @@ def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostR
             # Its message may hold a secret.
             result = PostResult("failed", f"an unexpected {type(error).__name__} ended the post")
 
-    # The timeout of a request does not bound an answer that arrives byte by byte. A daemon thread does.
+    # The timeout of a request does not limit an answer that arrives byte by byte, but `join` limits the wait.
     thread = threading.Thread(target=run_post, daemon=True, name="evalgate-posting")
     thread.start()
     thread.join(limit)
@@ -270,5 +270,5 @@ def _hash_job_name(environ: Mapping[str, str]) -> str:
 def read_number(environ: Mapping[str, str], name: str) -> int:
     """Return an environment variable as a whole number, or 0 if it is no number or longer than 19 digits."""
     text = environ.get(name, "")
-    # Python refuses to read integers of thousands of digits with an error of its own.
+    # Python raises an error for integers of thousands of digits.
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

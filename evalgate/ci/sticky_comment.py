@@ -260,7 +260,8 @@ class StickyComment:
         if existing.text in {self.section.text, *self._written} or existing.run != self.section.run:
             return False
         if existing.attempt != self.section.attempt:
-            # GitLab numbers each job and GitHub each attempt of all jobs, for which it renames the runners.
+            # On GitLab, each job has its own attempt number. On GitHub, all jobs of an attempt have the same
+            # number, and the runners of another attempt have other names.
             return self.thread.host == "GitLab" and "" != existing.job != self.section.job
         if self.section.job:
             return existing.job != self.section.job

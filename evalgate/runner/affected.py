@@ -130,7 +130,7 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
     found = plan.baseline_store.read() if plan.baseline_store and plan.agent.settings.track_files else None
     lists = found.files if found else ()
     digested = frozenset(path for each in lists for path in each.digests)
-    # `_mark_unversioned` decides about files that git does not track; each run may write them anew.
+    # Each run may write files that git does not track anew, so `_mark_unversioned` handles these files.
     left_out = changed | find_unversioned(plan.workspace.folder, digested) if digested else changed
     outdated: dict[str, str] = {}
     for each in lists:
@@ -205,7 +205,7 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
         found += [names[-1], *(names[-1] + end for end in (".py", "/agent.py", "/root_agent.yaml"))]
         yield from (place + name for name in found for place in ("", "src/"))
     for text in _iter_texts([agent.name, agent.settings.setup, options]):
-        # A command may be one text with several words, and have `--config=agent.yaml`.
+        # A command may be one string with several words, and a word may be `--config=agent.yaml`.
         yield from (part for word in (text, *text.split()) for part in (word, word.rpartition("=")[2]))
 
 

@@ -40,7 +40,8 @@ _OWN_RULES = (
     "branch that it goes to: `--policy head`."
 )
 _SHOWN_PATHS = 6
-# With the option, git does not read .gitmodules: a malformed one of the change would hide its edits.
+# `--ignore-submodules` keeps git from reading .gitmodules: if the change's file is malformed, git would fail
+# and hide the change's edits.
 _LIST_CHANGES = ("diff", "--name-only", "--ignore-submodules=dirty")
 _PATHS_AT_ONCE = 200
 """Maximum number of paths in the arguments of one process. Linux limits all arguments to 2 MB."""

@@ -90,7 +90,7 @@ def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
     Raises:
         InvalidInputError: `name` refers to no baseline.
     """
-    # Here, because `evalgate report` loads this module and reads no baseline.
+    # Imported here, because `evalgate report` loads this module and reads no baseline.
     from evalgate.baselines.stores.file import FileStore
 
     context = StoreContext(workspace.folder, os.environ, workspace.owner)

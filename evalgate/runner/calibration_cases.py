@@ -66,7 +66,7 @@ class _CalibrationFile(BaseModel):
     @field_validator("anchors")
     @classmethod
     def _require_cases(cls, value: tuple[CalibrationCase, ...]) -> tuple[CalibrationCase, ...]:
-        if not value:  # not `min_length`, which would call a list of wrong entries empty, too
+        if not value:  # not `min_length`, which would also report a list of invalid entries as empty
             raise ValueError("must not be empty")
         return value
 

@@ -145,7 +145,7 @@ class CaseRunner:
             else:
                 return history.attach_attempts(attempt.run)
             history.add_attempt(attempt.run)
-            # The slot is free during the pause: each attempt takes one of its own.
+            # The slot is free during the pause, because each attempt takes a slot of its own.
             if pause:
                 await self._throttle.wait_seconds(pause)
 
@@ -177,7 +177,8 @@ class CaseRunner:
             return _AttemptResult(CaseRun(run_number, "not_run", failure=error.failure))
         driver = _ConversationDriver(user, self._throttle, slot)
         if self._create_trace is not None:
-            # Sessions read it when they are opened. Not reset, as the task of a run has its own context.
+            # Sessions read the variable when they are opened. It need not be reset, because the task of a run
+            # has its own context.
             is_trace_wanted.set(True)
             driver.trace = self._create_trace()
         try:
@@ -246,7 +247,7 @@ class _ConversationDriver:
             # Waiting for the rate limit is not part of the agent's duration.
             self._started += await self._throttle.wait_for_turn()
             self._said.append(message)
-            # `wait_without_slot` in backoff.py reads it, when the agent's HTTP client retries.
+            # `wait_without_slot` in backoff.py reads this variable when the agent's HTTP client retries.
             token = slot_release.set(self._wait_without_slot)
             try:
                 if self.trace is None:

@@ -155,7 +155,7 @@ def _read_failed_cases(results: str, folder: Path) -> frozenset[CaseKey]:
     """
     previous = f"{results}{PREVIOUS_SUFFIX}"
     if not (folder / results).exists() and (folder / previous).exists():
-        results = previous  # a run was killed before it wrote its own
+        results = previous  # the last run was killed before it wrote its record
     record = read_record(folder / results, results)
     failed = frozenset(case.key for case in record.cases if case.status != "passed")
     if not failed:

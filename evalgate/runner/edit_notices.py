@@ -20,7 +20,7 @@ from evalgate.system.git import is_tracked, run_git
 from evalgate.system.inner_files import read_inner_file
 
 _SHOWN_CHANGES = 6
-_CACHE_ENDINGS = ("", "-journal", "-wal")  # of the three files that SQLite reads
+_CACHE_ENDINGS = ("", "-journal", "-wal")  # endings of the three files that SQLite reads
 
 
 # --- files with rules ---------------------------------------------------------------------------------------

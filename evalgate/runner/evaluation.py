@@ -114,7 +114,7 @@ class Evaluation:
             InvalidInputError: the agent's entry point does not exist. No run was begun then.
         """
         async with self._plan.judge_resolver.models, self._agent, close_metrics(self._plan.bound_metrics):
-            await asyncio.sleep(0)  # the agent's processes start
+            await asyncio.sleep(0)  # lets the agent's processes start
             hooks.while_starting()
             await self._check_entry_and_begin(hooks)
             yield  # judges close last, when no process of the agent can write to their caches

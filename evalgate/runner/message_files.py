@@ -15,7 +15,7 @@ from evalgate.system.files import decode_text, read_input_text
 from evalgate.system.signals import cancel_on_signals
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
-_LINE_END = re.compile(r"\r\n|[\r\n]")  # `str.splitlines` splits within messages, too: at U+2028, for one
+_LINE_END = re.compile(r"\r\n|[\r\n]")  # `str.splitlines` would also split within messages, as at U+2028
 _NO_CONVERSATION = "a conversation must be a list of texts, of which none is empty"
 _SEPARATOR = re.compile(r"\s*(?:-{3,}\s*)?")
 

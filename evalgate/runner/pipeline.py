@@ -49,7 +49,7 @@ class OpenCheckpoints:
         """Enter the context of a checkpoint, and exit it when this object's own context exits.
 
         Raises:
-            InvalidInputError: another run writes to the folder of the journal.
+            InvalidInputError: another run writes to the journal, or its path is a link or a special file.
         """
         self._checkpoints.append(self._stack.enter_context(checkpoint))
 

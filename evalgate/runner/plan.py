@@ -264,14 +264,14 @@ def _choose_config(
     if config.gate.baseline is None and rule_files.has_file(Path(DEFAULT_BASELINE)):
         gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
         config = config.model_copy(update={"gate": gate})
-    # Eval sets that are objects replace those of the thresholds file, as files on the command line do.
+    # Eval sets given as objects replace the list in the thresholds file, like files on the command line.
     return config.model_copy(update={"eval_sets": overrides.eval_sets}) if objects.eval_sets else config
 
 
 def _resolve_plan_agent(plan_input: PlanInput, suites: Sequence[Suite]) -> AgentSpec:
     config, given_agent = plan_input.config, plan_input.objects.agent
     if given_agent is not None:
-        # The limits of the thresholds file hold for an object, too, unless the program sets its own.
+        # Settings of the thresholds file apply to an agent object too, unless the program sets them.
         own = given_agent.settings.model_dump(exclude_unset=True)
         return replace(given_agent, settings=(config.agent or given_agent.settings).model_copy(update=own))
     if config.agent is None and are_all_recorded(suites):

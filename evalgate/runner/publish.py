@@ -171,7 +171,7 @@ class Publisher:
         record, written = self._write_reports(self.redactor.redact_tree(record))
         if self._folder / "results.json" in written:
             self._keep_result(record)
-        # Before the report: the verdict is the last thing that a reader meets.
+        # Printed before the report, so that the verdict is the last thing that a user sees.
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()

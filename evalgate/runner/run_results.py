@@ -86,7 +86,10 @@ class RunResults:
         """Verdict of the judge's calibration; None without `judge.anchors`."""
 
     async def on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
-        """Score a run, add it to the results and the journal, and report it to the progress listener."""
+        """Score a run, add it to the results, and report it to the progress listener.
+
+        The run is also written to the journal, unless a resumed run should repeat it.
+        """
         suite, case = self.case_index.get_suite(request.index), request.case
         self.spending.count_usage(run)
         result = await score_run(case, run, suite.get_metrics(case))

@@ -31,7 +31,7 @@ def _expand_pattern(pattern: str, folder: Path) -> list[str]:
         return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
     if path.exists() or not glob.has_magic(pattern):
         return [pattern]
-    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  as eval sets are found
+    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  like the search for eval sets
     return sorted(name for name in names if is_readable_name(folder / name))
 
 
@@ -45,7 +45,7 @@ def read_shard(path: Path, shown_as: str) -> Record:
     record = None
     with suppress(InvalidInputError, ValueError):
         record = _read_current_version(data, shown_as)
-    if record is None:  # not within the block, which keeps the memory of the failed attempt
+    if record is None:  # after the block, so that the memory of the failed attempt is free
         record = load_record(data, shown_as)
     if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
         message = "was changed since the shard wrote it: run the shard again, or take its file as it was"

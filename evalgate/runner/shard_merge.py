@@ -192,7 +192,7 @@ def _find_contradictions(
     # Built once for each suite, because most cases have no thresholds of their own.
     expected = {id(suite.metrics): _expect(suite.metrics) for suite in plan.suites}
     for path, record in records:
-        is_whole = record.verdict.status != "error"  # `_collect_finished_runs` refuses others
+        is_whole = record.verdict.status != "error"  # `_collect_finished_runs` refuses incomplete shards
         for index, case in zip(record.shard.cases if record.shard else (), record.cases, strict=False):
             suite, planned_case = planned[index]
             bound = suite.get_metrics(planned_case)

@@ -290,7 +290,7 @@ def _suggest_suite(problem: Problem, config: Config) -> Problem:
 
     is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")
     hint = did_you_mean(problem.file, config.suites) if is_missing else ""
-    if not hint or problem.message.endswith("?"):  # a file has a similar name
+    if not hint or problem.message.endswith("?"):  # it suggests a file already
         return problem
     return replace(problem, message=f"{problem.message}.{hint}")
 

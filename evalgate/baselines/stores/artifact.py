@@ -95,7 +95,7 @@ _MOST_RUNS = 30
 _CHUNK = 64 * 1024
 _PATIENCE = PostTimeouts(total_s=90.0, request_s=20)
 
-# What `actions/upload-artifact` allows, without white space; a name is a folder of the workspace, too.
+# Names that `actions/upload-artifact` allows, without white space. A name is also a folder of the workspace.
 _NAME = r"(?!\.)[\w.+@=-]{1,200}"
 _FILE = rf"{_NAME}(?:/{_NAME})*"
 _WHAT = re.compile(rf"(?:(?P<workflow>{_NAME}\.ya?ml)/)?(?P<name>{_NAME})(?::(?P<file>{_FILE}))?")

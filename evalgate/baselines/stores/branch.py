@@ -27,7 +27,7 @@ from evalgate.system.private_git import PrivateRepository, open_private_reposito
 DEFAULT_FILE = "baseline.json"
 
 _SHOWN_OF_COMMIT = 12
-_LATER_SAVES = 20  # first saves after a commit, among which one with a gate run of this commit is searched
+_LATER_SAVES = 20  # number of saves after a commit that are searched for a gate run of this commit
 _ATTEMPTS = 30
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 3.0

@@ -32,7 +32,9 @@ class Checkpoint:
         stored runs, so that the publisher need not redact them again.
 
         Raises:
-            InvalidInputError: there is no journal to resume, or it belongs to another run.
+            InvalidInputError: there is no journal to resume, or it is damaged, belongs to another plan or
+                version of evalgate, or is in use.
+            OSError: the journal cannot be opened or read.
         """
         self._plan = plan
         self._redactor = redactor or LiveRedactor(Redactor.from_environment(plan.agent_environ, plan.masks))
@@ -111,10 +113,10 @@ class Checkpoint:
             self.used = used
 
     def __enter__(self) -> Self:
-        """Lock the folder before anything starts.
+        """Lock the journal of the folder before the agent starts, unless a journal is resumed.
 
         Raises:
-            InvalidInputError: another run writes to the folder.
+            InvalidInputError: another run writes to the journal, or its path is a link or a special file.
         """
         # The journal is only locked here, not replaced, because starting the agent may still fail.
         if self._folder is not None and self._journal is None:

@@ -79,7 +79,7 @@ class Journal:
         the parts that differ.
 
         Raises:
-            InvalidInputError: another run writes to the journal.
+            InvalidInputError: another run writes to the journal, or its path is a link or a special file.
             OSError: the file cannot be opened. A failed write raises nothing: it sets `fault`.
         """
         path = folder / FILE_NAME
@@ -198,7 +198,7 @@ def lock_journal(folder: Path, owner: Owner | None = None) -> int:
     The file is created if it does not exist.
 
     Raises:
-        InvalidInputError: another run writes to the journal.
+        InvalidInputError: another run writes to the journal, or its path is a link or a special file.
         OSError: the file cannot be opened.
     """
     make_folder(folder, owner)
@@ -314,7 +314,7 @@ def _parse_finished_runs(
         raise InvalidInputError(_build_damage_problem(shown_as, number) for number in damaged)
     found: dict[int, dict[int, RunResult]] = {}
     for index, run in _transform_rows([row for row in rows.values() if row is not None], transform):
-        # The first one counts: a run is never replaced by a later, perhaps better one.
+        # If a run occurs twice, the first one counts, so that no run is replaced by a better one.
         found.setdefault(index, {}).setdefault(run.run, run)
     return {index: tuple(runs.values()) for index, runs in found.items()}
 

@@ -219,7 +219,7 @@ def _to_turn_values(row: bytes) -> list[object]:
 
 def _parse_run(kind: "type[JournalRun]", row: _Row) -> "JournalRun":
     number, outcome, seconds, metrics, usage, failure, state, attempts, confirms, user_usage, *more = row
-    judge, *rest = more  # rows of older journals, and of agents without them, have no ids and no trace
+    judge, *rest = more  # rows of older journals, and of agents without ids and trace, lack these values
     session_id, user_id = rest[:2] or ("", "")
     return kind(
         number,

@@ -153,7 +153,7 @@ def _build_remote_control(plan: Plan, control_source: ControlSource, url: str) -
         PlaceholderExpander(plan.agent_environ),
     )
     own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.name, url))
-    if own == other:  # such a control fails wherever the change fails
+    if own == other:  # this control would fail wherever the change fails
         raise ControlUnavailableError("`gate.control.url` is the address of the agent that is tested")
     try:
         spec = resolve_agent(plan.agent.settings, url, thresholds)

@@ -37,8 +37,8 @@ _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PW
 _PATH = re.compile(r"""/[^\s\0'"`;:,&|<>()=]+""")
 _HOME = re.compile(r"""(?<![^\s'"=:])~(?=/|$)""")
 
-_LONGEST_PATH = 4096  # no system opens a longer one; a text in base64 looks like one
-_MOST_PATHS = 20_000  # different ones; looking at them takes less than a second
+_LONGEST_PATH = 4096  # no system opens a longer path, but a text in base64 may look like a longer one
+_MOST_PATHS = 20_000  # different paths; checking so many takes less than a second
 
 _NOT_THE_AGENT = frozenset({"conftest", "docs", "examples", "setup", "test", "tests"})
 """Names of modules in a repository that are ignored, because other packages often use these names too."""
@@ -116,7 +116,7 @@ def check_code_origin(
     _check_settings(spec, env, top)
     _check_links(checkout, top)
     if settings.setup is not None:
-        return  # it has an environment of its own
+        return  # the setup installs into a new environment
     python: PythonProgram | None = PythonProgram(settings.python or sys.executable, (str(control.folder),))
     if words:
         python = find_python(words, env, control.folder)
