@@ -81,12 +81,12 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Return `after` with `failing_since` set to its break or None in each case of `case_thresholds`.
+    """Store the break of each case in `case_thresholds` in its `failing_since`; None without a break.
 
-    `after` holds one more gate run than `before`. A break that `before` knows is kept as long as the case is
-    unchanged and fails, even after the baseline dropped the runs that passed. The break ends if the metrics
-    that showed it were removed or changed, because the earlier runs then do not fail any more. Cases that are
-    not in `case_thresholds` stay as they are.
+    Return the changed copy of `after`, which holds one more gate run than `before`. A break that `before`
+    knows is kept as long as the case is unchanged and fails, even after the baseline dropped the runs that
+    passed. The break ends if the metrics that showed it were removed or changed, because the earlier runs
+    then do not fail any more. Cases that are not in `case_thresholds` stay as they are.
     """
     known = before.index_cases()
 
@@ -181,7 +181,7 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of all gate runs after the last one with a passed run, the oldest first."""
+    """Return the indexes of all gate runs after the last gate run with a passed run, the oldest first."""
     found: list[int] = []
     for at in reversed(list(by_source)):
         if any(by_source[at]):

@@ -16,7 +16,7 @@ MetricThresholds: TypeAlias = Mapping[str, float | None]
 
 @frozen
 class BaselineThresholds:
-    """Thresholds of metrics: common ones for all cases, and different ones for single cases."""
+    """Thresholds of metrics for all cases, and deviating thresholds of single cases."""
 
     common: MetricThresholds
     own: Mapping[CaseKey, MetricThresholds] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class BaselineThresholds:
     """Sentence about thresholds of single cases that are not known; "" if all are known."""
 
     def get_thresholds(self, case: CaseKey) -> MetricThresholds:
-        """Return the thresholds of a case: its own, and the common ones for all other metrics."""
+        """Return the thresholds of a case by metric: the common thresholds, overridden by the case's own."""
         return {**self.common, **self.own.get(case, {})}
 
 
@@ -43,7 +43,7 @@ class Flakiness:
     at most 0.5 for many runs. The order of the runs does not matter.
     """
     latest_passes: int
-    """Number of passed runs since the last failed one: a sign that a quarantined case has recovered."""
+    """Number of passed runs since the last failed run. Many show that a quarantined case has recovered."""
 
 
 def measure_baseline_flakiness(

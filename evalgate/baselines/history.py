@@ -276,7 +276,7 @@ def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Return the replies of the first answered run; () if there is none, or if the replies are too long."""
+    """Return the replies of the first answered run; () without such a run, or if they are too long."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()

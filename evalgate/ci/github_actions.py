@@ -237,8 +237,8 @@ def _read_payload(environ: Mapping[str, str]) -> Mapping[str, object] | None:
 def find_tested_run(environ: Mapping[str, str]) -> tuple[int, int]:
     """Return id and attempt of the workflow run that ran the gate; 0 for a number that is unknown.
 
-    Usually, this is the current run. In a workflow that the end of another workflow started (event
-    `workflow_run`), it is the run that ended, because that run has the report files.
+    Usually, this is the current run. If the event is `workflow_run`, it is the run of the other workflow that
+    has ended, because that run has the report files.
     """
     if environ.get("GITHUB_EVENT_NAME") != "workflow_run":
         return read_number(environ, "GITHUB_RUN_ID"), read_number(environ, "GITHUB_RUN_ATTEMPT")

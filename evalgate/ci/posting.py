@@ -105,7 +105,7 @@ class PostResult:
     It is "" if nothing was posted or the URL is unknown.
     """
     needs_attention: bool = False
-    """True if something has to be fixed although the post exists; `reason` says what."""
+    """True if the user has to fix a problem although the post exists; `reason` states the problem."""
 
 
 def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:

@@ -190,11 +190,11 @@ class RuleFiles:
         return replace(load_thresholds(self.choose_version(path), shown_as), folder=path.parent)
 
     def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
-        """Read the thresholds file `thresholds_file`; None: the one in the folder, else the defaults.
+        """Read `thresholds_file`; if it is None, read the file in the folder, or return the defaults.
 
         If `thresholds_file` is a folder, its files hold the criteria of each eval set, as in tRPC-Agent-Go's
-        base folder of metrics. These criteria replace those of the thresholds file in the working folder. The
-        other sections of that file still apply.
+        base folder of metrics. They replace the criteria of the thresholds file in the working folder, but
+        the other sections of this file still apply.
 
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.

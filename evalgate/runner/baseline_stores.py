@@ -51,7 +51,7 @@ def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] 
     """Open the baseline in the file `path`.
 
     If the base branch's rules apply, the base branch's version is read at once, and the returned store is
-    read-only. `owner` is the user and group id of files that the store writes; None: those of this process.
+    read-only. `owner` is the user and group id of files that the store writes; None: the ids of this process.
 
     Raises:
         InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,

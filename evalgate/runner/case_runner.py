@@ -103,7 +103,7 @@ class CaseRunner:
             create_user: Function that creates the user of a run.
             throttle: Limits for the number of cases at once, for their rate and for retries.
             stop_reason: Function that prevents a retry by returning a failure. It is called before each
-                retry, except the one that follows the death of a worker.
+                retry, except the retry after the death of a worker.
             create_trace: Function that creates the trace of a run; None: runs keep no trace.
         """
         self._agent = agent

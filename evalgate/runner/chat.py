@@ -144,7 +144,7 @@ class Chat:
     """Conversation of a person with a started agent. When it has ended, a new conversation can begin.
 
     A turn that fails or is cancelled ends the conversation, because an agent can neither undo nor continue
-    half a turn. Earlier `turns` are kept, and `is_cut_off` is True if there are any. Then call `begin_again`
+    half a turn. Earlier `turns` are kept, and if there are any, `is_cut_off` is True. Then call `begin_again`
     or `repeat_turns` before `send_message`: in a new session the agent does not know the earlier turns.
     """
 

@@ -9,7 +9,7 @@ from evalgate.runner.validation import load_suites
 
 
 def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:
-    """Return the thresholds of metrics, and those of single cases, from the target's thresholds file.
+    """Return the thresholds in the target's thresholds file: common ones by metric, and of single cases.
 
     `thresholds_file` is the path of the file as the user named it; None if the user named none. The eval
     sets are read only if the file has thresholds for single cases. If an eval set cannot be read,

@@ -31,7 +31,7 @@ def build_message_cases(
     """Return a case without expectations for each conversation, a list of at least one message.
 
     `eval_id` is the id of the case, for a single conversation. If it is None, each id is made from the first
-    message of its conversation, redacted by `hide`. Ids differ from each other and from those in `taken`.
+    message of its conversation, redacted by `hide`. Ids differ from each other and from the ids in `taken`.
     """
     cases: list[EvalCase] = []
     for messages in conversations:

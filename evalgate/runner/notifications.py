@@ -15,7 +15,7 @@ from evalgate.system.git import read_branch, read_commit
 from evalgate.system.http_post import HttpPostError, HttpTarget, post_json
 
 FROM_ENVIRONMENT = "env"
-"""Value of `--otlp` that takes the address from the variables of OpenTelemetry."""
+"""Value of `--otlp` that stands for the address in OpenTelemetry's environment variables."""
 _LOGS_PATH = "/v1/logs"
 _LOGS_VARIABLE = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"
 _BASE_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"

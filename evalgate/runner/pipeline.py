@@ -101,7 +101,7 @@ class SilentProgress:
         """Ignore the result of the run."""
 
     def close(self) -> None:
-        """Return at once, because nothing is shown."""
+        """Do nothing, because nothing is shown."""
 
 
 @mutable

@@ -67,7 +67,7 @@ class Plan:
     judge_calibration: "CalibrationSet | None" = None
     """Labelled cases of `judge.anchors`, which the judge answers before it scores runs; None without them."""
     anchor_store: BaselineStore | None = None
-    """Store of the older baseline that stays fixed, named by `gate.anchor`."""
+    """Store of the baseline in `gate.anchor`, which stays fixed for months; None without `gate.anchor`."""
     label_check: "LabelCheck | None" = None
     """Decisions on the judges' floors by people's labels; None if no floor needs labels."""
     create_user: CreateUser = create_scripted_user
@@ -83,7 +83,7 @@ class Plan:
     notices: tuple[str, ...] = ()
     """Notices about how the plan was made."""
     masks: tuple[str, ...] = field(default=(), repr=False)
-    """Secrets to redact in addition to those of the environment."""
+    """Secrets to redact in addition to secrets in the environment."""
     needs_baseline: bool = False
     """True: the command line names the baseline, so the baseline must exist."""
     runs_given: bool = True
@@ -309,7 +309,7 @@ def mark_quarantined_cases(
 
 
 def build_plan_user_factory(plan_input: PlanInput, suites: Sequence[Suite]) -> CreateUser:
-    """Build the function that creates users: simulated ones if a case has a scenario or story."""
+    """Build the function that creates users: simulated users if a case needs one, else scripted users."""
     if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
         return create_scripted_user
     from evalgate.runner.user_factory import build_user_factory

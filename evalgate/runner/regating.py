@@ -153,7 +153,7 @@ def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Itera
 def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
     """Return the record compared with a baseline; `name` is the baseline's name in reports.
 
-    The `gate` section of `thresholds` applies. The thresholds of cases stay those in the record.
+    The `gate` section of `thresholds` applies. The stored thresholds of cases are not changed.
     """
     criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
     gate = thresholds.config.gate.model_copy(update={"baseline": name})

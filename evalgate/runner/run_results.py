@@ -178,7 +178,7 @@ class RunResults:
         )
 
     def drop_runs(self, index: int) -> None:
-        """Drop all runs of a case, so that they are made anew."""
+        """Drop all runs of a case, so that they are made again."""
         self._runs[index] = ()
         self._cached_results.clear()
 

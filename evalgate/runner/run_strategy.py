@@ -39,7 +39,10 @@ class RunStrategy(Protocol):
         ...
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
-        """Return the runs to make after those made so far, or an empty schedule if enough is known."""
+        """Return the next runs to make, or an empty schedule if enough is known.
+
+        `collect_results` returns the results so far.
+        """
         ...
 
 
@@ -98,7 +101,7 @@ class StatisticalRuns:
         return dict.fromkeys(range(case_count), numbers)
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
-        """Return the runs to make after the first ones, or an empty schedule if enough is known."""
+        """Return the next runs to make, or an empty schedule if enough is known."""
         from evalgate.gating.follow_up_runs import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.auto_runs import plan_next_step

@@ -131,7 +131,7 @@ class GivenObjects:
     """Input that a Python program gives as objects instead of files and options."""
 
     eval_sets: tuple[EvalSet, ...] = ()
-    """Eval sets in addition to those of files; if any, the thresholds file's own `eval_sets` are ignored."""
+    """Eval sets in addition to sets from files; if any, `eval_sets` of the thresholds file is ignored."""
     agent: AgentSpec | None = None
     """The agent; None: the agent of the options or of the thresholds file."""
     thresholds: Thresholds | None = None

@@ -105,7 +105,7 @@ def _build_simulated_user_factory(
 def load_personas(
     own: UserConfig | None, thresholds: Thresholds, locate: PathResolver
 ) -> Mapping[str, "Persona"]:
-    """Return the built-in personas and those in the file of the `user` section, by name.
+    """Return the built-in personas and the personas in the file of the `user` section, by name.
 
     Raises:
         InvalidInputError: the file cannot be read, or is invalid.

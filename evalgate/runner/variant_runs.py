@@ -58,7 +58,7 @@ class _VariantJournal:
     """Checkpoint of the first variant."""
 
     def begin_run(self) -> None:
-        """Return at once, because the journals of all variants are opened together."""
+        """Do nothing, because the journals of all variants are opened together."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Store runs of the variant in its own journal, if it has one."""
@@ -160,7 +160,7 @@ class _Stage:
         return not self.interrupted and all(each.is_complete(strategy) for each in self.run_results)
 
     def build_result(self) -> MeasuredVariants:
-        """Build a record of each variant, with a verdict without a baseline."""
+        """Build a record of each variant, without a comparison with a baseline."""
         seconds = round(time.monotonic() - self._began, 3)
         timing = RunTiming(self.created_at.isoformat(timespec="seconds"), seconds)
         records = tuple(

@@ -42,10 +42,10 @@ _FIELD_NAMES = {
 
 
 def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
-    """Return a hash of 16 hexadecimal digits over the tracked files of the repository, with local changes.
+    """Return a hash of 16 hexadecimal digits over the tracked files of a repository, with local changes.
 
-    The repository is the one that contains `folder`. Without git, hash the source files in `folder` instead.
-    `excluded` files are left out.
+    All files of the repository that contains `folder` count, except `excluded` files. Without git, hash the
+    source files in `folder` instead.
     """
     top = run_git(folder, "rev-parse", "--show-toplevel")
     inside = [path.resolve() for path in excluded if top and path.resolve().is_relative_to(top)]

@@ -43,7 +43,7 @@ class ControlAgent:
     checkout: CommitCheckout | None = field(default=None, repr=False)
 
     def check_files(self) -> None:
-        """Raise ControlUnavailableError if the files of the control are no longer those of its commit.
+        """Raise ControlUnavailableError if a file of the control was changed after its checkout.
 
         The change's agent may run as the same user, so it could edit the control's files.
         """
@@ -205,7 +205,7 @@ class AlternatingAgent:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Return at once, as both agents are stopped elsewhere."""
+        """Do nothing, because both agents are stopped elsewhere."""
 
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool

@@ -144,7 +144,7 @@ def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Ma
 
     Raises:
         ControlUnavailableError: git fails, or the change edits a file that decides how a job runs the agent
-            or what is installed. A file about packages may differ if `agent.setup` installs them anew.
+            or what is installed. Files about packages may differ if `agent.setup` installs the packages.
     """
     # A job tests what is checked out: files that its steps wrote are not the change.
     tested = ["HEAD"] if is_known_service(environ) else []

@@ -56,7 +56,7 @@ class _UsageJournal:
     journal: RunJournal
 
     def begin_run(self) -> None:
-        """Return at once, as the journal has begun already."""
+        """Do nothing, because the journal was begun before the control runs."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Ignore the runs: after an interruption, both agents must run again at about the same time."""
