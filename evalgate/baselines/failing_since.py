@@ -81,7 +81,7 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Store the break of each case in `case_thresholds` in its `failing_since`; None without a break.
+    """Set `failing_since` of each case in `case_thresholds` to the case's break, or to None without a break.
 
     Return the changed copy of `after`, which holds one more gate run than `before`. A break that `before`
     knows is kept as long as the case is unchanged and fails, even after the baseline dropped the runs that

@@ -14,7 +14,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, strip_invisible, to_one_line
 
 MOST_ANNOTATIONS_A_REQUEST = 50
-"""The most annotations that GitHub accepts in one request. Further requests append more annotations."""
+"""Maximum number of annotations that GitHub accepts in one request. Further requests append more."""
 
 LONGEST_SUMMARY = 65_535
 _LONGEST_MESSAGE = 16_000  # characters: at most 64 KB, even if each takes four bytes

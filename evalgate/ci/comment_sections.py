@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from evalgate.core.frozen import frozen
 
 LONGEST_COMMENT = 65_536
-"""The most characters of a comment's body. GitHub answers 422 to a longer one."""
+"""Maximum number of characters of a comment's body. GitHub answers 422 to a longer body."""
 
 _SECTION = re.compile(
     r"<!-- evalgate:section key=([^\s>]*) run=(\d{1,20}) attempt=(\d{1,20})(?: job=([^\s>]+))? -->\r?\n"

@@ -42,10 +42,10 @@ OUTPUTS = (
 """The outputs that later steps of a workflow can read. action.yml declares each of them."""
 
 SUMMARY_LIMIT = 1024 * 1024
-"""The most bytes of a step's summary. The runner drops the whole file if it is larger."""
+"""Maximum number of bytes of a step's summary. The runner drops the whole file if it is larger."""
 
 MOST_ANNOTATIONS_A_STEP = 10
-"""The most annotations of one level that GitHub shows for a step."""
+"""Maximum number of annotations of one level that GitHub shows for a step."""
 
 AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gitlab import Gitlab
 
 LONGEST_NOTE = 1_000_000
-"""The most characters of a note's body. GitLab answers 400 to a longer one."""
+"""Maximum number of characters of a note's body. GitLab answers 400 to a longer body."""
 
 _API = re.compile(r"(https?://[^\s?#@]+?)/api/v4/?")
 _PROJECT = re.compile(r"[1-9]\d{0,18}")

@@ -20,7 +20,7 @@ ONLY_GATE = "evalgate"
 """The default name of a gate."""
 
 MAX_SECTION_CHARACTERS = 60_000
-"""The most characters of a new section. A comment of several sections may shorten them further."""
+"""Maximum number of characters of a new section. In a comment of several jobs it may be shortened further."""
 
 PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "failed"]
 

@@ -57,7 +57,7 @@ class CommentThread(Protocol):
     host: str
     """The name of the service, for messages."""
     longest: int
-    """The most characters of a comment's body."""
+    """Maximum number of characters of a comment's body."""
 
     def get_author(self) -> str:
         """Return the login of the token's account, from the configuration or from the service."""

@@ -198,7 +198,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    `hooks.tell` gets the expected usage. The block closes the journal, unless `checkpoints` are given.
+    `hooks.tell` gets the expected usage. If `checkpoints` is None, the end of the block closes the journal.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.

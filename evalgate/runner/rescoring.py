@@ -17,7 +17,7 @@ from evalgate.runner.scheduler import RunRequest
 from evalgate.runner.suites import CaseIndex, Suite
 
 NO_RECORDING = "no_recording"
-"""Kind of failure: the record has no run of the case, or the user said something else in that run."""
+"""Kind of failure: the record has no run of the case, or a run with other user messages."""
 
 
 async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:
