@@ -22,16 +22,17 @@ from evalgate.core.types import (
 )
 
 _LUCK = 0.05
-"""Largest probability that luck puts as many failures at the end, at which these failures are a break."""
+"""Significance level: the failures at the end are a break if a random order of all runs would put as many
+failures there with at most this probability."""
 
 _FEWEST = 2
-"""Fewest failed runs of a break: any case may fail once."""
+"""Minimum number of failed runs of a break, because any case may fail once."""
 
 _NAMED = 5
 _SHOWN_OF_COMMIT = 12
 
 CaseThresholds: TypeAlias = Mapping[tuple[str, str], MetricThresholds]
-"""The thresholds of each case, by ids of eval set and case."""
+"""Mapping from (eval set id, case id) to the case's thresholds by metric."""
 
 
 def collect_case_thresholds(cases: Sequence[CaseResult]) -> CaseThresholds:
@@ -57,7 +58,7 @@ def find_break(
     - If all runs were in random order, as many failures at the end would have a probability of at most 5 %.
 
     A break that is stored in `case` is kept as long as all runs since this break have failed. Answered runs
-    without any score to judge are left out. `score_run_pass` describes `thresholds` and `pass_score`.
+    without a score that counts are left out. `thresholds` and `pass_score` are as for `score_run_pass`.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -80,12 +81,12 @@ def find_break(
 
 
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
-    """Return `after` with `failing_since` set in each case of `case_thresholds`: its break, or None.
+    """Set `failing_since` of each case in `case_thresholds` to the case's break, or to None without a break.
 
-    `after` holds one more gate run than `before`. A break that `before` knows is kept as long as the case is
-    unchanged and fails, even after the baseline dropped the runs that passed. The break ends if the metrics
-    that showed it were removed or changed, because the earlier runs then do not fail any more. Cases that are
-    not in `case_thresholds` stay as they are.
+    Return the changed copy of `after`, which holds one more gate run than `before`. A break that `before`
+    knows is kept as long as the case is unchanged and fails, even after the baseline dropped the runs that
+    passed. The break ends if the metrics that showed it were removed or changed, because the earlier runs
+    then do not fail any more. Cases that are not in `case_thresholds` stay as they are.
     """
     known = before.index_cases()
 
@@ -98,7 +99,7 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
         if since is not None:
             newest = max(run.source for run in case.runs)
             earlier = tuple(run for run in case.runs if run.source != newest)
-            # Without the new gate run: its failure alone would not show since when the case fails.
+            # Without the new gate run, because its failure alone does not confirm the known break.
             since = find_break(
                 replace(case, runs=earlier, failing_since=since), after.sources, case_thresholds[key]
             )
@@ -180,7 +181,7 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of all gate runs after the last one with a passed run, the oldest first."""
+    """Return the indexes of all gate runs after the last gate run with a passed run, the oldest first."""
     found: list[int] = []
     for at in reversed(list(by_source)):
         if any(by_source[at]):

@@ -16,7 +16,7 @@ MetricThresholds: TypeAlias = Mapping[str, float | None]
 
 @frozen
 class BaselineThresholds:
-    """Thresholds of metrics: common ones for all cases, and different ones for single cases."""
+    """Thresholds of metrics for all cases, and deviating thresholds of single cases."""
 
     common: MetricThresholds
     own: Mapping[CaseKey, MetricThresholds] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class BaselineThresholds:
     """Sentence about thresholds of single cases that are not known; "" if all are known."""
 
     def get_thresholds(self, case: CaseKey) -> MetricThresholds:
-        """Return the thresholds of a case: its own, and the common ones for all other metrics."""
+        """Return the thresholds of a case by metric: the common thresholds, overridden by the case's own."""
         return {**self.common, **self.own.get(case, {})}
 
 
@@ -34,7 +34,7 @@ class Flakiness:
     """Flakiness of one case over its stored runs."""
 
     runs: int
-    """Runs that count; the other figures are of these."""
+    """Number of runs that count; all other fields are computed from these runs."""
     passed: int
     flip_rate: float | None
     """Chance that one of two random runs of the case passes and the other fails; None below two runs.
@@ -43,13 +43,13 @@ class Flakiness:
     at most 0.5 for many runs. The order of the runs does not matter.
     """
     latest_passes: int
-    """Number of passed runs since the last failed one: a sign that a quarantined case has recovered."""
+    """Number of passed runs since the last failed run. Many show that a quarantined case has recovered."""
 
 
 def measure_baseline_flakiness(
     baseline: Baseline, thresholds: BaselineThresholds, pass_score: float
 ) -> dict[tuple[str, str], Flakiness]:
-    """Return the flakiness of each case with at least two runs that count, by ids of eval set and case.
+    """Return the flakiness of each case with at least two runs that count, by (eval set id, case id).
 
     A run passes if the agent answered and every score meets its threshold. A metric without an entry in
     `thresholds` must reach `pass_score`, a share of the metric's range from 0 to 1. Two kinds of metrics do
@@ -89,7 +89,7 @@ def score_run_pass(run: BaselineRun, thresholds: MetricThresholds, pass_score: f
         for name, score in run.scores.items()
         if score is not None
         for known in [get_score_range(name)]
-        # A budget without a limit cannot fail: a `pass_score` of 1.0 would be the figure 0.
+        # A budget metric without a threshold cannot fail: a `pass_score` of 1.0 would mean the figure 0.
         for assumed in [None if pass_score is None or known.lower_is_better else known.to_score(pass_score)]
         for threshold in [thresholds.get(name, assumed)]
         if threshold is not None

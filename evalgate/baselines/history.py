@@ -27,13 +27,15 @@ from evalgate.core.types import (
 )
 
 DEFAULT_KEEP = 20
-"""Gate runs that a baseline keeps of each eval set by default."""
+"""Default number of gate runs that a baseline keeps of each eval set."""
 
 STALE_DAYS = 14
-"""Largest age of a baseline, in days, without a notice: the model that an agent asks may change with time."""
+"""Maximum age of a baseline in days without a notice, because an agent's model may change over time."""
 
 _LONGEST_REPLIES = 4096
-"""Most characters of a case's stored replies: reports show ten lines, and every run reads all replies."""
+"""Maximum length of a case's stored replies in characters.
+
+Reports show only ten lines, and every run of the gate reads the replies of all cases."""
 
 
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
@@ -242,7 +244,7 @@ def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
 
 
 def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
-    """Return the case with only the runs and metrics of one gate run. Its index changes from `at` to 0.
+    """Return the case with only the runs and metrics of the gate run with index `at`, which becomes index 0.
 
     The case must have a run of this gate run. Replies and `failing_since` are kept only if this is the newest
     gate run of the case.
@@ -274,7 +276,7 @@ def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Return the replies of the first answered run; () if there is none, or if the replies are too long."""
+    """Return the replies of the first answered run; () without such a run, or if they are too long."""
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()

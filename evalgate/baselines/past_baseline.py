@@ -38,7 +38,7 @@ def open_past_baseline(source: str, when: str, context: StoreContext, tip: str) 
         source: A path in the repository, or `branch:NAME`.
         when: The tag, commit or date.
         context: The workspace.
-        tip: The commit that ends the history in which a date is looked up, if `source` is a path.
+        tip: Newest commit of the history in which a date is looked up, if `source` is a path.
 
     Raises:
         InvalidInputError: `source` has no history or is not a valid name of a branch; or `when` is neither a

@@ -129,9 +129,9 @@ def load_baseline_or_results(data: bytes, shown_as: str) -> Baseline:
 
 
 def _load_results_by_case(data: bytes, shown_as: str) -> Baseline | None:
-    """Read a `results.json` case by case, as a baseline. Return None if it lacks evalgate's own layout.
+    """Read a `results.json` as a baseline, case by case, so that only one full case result is in memory.
 
-    At most one full case result is in memory at a time.
+    Return None if the file does not have one line for each case, as evalgate writes it.
     """
     try:
         record, lines = split_record(data, shown_as)

@@ -14,7 +14,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import shorten_text, strip_invisible, to_one_line
 
 MOST_ANNOTATIONS_A_REQUEST = 50
-"""The most annotations that GitHub accepts in one request. Further requests append more annotations."""
+"""Maximum number of annotations that GitHub accepts in one request. Further requests append more."""
 
 LONGEST_SUMMARY = 65_535
 _LONGEST_MESSAGE = 16_000  # characters: at most 64 KB, even if each takes four bytes
@@ -53,7 +53,7 @@ class Check:
 
 
 def build_outputs(check: Check) -> Iterator[dict[str, Any]]:
-    """Yield the `output` of each request for the check run. Many annotations take more than one request."""
+    """Yield the field `output` of each request: one for up to 50 annotations, and one for each further 50."""
     notes = [_build_annotation(each) for each in check.annotations]
     head = {
         "title": to_one_line(check.title, _LONGEST_TITLE) or check.conclusion,
@@ -79,10 +79,13 @@ def _build_annotation(each: Annotation) -> dict[str, str | int]:
 
 
 MOST_CREATIONS = 5
-"""The most requests to create one check run. Each may have created one that GitHub does not list yet."""
+"""Maximum number of requests to create one check run.
+
+Each failed request may have created a check run that GitHub does not list yet.
+"""
 
 _SLOWER = 4
-"""The first pause between these requests is `_SLOWER` times `PostTimeouts.pause_s`.
+"""Factor for `PostTimeouts.pause_s` in the pauses between requests that create a check run.
 
 GitHub needs time to list a new check run.
 """
@@ -92,9 +95,9 @@ GitHub needs time to list a new check run.
 class CheckRun:
     """A check run, and the requests that create it.
 
-    GitHub may answer 502 and create the check run all the same. A repeated request would then create a second
-    one. So each check run has a unique `external_id`, and evalgate searches for the id before it repeats a
-    request.
+    GitHub may answer 502 although it has created the check run. A repeated request would then create a second
+    check run. So each check run has a unique `external_id`, and evalgate searches for this id before it
+    repeats a request.
     """
 
     github: GitHubClient
@@ -115,7 +118,7 @@ class CheckRun:
         """
         deadline = time.monotonic() + self.timeouts.total_s
         first, *rest = build_outputs(self.check)
-        # Until its last batch the check run stays in progress: a reader never takes a part for the whole.
+        # Until the last batch the check run stays in progress, so that a reader knows it is incomplete.
         slower = replace(self.timeouts, pause_s=_SLOWER * self.timeouts.pause_s)
         conclusion = "" if rest else self.check.conclusion
         number, url = retry_transient(
@@ -160,9 +163,9 @@ class _AnnotationBatch:
     _was_sent: bool = False
 
     def send_annotations(self) -> None:
-        """Add the annotations and the conclusion to the check run."""
-        # GitHub appends what it is sent: a batch that was sent twice would show every annotation twice.
-        # An earlier call may have added them although it raised an error.
+        """Add the annotations and the conclusion to the check run, unless an earlier call added them."""
+        # GitHub appends annotations, so a batch that is sent twice would show every annotation twice. An
+        # earlier call may have added the annotations although it raised an error.
         if self._was_sent and self.github.count_annotations(self.number) > self.before:
             return
         self._was_sent = True

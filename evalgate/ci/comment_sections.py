@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from evalgate.core.frozen import frozen
 
 LONGEST_COMMENT = 65_536
-"""The most characters of a comment's body. GitHub answers 422 to a longer one."""
+"""Maximum number of characters of a comment's body. GitHub answers 422 to a longer body."""
 
 _SECTION = re.compile(
     r"<!-- evalgate:section key=([^\s>]*) run=(\d{1,20}) attempt=(\d{1,20})(?: job=([^\s>]+))? -->\r?\n"
@@ -69,8 +69,8 @@ def is_of_gate(body: str, gate: str) -> bool:
 def read_sections(body: str) -> dict[str, CommentSection]:
     """Return the sections of a comment by key. A section without an end marker is left out.
 
-    If a key occurs twice, the newer section is returned. If both are equally new, the later one in the
-    comment is returned.
+    If a key occurs twice, the newer section is returned. If both sections are equally new, the later section
+    in the comment is returned.
     """
     found: dict[str, CommentSection] = {}
     for match in _SECTION.finditer(body):
@@ -82,7 +82,7 @@ def read_sections(body: str) -> dict[str, CommentSection]:
 
 
 def merge_sections(*groups: Mapping[str, CommentSection]) -> dict[str, CommentSection]:
-    """Return the newest section of each key. If two are equally new, return that of the later group."""
+    """Return the newest section of each key. Of equally new sections, return the one in the later group."""
     found: dict[str, CommentSection] = {}
     for group in groups:
         for key, section in group.items():
@@ -100,10 +100,10 @@ def render_body(
 ) -> str:
     """Render a comment with all sections, sorted by key, in at most `limit` characters.
 
-    If the sections do not fit, the longest ones are shortened to the same length. `shorter` has functions by
-    key. Each renders its section in at most a given number of characters. A section without a function is cut
-    at its end. Markers are never cut. So `limit` must be at least 1,000, and must leave about 150 characters
-    for the markers of each section.
+    If the sections do not fit, the longest sections are shortened to the same length. `shorter` maps the key
+    of a section to a function that renders it in at most a given number of characters. A section without a
+    function is cut at its end. Markers are never cut, so `limit` must be at least 1,000, and must leave about
+    150 characters for the markers of each section.
     """
     ordered = sorted(sections, key=lambda section: section.key)
     newest = max((section.run for section in ordered), default=0)
@@ -120,8 +120,8 @@ def render_body(
 
 
 def strip_markers(text: str) -> str:
-    """Remove evalgate's markers from Markdown, so that it can be put into a section."""
-    # In this order, because removing a marker can join the text around it into another one.
+    """Remove evalgate's markers from Markdown, so that the text can be put into a section."""
+    # In this order, because removing a marker can join the texts around it into a new marker.
     return _OPENING.sub("<! --", _MARKER.sub("", text.replace("\r\n", "\n"))).strip("\n")
 
 

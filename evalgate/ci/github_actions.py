@@ -42,10 +42,10 @@ OUTPUTS = (
 """The outputs that later steps of a workflow can read. action.yml declares each of them."""
 
 SUMMARY_LIMIT = 1024 * 1024
-"""The most bytes of a step's summary. The runner drops the whole file if it is larger."""
+"""Maximum number of bytes of a step's summary. The runner drops the whole file if it is larger."""
 
 MOST_ANNOTATIONS_A_STEP = 10
-"""The most annotations of one level that GitHub shows for a step."""
+"""Maximum number of annotations of one level that GitHub shows for a step."""
 
 AnnotationLevel: TypeAlias = Literal["notice", "warning", "error"]
 
@@ -54,7 +54,7 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
     """Ask the runner to hide texts in the rest of this job's log. Each line of a text is hidden separately.
 
     Lines of fewer than `SHORTEST_MASK` characters are not hidden. Outside of GitHub Actions, nothing is
-    written. The runner must read `stream`, and nothing may have been written to it before.
+    written. The runner must read `stream`, and nothing may have been written to `stream` before.
     """
     if not is_github_actions(environ):
         return
@@ -100,8 +100,8 @@ def write_annotations(annotations: Iterable[Annotation], total: int, stream: Tex
     """Write each annotation as an error. `total` is their number.
 
     GitHub silently drops annotations beyond `MOST_ANNOTATIONS_A_STEP`. So if there are more, the last
-    annotation states the number of those left out. Only the annotations that are written are read from the
-    iterable.
+    annotation states the number of annotations that are left out. Only the annotations that are written are
+    read from the iterable.
     """
     shown = total if total <= MOST_ANNOTATIONS_A_STEP else MOST_ANNOTATIONS_A_STEP - 1
     stream.writelines(
@@ -189,18 +189,18 @@ class PullRequest:
 
 @frozen
 class HeadCommit:
-    """A commit that an event names without a pull request. An example is a workflow run of a fork.
+    """A commit that an event names without a pull request, for example a workflow run of a fork.
 
-    GitHub's API can tell the pull requests of the commit.
+    GitHub's API can list the pull requests of the commit.
     """
 
     sha: str
     repository: str = ""
     """The repository that the commit was pushed to, as `owner/name`; "" if the event does not name it."""
     branch: str = ""
-    """The branch in that repository; "" if the event does not name it.
+    """The branch in `repository`; "" if the event does not name the branch.
 
-    It is needed because anyone can push the same commit to a branch of their own.
+    The branch is needed because anyone can push the same commit to a branch of their own.
     """
 
 
@@ -235,10 +235,10 @@ def _read_payload(environ: Mapping[str, str]) -> Mapping[str, object] | None:
 
 
 def find_tested_run(environ: Mapping[str, str]) -> tuple[int, int]:
-    """Return id and attempt of the workflow run that ran the gate; 0 for each that is unknown.
+    """Return id and attempt of the workflow run that ran the gate; 0 for a number that is unknown.
 
-    This is the current run, except in a workflow that another one's end started (`workflow_run`). There it is
-    the run that ended, which has the report files.
+    Usually, this is the current run. If the event is `workflow_run`, it is the run of the other workflow that
+    has ended, because that run has the report files.
     """
     if environ.get("GITHUB_EVENT_NAME") != "workflow_run":
         return read_number(environ, "GITHUB_RUN_ID"), read_number(environ, "GITHUB_RUN_ATTEMPT")
@@ -253,7 +253,7 @@ def parse_subject(event: str, payload: Mapping[str, object]) -> Subject:
     """
     if event in _WITH_PULL_REQUEST:
         return _parse_pull_request(_get_object(payload, "pull_request")) or _build_no_pull_request(event)
-    # A pull request is an issue to this event; only the key `pull_request` tells them apart.
+    # In this event a pull request is an issue, and only the key `pull_request` distinguishes it.
     if event == "issue_comment":
         issue = _get_object(payload, "issue")
         return (
@@ -279,9 +279,9 @@ def _parse_workflow_run(run: Mapping[str, object], repository: Mapping[str, obje
         # A run of a fork lists no pull requests; those of other repositories are not ours.
         if base is not None and base == repository.get("id") and (found := _parse_pull_request(each)):
             ours.append(PullRequest(found.number, found.head_sha or sha))
-    # GitHub lists the open pull requests of the branch with the commits that they have now. One that has a
-    # newer commit than the run was not tested. Of several, the payload does not say which one was tested:
-    # `post_comment` posts to each.
+    # GitHub lists the open pull requests of the branch with their present commits. A pull request with a
+    # newer commit than the run was not tested. If there are several, the payload does not name the tested
+    # pull request, so the commit is returned, and `post_comment` posts to each.
     if ours and (not sha or (len(ours) == 1 and ours[0].head_sha == sha)):
         return ours[0]
     where = (_get_object(run, "head_repository").get("full_name"), run.get("head_branch"))
@@ -295,7 +295,7 @@ def _parse_pull_request(item: Mapping[str, object]) -> PullRequest | None:
 
 def _parse_number(value: object) -> int:
     """Return `value` if it is an integer from 1 to 2**53 - 1, else 0."""
-    # JSON's `true` is an int in Python. Beyond 2**53 not every JSON reader has the same number.
+    # JSON's `true` is an int in Python. Above 2**53, JSON readers may round a number differently.
     if not isinstance(value, int) or isinstance(value, bool):
         return 0
     return value if 0 < value < 2**53 else 0

@@ -1,4 +1,4 @@
-"""Client for one GitHub repository, built on PyGithub. Errors tell whether a retry can help.
+"""Client for one GitHub repository, built on PyGithub. It raises `TransientError` if a retry can help.
 
 PyGithub is in the optional extra `github`. It takes half a second to load, so it is loaded only when a
 connection is opened.
@@ -70,12 +70,12 @@ class Account:
 
 @frozen
 class GitHubConnection:
-    """A repository of PyGithub, and the redactor that hides the token in error messages."""
+    """A PyGithub repository, and the redactor that hides the token in error messages."""
 
     repository: "Repository"
     redactor: Redactor
     permission: str = ""
-    """Permission of the job that the requests need, such as `checks: write`; "" if the caller names it."""
+    """Permission that error messages name, such as `checks: write`; "" if the caller's message names it."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn PyGithub's errors in a `with` block into `PostError`, without secrets and without a cause."""
@@ -85,7 +85,7 @@ class GitHubConnection:
 def open_connection(account: Account, timeouts: PostTimeouts, permission: str = "") -> GitHubConnection:
     """Build a connection to the account's repository. No request is sent yet.
 
-    `permission` is that of `GitHubConnection`.
+    `permission` is the field of this name in `GitHubConnection`.
 
     Raises:
         PostError: the token is empty, the repository has no valid name, or PyGithub is missing or fails.
@@ -124,7 +124,7 @@ def _to_post_error(error: Exception, permission: str = "") -> PostError:
     from github import GithubException, IncompletableObject
     from requests import RequestException
 
-    # IncompletableObject has no status: the answer lacked a URL that every such answer has.
+    # IncompletableObject has no status: GitHub's answer lacked a URL that it should have.
     if isinstance(error, GithubException) and not isinstance(error, IncompletableObject):
         return _classify_github_error(error, permission)
     if isinstance(error, RequestException):
@@ -161,7 +161,7 @@ def _classify_forbidden(error: "GithubException", answer: str, permission: str) 
         )
     if error.status == 429 or "rate limit" in answer.lower() or "abuse" in answer.lower():
         return TransientError(answer, 60.0)  # GitHub's documentation asks for a minute if no header says more
-    # If no permission would help, GitHub uses other words, as for a comment on a locked conversation.
+    # GitHub's message is another one if no permission would help, as for a locked conversation.
     is_permission = permission and "not accessible" in answer
     remedy = f": the job needs `permissions: {permission}`" if is_permission else ""
     return PostError(
@@ -261,13 +261,13 @@ class PullRequestThread:
     connection: GitHubConnection
     pull: int
     login: str
-    """The account of the token, as configured: GitHub does not tell the account of a workflow's token."""
+    """The configured login of the token's account. GitHub does not tell the login for a workflow's token."""
 
     host = "GitHub"
     longest = LONGEST_COMMENT
 
     def get_author(self) -> str:
-        """Return the login from the configuration. GitHub cannot tell the account of a workflow's token."""
+        """Return the login of the token's account from the configuration, without a request to GitHub."""
         return self.login
 
     def list_comments(self) -> list[Comment]:

@@ -138,20 +138,20 @@ def post_comment(
 ) -> PostResult:
     """Post or update the gate's single comment under a pull request.
 
-    Return the first result that is `failed` or `skipped`, or else the first one, with all comments' URLs.
+    Return the first `failed` or `skipped` result, or else the first result, with all comments' URLs in `url`.
 
     Args:
         account: The token and the repository.
-        subject: The result of `find_subject`. If it is a commit, the event does not tell which pull request
-            was tested. So each open pull request from the commit's repository and branch gets a comment. If
-            these are unknown, only the oldest open pull request of the commit gets one.
+        subject: The result of `find_subject`. If it is a commit, the event does not name the tested pull
+            request. So each open pull request from the commit's repository and branch gets a comment. If
+            repository or branch is unknown, only the oldest open pull request of the commit gets a comment.
         gate: The name of the gate. Each gate has its own comment.
-        section: The section of this job. It replaces a section with the same key that is not newer.
-        shared: True if other jobs may post to the comment at the same time. It takes at least `settle_s`.
+        section: The section of this job. It replaces an existing section of its key that is not newer.
+        shared: True if other jobs may post at the same time. Then posting takes at least `settle_s`.
         shorter: Function that renders the section's text in at most a given number of characters, for a
             comment that gets too long. None: the end of the section is cut.
         author: The account of the token. Only comments of this account are edited and deleted.
-        timeouts: The time limits for each pull request; None: those of `PostTimeouts`.
+        timeouts: The time limits for each pull request; None: the defaults of `PostTimeouts`.
     """
     timeouts = timeouts or PostTimeouts()
     pulls, failure = _find_pulls(account, subject, timeouts)
@@ -175,7 +175,7 @@ def post_comment(
 def post_check(
     account: Account, head_sha: str, check: Check, *, timeouts: PostTimeouts | None = None
 ) -> PostResult:
-    """Create a check run for a commit and return the result. A failure is returned as a result, too.
+    """Create a check run for a commit and return the result, also if it is a failure.
 
     `head_sha` is the newest commit of the pull request, not the merge commit that is checked out.
     """
@@ -211,6 +211,6 @@ def _find_pulls(
         return PostResult("posted" if found else "skipped", _NO_PULL)
 
     result = run_within_limit(timeouts, "GitHub", find_open_pulls)
-    # Without the branch, further pull requests may belong to a person who pushed the commit of another one.
+    # Without the branch, further pull requests may be from people who pushed the same commit elsewhere.
     pulls = sorted(found) if subject.repository and subject.branch else sorted(found)[:1]
     return pulls, None if result.kind == "posted" else result

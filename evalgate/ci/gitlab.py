@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gitlab import Gitlab
 
 LONGEST_NOTE = 1_000_000
-"""The most characters of a note's body. GitLab answers 400 to a longer one."""
+"""Maximum number of characters of a note's body. GitLab answers 400 to a longer body."""
 
 _API = re.compile(r"(https?://[^\s?#@]+?)/api/v4/?")
 _PROJECT = re.compile(r"[1-9]\d{0,18}")
@@ -46,7 +46,7 @@ _ONCE: Mapping[str, Any] = {"obey_rate_limit": False, "max_retries": 0}
 _RATE_LIMIT_S = 60.0  # GitLab's limits are per minute
 _TOKEN_ENVS = ("EVALGATE_GITLAB_TOKEN", "GITLAB_TOKEN")
 _PIPELINE = ("CI_PIPELINE_ID", "CI_JOB_ID")
-"""Variables with the numbers of run and attempt. A repeated job has the same pipeline and a new job id."""
+"""Environment variables that hold the numbers of run and attempt. A repeated job has a new CI_JOB_ID."""
 _NO_CHECKS = "GitLab has none: it shows the Code Quality report instead"
 
 _WHY_NOT = {
@@ -94,7 +94,7 @@ class MergeRequest:
 
     token: str
     server: str
-    """The URL of GitLab, such as `https://gitlab.example.com`, with the folder that it is served from."""
+    """The URL of GitLab, such as `https://gitlab.example.com`; with a path if GitLab is served from one."""
     project: int
     """The id of the project of the merge request. From a fork, this is not the project of the pipeline."""
     iid: int

@@ -17,10 +17,10 @@ ACTIONS_BOT = "github-actions[bot]"
 """The account of a workflow's own token."""
 
 ONLY_GATE = "evalgate"
-"""The name of a gate without a name of its own."""
+"""The default name of a gate."""
 
 MAX_SECTION_CHARACTERS = 60_000
-"""The most characters of a new section. A comment of several sections may shorten them further."""
+"""Maximum number of characters of a new section. In a comment of several jobs it may be shortened further."""
 
 PostStatus: TypeAlias = Literal["posted", "updated", "unchanged", "skipped", "failed"]
 
@@ -36,9 +36,9 @@ class PostOptions:
     section: str = ""
     """The matrix leg or suite of this job, in a comment that several jobs share."""
     token_env: str = ""
-    """The variable that holds the token; "" for the usual one of the service."""
+    """The environment variable that holds the token; "" for the usual variable of the service."""
     author: str = ACTIONS_BOT
-    """The login of the token's account on GitHub. GitLab is asked for the login."""
+    """The login of the token's account on GitHub. On GitLab, the login is requested from the service."""
 
     @property
     def heading(self) -> str:
@@ -55,7 +55,7 @@ class Annotation:
     path: str
     """The path of the file, relative to the root of the repository."""
     line: int
-    """1-based; 0 if unknown."""
+    """The number of the line, from 1; 0 if unknown."""
     message: str
     title: str = ""
 
@@ -68,9 +68,9 @@ class PostContent:
     title: str
     """One line for the list of check runs."""
     render_comment: Callable[[int], str]
-    """Renders the comment as Markdown in at most the number of characters that it is given."""
+    """Function that renders the comment as Markdown, in at most the given number of characters."""
     annotations: tuple[Annotation, ...] = ()
-    """One for each failing case, for a check run."""
+    """Annotations of the check run: one for each failing case."""
 
 
 @frozen
@@ -93,10 +93,9 @@ class PostResult:
     """The result of a post: its kind, the reason of a failure, and the URL."""
 
     kind: PostStatus
-    """`skipped`: the post could not be expected to work, as with a fork's token.
+    """`skipped`: a failure that was to be expected, as with a fork's token. `failed`: any other failure.
 
-    `failed`: the post could be expected to work, but did not work. `unchanged`: the comment had the same
-    contents already.
+    `unchanged`: the comment had the same contents already.
     """
     reason: str = ""
     """A clause without a full stop, safe to print and without secrets; "" if the post went as usual."""
@@ -106,11 +105,11 @@ class PostResult:
     It is "" if nothing was posted or the URL is unknown.
     """
     needs_attention: bool = False
-    """True if something has to be fixed although the post exists; `reason` says what."""
+    """True if the user has to fix a problem although the post exists; `reason` states the problem."""
 
 
 def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
-    """Build a message for the log about a post. It calls the post `post_name`, such as `check run`."""
+    """Build a message for the log about a post. `post_name` names it in the message, such as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
@@ -143,7 +142,7 @@ class PostTimeouts:
 
 
 class PostError(Exception):
-    """A request or a post failed. `kind` is `skipped` if the post could not be expected to work."""
+    """A request or a post failed. `kind` is `skipped` if the failure was to be expected."""
 
     def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
         super().__init__(reason)
@@ -239,7 +238,7 @@ def run_within_limit(timeouts: PostTimeouts, host: str, post: Callable[[], PostR
             # Its message may hold a secret.
             result = PostResult("failed", f"an unexpected {type(error).__name__} ended the post")
 
-    # The timeout of a request does not bound an answer that arrives byte by byte. A daemon thread does.
+    # The timeout of a request does not limit an answer that arrives byte by byte, but `join` limits the wait.
     thread = threading.Thread(target=run_post, daemon=True, name="evalgate-posting")
     thread.start()
     thread.join(limit)
@@ -251,7 +250,7 @@ def build_section(
 ) -> CommentSection:
     """Build this job's section of the comment, with `text` as its Markdown.
 
-    `names` are two environment variables: the number of the run, and the number of its attempt.
+    `names` are the environment variables that hold the number of the run and the number of its attempt.
     """
     run, attempt = (read_number(environ, name) for name in names)
     return CommentSection(options.section, text, run, attempt, _hash_job_name(environ))
@@ -271,5 +270,5 @@ def _hash_job_name(environ: Mapping[str, str]) -> str:
 def read_number(environ: Mapping[str, str], name: str) -> int:
     """Return an environment variable as a whole number, or 0 if it is no number or longer than 19 digits."""
     text = environ.get(name, "")
-    # Python refuses to read integers of thousands of digits with an error of its own.
+    # Python raises an error for integers of thousands of digits.
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0

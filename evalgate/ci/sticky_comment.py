@@ -1,13 +1,14 @@
 """Maintain one comment per gate, although several jobs may post to it at the same time.
 
 Neither GitHub nor GitLab can lock a comment. If two jobs change it at the same time, the changes of the first
-are lost. So every job remembers all sections that it has read, adds its own, and writes them all. After a
-random pause it reads the comment again, and repeats this until its section has stayed for at least
-`settle_s`. As all jobs do so, the comment ends with all sections. If there are several comments, all jobs
-copy the sections into the oldest comment and delete the others.
+job are lost. So every job remembers all sections that it has read, adds its own section, and writes all of
+them. After a random pause it reads the comment again. It repeats this until its section has stayed for at
+least `settle_s`. As all jobs do so, the comment ends with all sections. If there are several comments, all
+jobs copy the sections into the oldest comment and delete the other comments.
 
-Two jobs of one run may post under the same key, such as the legs of a matrix without `section`. Each then
-writes at most once, and the last section stays. A job that notices this reports which setting is missing.
+Two jobs of one run may post under the same key, such as the legs of a matrix without `section`. Each job then
+writes at most once, and the last section stays. A job that notices this names the missing setting in its
+result.
 """
 
 import random
@@ -56,7 +57,7 @@ class CommentThread(Protocol):
     host: str
     """The name of the service, for messages."""
     longest: int
-    """The most characters of a comment's body."""
+    """Maximum number of characters of a comment's body."""
 
     def get_author(self) -> str:
         """Return the login of the token's account, from the configuration or from the service."""
@@ -141,7 +142,9 @@ class StickyComment:
     _limit: int = 0
     _kind: PostStatus = "unchanged"
     _foreign: set[str] = field(default_factory=set)
-    """Texts under this job's key that were there before it wrote. An outdated list may show them again."""
+    """Texts of other jobs that this job found under its key before it wrote.
+
+    An outdated list of comments may contain them again."""
     _written: set[str] = field(default_factory=set)
     """Texts that this job wrote under its key. In a long comment, these are shortened sections."""
     _replaces: bool = False
@@ -208,12 +211,12 @@ class StickyComment:
         return not written_to or time.monotonic() - stood_since >= settled
 
     def _sync_comment(self) -> _SyncResult:
-        """Read the comment. Write to it if it is not up to date and no other section must stay."""
+        """Read the comment; write to it unless it is complete or another section must stay under this key."""
         ours = self._find_own_comments()
-        # Oldest comment last: it is the one that stays, so of equally new sections its own count.
+        # Oldest comment last: it stays, so its sections win over equally new sections of other comments.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
         existing = self._seen.get(self.section.key)
-        if existing and (ending := self._give_way(existing, ours)):
+        if existing and (ending := self._build_final_result(existing, ours)):
             return _SyncResult(final=ending)
         self._seen = merge_sections(self._seen, {self.section.key: self.section})
         if not ours:
@@ -222,11 +225,11 @@ class StickyComment:
             return _SyncResult()
         return _SyncResult(unchanged=self._update_comment(ours[0], ours[1:]))
 
-    def _give_way(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
-        """Return the result of the post if the section `existing` must stay.
+    def _build_final_result(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
+        """Return the result of the post if the section `existing` must stay under this job's key.
 
-        Return None if this job may replace `existing`. A note in `section` then says so if another job wrote
-        `existing`.
+        Return None if this job may replace `existing`. If another job wrote `existing`, a note about the
+        replacement is then added to `section`. `ours` are the gate's comments, the oldest first.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
@@ -243,7 +246,7 @@ class StickyComment:
             self._foreign.add(existing.text)
             self._add_replacement_note(existing)
             return None
-        # Both jobs created a comment. The older one stays, and it is the other job's.
+        # Both jobs created a comment. The older comment stays, which is the other job's.
         if self._created and self._created.number != ours[0].number:
             self.thread.delete_comment(self._created.number)
         return PostResult(
@@ -257,11 +260,13 @@ class StickyComment:
         if existing.text in {self.section.text, *self._written} or existing.run != self.section.run:
             return False
         if existing.attempt != self.section.attempt:
-            # GitLab numbers each job and GitHub each attempt of all jobs, for which it renames the runners.
+            # On GitLab, each job has its own attempt number. On GitHub, all jobs of an attempt have the same
+            # number, and the runners of another attempt have other names.
             return self.thread.host == "GitLab" and "" != existing.job != self.section.job
         if self.section.job:
             return existing.job != self.section.job
-        # Without names: in a comment that is not shared, another job wrote what this job did not write.
+        # The jobs have no names. In a comment that is not shared, a text that this job did not write is
+        # another job's.
         return not self.shared
 
     def _add_replacement_note(self, existing: CommentSection) -> None:
@@ -311,7 +316,7 @@ class StickyComment:
             self._lower_limit()
             return
         self._created, self._created_at, self._kind = created, time.monotonic(), "posted"
-        # The token may be that of an app or a person. From now on its older comments are found too.
+        # The token may belong to an app or a person. From now on, older comments of this account are found.
         self._author = created.author or self._author
 
     def _update_comment(self, comment: Comment, others: list[Comment]) -> Comment | None:
@@ -357,7 +362,7 @@ class StickyComment:
         return body
 
     def _lower_limit(self) -> None:
-        # The message of the service need not name its limit, and a proxy may have one of its own.
+        # The service's message may not state its limit, and a proxy may have a lower limit.
         self._limit = self._limit * 3 // 4
         if self._limit < _SMALLEST_LIMIT:
             raise PostError(f"{self.thread.host} accepts no comment, however short")

@@ -1,4 +1,4 @@
-"""Limit a plan to the suites that a change affects. If the effect is unknown, the plan stays whole."""
+"""Limit a plan to the suites that a change affects. If git cannot say what changed, keep all suites."""
 
 import hashlib
 import os
@@ -42,12 +42,12 @@ _NO_BASE = "no commit to compare with is named: this is no pull request, and the
 def find_affected(
     plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles, base_revision: str
 ) -> AffectedSuites:
-    """Return the suites of the plan that the change affects: all suites if git cannot say what changed.
+    """Find the suites of the plan that the change affects. If git cannot say what changed, return all suites.
 
     Args:
         plan: The plan with all eval sets.
         thresholds: The thresholds file that applies.
-        rule_files: The files with rules, as used to make the plan.
+        rule_files: The `RuleFiles` with which the plan was made.
         base_revision: The commit to compare with; "" for none. A pull request is always compared with its
             target branch too.
 
@@ -72,7 +72,7 @@ def find_affected(
 def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
     """Yield a sentence for each glob of `affects` that matches no file of the repository.
 
-    A sentence begins with the place of the glob, as `file:line`. Files that git ignores do not count as
+    Each sentence begins with the position of the glob, as `file:line`. Files that git ignores do not count as
     files of the repository. Without a git repository nothing is yielded.
     """
     globs = [
@@ -92,7 +92,7 @@ def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
 
 
 def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
-    """Yield the revisions to compare with. A file counts as changed if it differs from any of them.
+    """Yield the revisions to compare with. A file counts as changed if it differs in at least one of them.
 
     A pull request is compared with its target branch even if `base_revision` is given, because the pull
     request may have edited the command line that gives `base_revision`.
@@ -116,12 +116,12 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 
 
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
-    """Return the rules with a mark on each suite that has an outdated list of opened files.
+    """Return `known` with `unknown_because` set on each suite that has an outdated list of opened files.
 
-    Every change affects a marked suite. The mark is the field `unknown_because`, which states the reason. A
-    list is outdated if one of its files was edited after the run that made the list: the edited file may open
-    further files, and only the next stored run lists them. Files that the change itself edits are left out,
-    because they concern the suite anyway. Files that git does not track are left out as well.
+    Every change affects a suite with this field set. A list is outdated if one of its files was edited after
+    the run that made the list: the edited file may open further files, and only the next stored run lists
+    them. Files in `changed` are left out, because they concern the suite anyway. Files that git does not
+    track are left out as well.
 
     Raises:
         UnknownChangeError: git fails.
@@ -130,7 +130,7 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
     found = plan.baseline_store.read() if plan.baseline_store and plan.agent.settings.track_files else None
     lists = found.files if found else ()
     digested = frozenset(path for each in lists for path in each.digests)
-    # `_mark_unversioned` decides about files that git does not track; each run may write them anew.
+    # Each run may write files that git does not track anew, so `_mark_unversioned` handles these files.
     left_out = changed | find_unversioned(plan.workspace.folder, digested) if digested else changed
     outdated: dict[str, str] = {}
     for each in lists:
@@ -152,10 +152,10 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 
 
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
-    """Return the rules with a mark on each suite in which the agent opens files that git does not track.
+    """Return `known` with `unknown_because` set on each suite with opened files that git does not track.
 
-    Every change affects a marked suite. The mark is the field `unknown_because`, which names one of the
-    files. Files that a glob of `ignored` matches are left out.
+    Every change affects a suite with this field set. Its text names one of the files. Files that a glob of
+    `known.ignored` matches are left out.
 
     Raises:
         UnknownChangeError: git fails.
@@ -177,7 +177,7 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
 def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles) -> frozenset[str]:
     """Return the paths of files that decide how the agent runs in all suites, or how the gate judges.
 
-    Some of the paths may name no file.
+    Some of the paths may not exist.
     """
     found = {
         thresholds.file,
@@ -205,12 +205,12 @@ def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
         found += [names[-1], *(names[-1] + end for end in (".py", "/agent.py", "/root_agent.yaml"))]
         yield from (place + name for name in found for place in ("", "src/"))
     for text in _iter_texts([agent.name, agent.settings.setup, options]):
-        # A command may be one text with several words, and have `--config=agent.yaml`.
+        # A command may be one string with several words, and a word may be `--config=agent.yaml`.
         yield from (part for word in (text, *text.split()) for part in (word, word.rpartition("=")[2]))
 
 
 def _iter_texts(value: object) -> Iterator[str]:
-    """Yield all texts in the values of an agent's options.
+    """Yield every string in `value`, which may nest mappings, lists and tuples; keys are not yielded.
 
     For a mapping with the keys `context` and `dockerfile`, yield the joined path of the Dockerfile as well.
     """
@@ -225,7 +225,7 @@ def _iter_texts(value: object) -> Iterator[str]:
 
 
 def _build_suite_scopes(plan: "Plan", thresholds: Thresholds) -> Iterator[SuiteScope]:
-    """Yield the scope of each suite in the thresholds file and of each other eval set: its name and files."""
+    """Yield a `SuiteScope` for each suite of the thresholds file, then for each eval set in no suite."""
     tracked = _read_tracked_files(plan)
     left = {suite.eval_set.path: suite for suite in plan.suites}
     planned = frozenset(left)
@@ -260,10 +260,10 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
 def _join_tracked_files(
     tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
 ) -> tuple[frozenset[str], str]:
-    """Return the files that the agent opens in the eval sets, and why every change affects these sets.
+    """Return the files that the agent opens in `eval_sets`, and why every change affects these sets.
 
-    The second value is the end of a sentence. It is "" if the files and globs tell which changes affect the
-    sets.
+    The reason is the end of a sentence. It is "" if the sets' opened files or globs are known, so that not
+    every change affects the sets. If `tracked` is None, no files are tracked, and only globs count.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -276,7 +276,7 @@ def _join_tracked_files(
 
 
 def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
-    """Yield the paths of an eval set, of the notes about its cases, and of links that lead to either."""
+    """Yield the paths of an eval set, of its case notes, and of links that lead to them; none for ""."""
     if path:
         yield path
         for each in (path, str(Path(path).with_name(build_notes_name(Path(path).name)))):
@@ -284,10 +284,10 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
-    """Map each eval set of a suite from its path in the suite to its path in the plan.
+    """Return the eval sets of a suite as a mapping from the path in the suite to the path in the plan.
 
-    The two paths differ if the suite names a link and the plan names the link's target. If the plan lacks the
-    eval set, its path in the suite is kept.
+    The two paths differ if the suite names a link and the plan names the link's target. If the plan lacks an
+    eval set, it is mapped to its path in the suite. `names` are the suite's files, folders and globs.
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}
@@ -308,9 +308,9 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
 
 
 def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[TrackedFiles, ...]:
-    """Return the files that the agent opened, by eval set; () if the agent does not track them.
+    """Return the files that the agent opened, by eval set; () if the agent does not track opened files.
 
-    Left out are eval sets with unselected cases, and eval sets with a case that has no answered run.
+    Eval sets with unselected cases are left out, and so are eval sets with a case that has no answered run.
     """
     if not isinstance(agent, TracksFiles):
         return ()

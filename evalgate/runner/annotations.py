@@ -13,9 +13,10 @@ from evalgate.reporting.findings import Finding, describe_faults, list_findings,
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
-    """Return the failing cases that count for the gate: one of each failure group, then a second, and so on.
+    """Return the failing cases that count for the gate, with different kinds of failure first.
 
-    So the first annotations show as many kinds of failure as possible. Cases without a group come last.
+    The first case of each failure group comes first, then the second case of each group, and so on. Cases
+    without a group come last.
     """
     findings = {finding.case.key: finding for finding in list_findings(record)}
     rounds = zip_longest(*[group.cases for group in list_failure_groups(record)])
@@ -37,8 +38,8 @@ def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator
 def build_check_annotations(record: Record, folder: str = "") -> tuple[Annotation, ...]:
     """Return the annotations of a check run, at most `MOST_ANNOTATIONS_A_REQUEST`.
 
-    With more failing cases, the last annotation says how many cases have no annotation of their own. Paths in
-    the record start from `folder`, which is relative to the repository's root.
+    If there are more failing cases, the last annotation states the number of cases without an annotation.
+    Paths in the record start from `folder`, which is relative to the repository's root.
     """
     findings = list_annotated_findings(record)
     if len(findings) <= MOST_ANNOTATIONS_A_REQUEST:

@@ -1,9 +1,9 @@
-"""Read the gate's own rules from the base branch, so that no change can soften them for itself.
+"""Read the gate's own rules from the base branch, so that a change cannot weaken the rules for itself.
 
 The rules are the thresholds files with their tool mocks, the baseline (`baseline_stores.py`), prompts,
 judges' anchors, labels and personas, and the code of custom metrics (`metric_code.py`). `gating.quarantine`
-handles the quarantine file. Eval sets and the agent are read as the change has them, with the tool mocks and
-final states inside an eval set. A notice lists the eval sets that the change edits.
+handles the quarantine file. The agent and the eval sets, with the tool mocks and final states in them, are
+read from the change itself. A notice lists the eval sets that the change edits.
 """
 
 import hashlib
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
     from evalgate.system.committed_files import CommittedFiles
 
 Policy: TypeAlias = Literal["base", "head"]
-"""`base`: the rules of the base branch apply; `head`: those that are checked out."""
+"""`base`: the rules of the base branch apply; `head`: the checked-out rules apply."""
 
 _OWN_RULES = (
     "The change is gated by its own thresholds, baseline, prompts and code of metrics, not by those of the "
     "branch that it goes to: `--policy head`."
 )
 _SHOWN_PATHS = 6
-# With the option, git does not read .gitmodules: a malformed one of the change would hide its edits.
+# `--ignore-submodules` keeps git from reading .gitmodules: if the change's file is malformed, git would fail
+# and hide the change's edits.
 _LIST_CHANGES = ("diff", "--name-only", "--ignore-submodules=dirty")
 _PATHS_AT_ONCE = 200
-"""Most paths in the arguments of one process: Linux allows 2 MB in all."""
+"""Maximum number of paths in the arguments of one process. Linux limits all arguments to 2 MB."""
 
 
 @frozen
@@ -55,36 +56,38 @@ class BaseVersion:
     """
 
     copy: Path | None = None
-    """Copy of the base branch's file; None: the base branch has none, or it is not used."""
+    """Copy of the base branch's file; None if the base branch lacks the file, or if its file is not used."""
     is_new: bool = False
-    """True: git tracks the file, and the base branch has none."""
+    """True: git tracks the file, and the base branch lacks it."""
 
 
 @dataclass
 class RuleFiles:
-    """Files that hold rules, each in the version that applies; used while a plan is made.
+    """Chooser between the base branch's and the checked-out version of each file with rules.
 
-    It is a context manager. At the end of the block its copies of the base branch's files are removed, so
-    paths that `choose_version` returned may be gone.
+    Use it as a context manager while a plan is made. The end of the `with` block removes the copies of the
+    base branch's files, so paths that `choose_version` returned may no longer exist.
     """
 
     folder: Path
     environ: Mapping[str, str]
     policy: Policy | None = None
-    """None: `base` if an unmerged change is tested and git knows its target branch."""
+    """None: `base` if an unmerged change is tested and git knows its target branch, else `head`."""
     _unverified: list[str] = field(default_factory=list)
     """Files that were read from the change itself, because git does not know the base branch."""
     _notices: list[str] = field(default_factory=list)
     """Notices about files that the change edits or adds, without repeats."""
     paths: set[str] = field(default_factory=set)
-    """Paths of the files with rules that were asked for, relative to the folder."""
+    """Paths of all files with rules that were looked for, relative to `folder`."""
     _copies: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Self:
-        """With `--policy base`, check that the CI service tells if a pull request is tested.
+        """Return self; with `--policy base`, first check that variables of a known CI service are set.
+
+        Without these variables it is unknown whether a pull request is tested.
 
         Raises:
-            InvalidInputError: `--policy base` is given, and no variable of a CI service tells it.
+            InvalidInputError: `--policy base` is given, and no variable of a known CI service is set.
         """
         if self.policy == "base" and not (
             describe_unmerged_change(self.environ) or is_known_service(self.environ)
@@ -104,7 +107,7 @@ class RuleFiles:
         """Return notices about the rules, in whole sentences."""
         files = list(dict.fromkeys(self._unverified))
         if self.policy == "head" and describe_unmerged_change(self.environ):
-            return (_OWN_RULES,)  # says it of every file
+            return (_OWN_RULES,)  # this notice covers every file
         if not files:
             return tuple(self._notices)
         were, them = ("were", "them") if len(files) > 1 else ("was", "it")
@@ -162,14 +165,14 @@ class RuleFiles:
         self._unverified.append(path)
 
     def find_default_file(self) -> Path | None:
-        """Return the path of the thresholds file with a usual name; None if there is none.
+        """Return the path of the first thresholds file with a name in `DEFAULT_NAMES`, or None.
 
-        The base branch's comes first: a change could add a file with an earlier name in `DEFAULT_NAMES`.
+        The base branch is searched before the folder, because a change could add a file with an earlier name.
         """
         return self.find_default_base_file() or find_thresholds_file(self.folder)
 
     def find_default_base_file(self) -> Path | None:
-        """Return the path of the base branch's thresholds file; None if it has none, or does not apply."""
+        """Return the path of the base branch's thresholds file; None if it is missing or does not apply."""
         for name in DEFAULT_NAMES if self.base_commit else ():
             then = git.read_blob(self.folder, self.base_commit, name)
             if then and (name != "pyproject.toml" or OUR_TABLE.encode() in then):
@@ -177,7 +180,7 @@ class RuleFiles:
         return None
 
     def load_version(self, path: Path, shown_as: str) -> Thresholds:
-        """Read a thresholds file in the version that applies, the change's own or the base branch's.
+        """Read a thresholds file: the base branch's version if its rules apply, else the checked-out one.
 
         `shown_as` is the name of the file in messages.
 
@@ -187,11 +190,11 @@ class RuleFiles:
         return replace(load_thresholds(self.choose_version(path), shown_as), folder=path.parent)
 
     def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
-        """Read the thresholds file that the user names. None: read the one in the folder.
+        """Read `thresholds_file`; if it is None, read the file in the folder, or return the defaults.
 
-        If the folder has no such file, return the defaults. If `thresholds_file` is a folder, its files hold
-        the criteria of each eval set, as in tRPC-Agent-Go's base folder of metrics. They replace the criteria
-        of the file in the working folder; its other sections apply.
+        If `thresholds_file` is a folder, its files hold the criteria of each eval set, as in tRPC-Agent-Go's
+        base folder of metrics. They replace the criteria of the thresholds file in the working folder, but
+        the other sections of this file still apply.
 
         Raises:
             InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
@@ -207,7 +210,7 @@ class RuleFiles:
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def _is_folder(self, path: str) -> bool:
-        """Return True if `path` is a folder, on the base branch if that has a file or folder there."""
+        """Return True if `path` is a folder on the base branch or, if the branch lacks `path`, here."""
         if self.base_commit and git.has_folder(self.folder, self.base_commit, path):
             return True
         return (self.folder / path).is_dir() and not self.has_base_file(Path(path))
@@ -239,11 +242,11 @@ class RuleFiles:
         return os.path.relpath(self.folder / path, self.folder)
 
     def list_changed_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
-        """Return the tracked files at the pathspecs that the change edits, adds or removes.
+        """Return the tracked files that the change edits, adds or removes, limited to the pathspecs `paths`.
 
-        Return [] without pathspecs, or if the base branch's rules do not apply, or git does not know its
-        commit. `options` are options of `git diff`. Without any, all files of a submodule count as edited if
-        the change has another commit of it.
+        Return [] without pathspecs, if the base branch's rules do not apply, or if git does not know the base
+        commit. `options` are options of `git diff`. Without options, all files of a submodule count as edited
+        if the change moves the submodule to another commit.
         """
         if not self.base_commit or not paths:
             return []
@@ -256,7 +259,7 @@ class RuleFiles:
         return [self.format_relative_path(top / name) for name in (*changed.split("\0"), *moved) if name]
 
     def note_local_plugins(self) -> None:
-        """Add a notice for each plugin package that is installed from a folder which the change edits."""
+        """Add a notice for each package with plugins if the change edits the folder it is installed from."""
         if not self.base_commit:
             return
         from evalgate.core.installation import find_local_packages
@@ -275,7 +278,8 @@ class RuleFiles:
         A notice is added if the change edits the file. `path` is absolute or relative to the working folder.
 
         Raises:
-            InvalidInputError: as `choose_version`.
+            InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
+                cannot be written.
         """
         if not self.applies_base_rules:
             return BaseVersion()
@@ -317,14 +321,14 @@ class RuleFiles:
         self.note_unverified(path)
 
     def add_notice(self, notice: str) -> None:
-        """Add a whole sentence to `notices`, unless it is there."""
+        """Add a whole sentence to `notices`, unless they contain it already."""
         self._notices += [notice] if notice not in self._notices else []
 
 
 def iter_link_steps(folder: Path, path: str) -> Iterator[str]:
     """Yield a path, all links on the way to it, and the path of the file itself, relative to `folder`.
 
-    The file need not exist. A change of any of these links leads to another file.
+    The file need not exist. A change of any of these links could lead to another file.
     """
     from evalgate.agents.host.opened_files import follow_links
 
@@ -335,6 +339,6 @@ def iter_link_steps(folder: Path, path: str) -> Iterator[str]:
 
 
 def format_paths(paths: Sequence[str]) -> str:
-    """Return the first six paths, separated by commas, and the number of the others."""
+    """Format paths as a list for a sentence: the first six, separated by commas, then `and 3 files more`."""
     more = len(paths) - _SHOWN_PATHS
     return ", ".join(paths[:_SHOWN_PATHS]) + (f" and {pluralize(more, 'file')} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Open the baselines of a plan; for a change that is not merged, as the base branch has them."""
+"""Open the baseline stores of a plan. For an unmerged change, read baseline files from the base branch."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ def open_baseline_store(name: str, workspace: Workspace, rule_files: RuleFiles) 
     """Open the baseline `name` of `gate.baseline` or `--baseline`.
 
     Raises:
-        InvalidInputError: as `open_baseline_file`, or no store has this name.
+        InvalidInputError: no store has this name, or `name` is a file and `open_baseline_file` fails.
     """
     context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
     return plugin_registry.resolve_baseline_store(name, context) or open_baseline_file(
@@ -51,7 +51,7 @@ def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] 
     """Open the baseline in the file `path`.
 
     If the base branch's rules apply, the base branch's version is read at once, and the returned store is
-    read-only. `owner` is the user and group id for files that are written. None: those of this process.
+    read-only. `owner` is the user and group id of files that the store writes; None: the ids of this process.
 
     Raises:
         InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
@@ -72,15 +72,15 @@ def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] 
 
 @frozen
 class ReadOnlyBaseline:
-    """Baseline store with a baseline that was read already and cannot be changed."""
+    """Baseline store that holds a baseline in memory and refuses updates."""
 
     baseline: Baseline | None
 
     def read(self) -> Baseline | None:
-        """Return the baseline, None if there is none."""
+        """Return the stored baseline; None if the base branch has no baseline."""
         return self.baseline
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Raise InvalidInputError, as the base branch cannot be changed here."""
+        """Raise InvalidInputError, because the base branch's baseline is read-only."""
         del change
         raise InvalidInputError("the baseline of another branch cannot be changed from here")

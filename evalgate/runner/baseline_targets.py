@@ -34,7 +34,7 @@ class BaselineTarget:
 
     @property
     def next_step(self) -> str:
-        """Return a sentence that tells users to share an update, such as `Commit it.`, after a space.
+        """Return a space and the user's next step after an update, such as ` Commit it.`, to end a message.
 
         Return "" if the store needs no such step.
         """
@@ -44,7 +44,7 @@ class BaselineTarget:
         """Read the baseline.
 
         Raises:
-            InvalidInputError: there is none, or it cannot be read.
+            InvalidInputError: the store has no baseline yet, or it cannot be read.
         """
         if (found := self.store.read()) is None:
             raise InvalidInputError(
@@ -56,9 +56,10 @@ class BaselineTarget:
 
 
 def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) -> BaselineTarget:
-    """Return the baseline `to`; None: the baseline of the thresholds file, or the one at the default path.
+    """Return the baseline with the name `to`, and the thresholds file that applies to it.
 
-    `thresholds_file` is the path of the thresholds file; None: the file in the folder, if there is one.
+    If `to` is None, it is `gate.baseline` of the thresholds file, else the default path. `thresholds_file` is
+    the path of the thresholds file; None: the file in the folder, or the defaults without a file.
 
     Raises:
         InvalidInputError: the folder or the thresholds file does not exist, or the file or the name of the
@@ -89,7 +90,7 @@ def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
     Raises:
         InvalidInputError: `name` refers to no baseline.
     """
-    # Here, because `evalgate report` loads this module and reads no baseline.
+    # Imported here, because `evalgate report` loads this module and reads no baseline.
     from evalgate.baselines.stores.file import FileStore
 
     context = StoreContext(workspace.folder, os.environ, workspace.owner)

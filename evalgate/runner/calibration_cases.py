@@ -31,7 +31,7 @@ from evalgate.metrics.scoring import BoundMetric
 
 
 class CalibrationCase(BaseModel):
-    """Calibration case: an entry of `judge.anchors`, a response with the label that people gave it."""
+    """Entry of the file `judge.anchors`: a response, and the label that people gave it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -43,7 +43,7 @@ class CalibrationCase(BaseModel):
     expected: str | None = None
     """Reference response, if the metric compares with one."""
     rubrics: Mapping[str, str] = Field(default_factory=dict)
-    """Id to text, for rubrics in addition to the metric's own."""
+    """Text by id, for rubrics in addition to the rubrics of the metric."""
     rubric_type: str | None = None
     label: Annotated[bool, Strict()] | Annotated[float, Strict()]
     """True or false (whether the response passes), or a score."""
@@ -66,7 +66,7 @@ class _CalibrationFile(BaseModel):
     @field_validator("anchors")
     @classmethod
     def _require_cases(cls, value: tuple[CalibrationCase, ...]) -> tuple[CalibrationCase, ...]:
-        if not value:  # not `min_length`, which would call a list of wrong entries empty, too
+        if not value:  # not `min_length`, which would also report a list of invalid entries as empty
             raise ValueError("must not be empty")
         return value
 
@@ -77,7 +77,7 @@ class CalibrationSet:
 
     cases: tuple[tuple[CalibrationCase, BoundMetric], ...]
     floor: float
-    """Share of the cases in which the judge must meet the label, 0 to 1."""
+    """Share of the cases in which the judge must agree with the label, 0 to 1."""
 
     async def evaluate_judge(self) -> CalibrationVerdict:
         """Judge all cases concurrently and return the verdict on the judge, reliable or not."""
@@ -90,9 +90,10 @@ class CalibrationSet:
 def read_calibration_set(
     path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]
 ) -> CalibrationSet:
-    """Read calibration cases from a file.
+    """Read calibration cases from a file, and assign to each case the metric of `metrics` that it names.
 
-    `floor` is the share of cases, 0 to 1, in which the judge must agree with the label.
+    `floor` is the share of cases, 0 to 1, in which the judge must agree with the label. `shown_as` is the
+    name of the file in messages.
 
     Raises:
         InvalidInputError: the file cannot be read or is wrong, or a case names no judged metric of

@@ -1,4 +1,4 @@
-"""Build the checks in case notes, the file next to an eval set; each check is for a single case."""
+"""Build the checks of single cases that case notes define. Case notes are a file next to an eval set."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ def add_case_checks(
     """Return the suites with the checks of their case notes added, each check for its own case only.
 
     Raises:
-        InvalidInputError: with every wrong check, at its line in the notes.
+        InvalidInputError: a check is wrong; the error lists every wrong check with its line in the notes.
     """
     problems = list[Problem]()
     found = []
@@ -40,7 +40,7 @@ def add_case_checks(
 def _iter_note_thresholds(
     eval_set: EvalSet, thresholds: Thresholds, context: MetricContext, problems: list[Problem]
 ) -> Iterator[tuple[str, Thresholds]]:
-    """Yield the id and the checks of each selected case that has checks.
+    """Yield the id of each selected case that has checks in the notes, with its checks as thresholds.
 
     Wrong checks are appended to `problems`; a case with checks that cannot be parsed is left out.
     """
@@ -73,7 +73,7 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 def _find_misplaced(
     eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem for each check that has the name of a check in the thresholds file.
+    """Yield a problem for each check in the notes that has the same name as one in the thresholds file.
 
     Each key `ids` or `tags` is a problem too, because a check in case notes is for its case only.
     """

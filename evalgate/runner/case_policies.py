@@ -21,14 +21,14 @@ def resolve_case_policies(
     *,
     is_part: bool = False,
 ) -> CasePolicies:
-    """Return the policies of cases, from their own tags and the rules. Later rules override earlier ones.
+    """Return the policies of cases, from their own tags and `case_rules`. Later rules override earlier ones.
 
-    A case has its own tags and the tags of all its rules. `is_part`: the user selected only some of the
-    cases, so a rule may name others.
+    A case keeps its own tags, and each matching rule adds tags. If `is_part` is True, `eval_sets` hold only
+    the cases that the user selected, so a rule that matches none of them is no error.
 
     Raises:
-        InvalidInputError: a rule, or an id or tag in it, matches no case (unless `is_part`), or a rule names
-            a metric that is not among the criteria.
+        InvalidInputError: a rule names a metric that is not among the criteria. If `is_part` is False, also
+            if a rule matches no case or has an id without wildcards that no case has.
     """
     eval_sets = tuple(eval_sets)
     tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)

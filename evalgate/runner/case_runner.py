@@ -43,15 +43,16 @@ if TYPE_CHECKING:
     from evalgate.agents.tracing.run_trace import RunTrace
 
 _MOST_MOVES = 3
-"""Most restarts of a case because its machine was lost."""
+"""Maximum number of times that a run is restarted because the machine of its worker was lost."""
 
 
 @frozen
 class _AttemptResult:
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
-    """Retry that could succeed: without other cases in the worker, after a pause, or on another machine."""
+    """Retry that could succeed: `alone` in a worker, `later` (after a pause), `elsewhere` (other machine)."""
     retry_after_s: float | None = None
+    """Pause in seconds that a service asked for; None if it asked for none."""
 
 
 class AttemptHistory:
@@ -76,7 +77,7 @@ class AttemptHistory:
         self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
-        """Return the final run with its earlier attempts, and with the usage of their simulated users."""
+        """Return `run` with the earlier attempts, and with `user_usage` summed over all attempts."""
         if not self._attempts:
             return run
         used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
@@ -85,7 +86,7 @@ class AttemptHistory:
 
 
 class CaseRunner:
-    """Runner of cases with a started agent."""
+    """Runner of single cases against a started agent, with retries."""
 
     def __init__(
         self,
@@ -102,8 +103,8 @@ class CaseRunner:
             create_user: Function that creates the user of a run.
             throttle: Limits for the number of cases at once, for their rate and for retries.
             stop_reason: Function that prevents a retry by returning a failure. It is called before each
-                retry, except the one that follows the death of a worker.
-            create_trace: Function that creates the trace of a run; None: runs keep none.
+                retry, except the retry after the death of a worker.
+            create_trace: Function that creates the trace of a run; None: runs keep no trace.
         """
         self._agent = agent
         self._create_user = create_user
@@ -118,8 +119,8 @@ class CaseRunner:
 
         - If the worker died, the case is run once more, alone in a worker. If the case was alone already, the
           agent crashed, and there is no retry.
-        - After a fault that may pass, the case is run again after a pause, as often as the throttle allows.
-        - If its machine was lost, the case is run again at once, at most `_MOST_MOVES` times.
+        - After a transient fault, the case is run again after a pause, as often as the throttle allows.
+        - If the worker's machine was lost, the case is run again at once, at most `_MOST_MOVES` times.
 
         `history` collects the failed attempts, so that they are available even if the call is cancelled.
 
@@ -144,7 +145,7 @@ class CaseRunner:
             else:
                 return history.attach_attempts(attempt.run)
             history.add_attempt(attempt.run)
-            # The slot is free during the pause: each attempt takes one of its own.
+            # The slot is free during the pause, because each attempt takes a slot of its own.
             if pause:
                 await self._throttle.wait_seconds(pause)
 
@@ -153,7 +154,7 @@ class CaseRunner:
     ) -> _AttemptResult:
         """Run a case once in the slot that the caller holds, and report a rate limit to the throttle.
 
-        A case with recorded replies is not run: its replies are the result.
+        For a case with recorded replies the agent is not asked: the recorded replies are the result.
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
@@ -176,7 +177,8 @@ class CaseRunner:
             return _AttemptResult(CaseRun(run_number, "not_run", failure=error.failure))
         driver = _ConversationDriver(user, self._throttle, slot)
         if self._create_trace is not None:
-            # Sessions read it when they are opened. Not reset, as the task of a run has its own context.
+            # Sessions read the variable when they are opened. It need not be reset, because the task of a run
+            # has its own context.
             is_trace_wanted.set(True)
             driver.trace = self._create_trace()
         try:
@@ -231,7 +233,7 @@ class _ConversationDriver:
         self.session: AgentSession | None = None
         """Session of the conversation; None before it is open."""
         self.trace: RunTrace | None = None
-        """Trace of the run; None if it keeps none."""
+        """Trace of the run; None if runs keep no trace."""
         self._user = user
         self._throttle = throttle
         self._slot = slot
@@ -245,7 +247,7 @@ class _ConversationDriver:
             # Waiting for the rate limit is not part of the agent's duration.
             self._started += await self._throttle.wait_for_turn()
             self._said.append(message)
-            # `wait_without_slot` in backoff.py reads it, when the agent's HTTP client retries.
+            # `wait_without_slot` in backoff.py reads this variable when the agent's HTTP client retries.
             token = slot_release.set(self._wait_without_slot)
             try:
                 if self.trace is None:

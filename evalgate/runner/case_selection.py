@@ -26,20 +26,20 @@ _SHOWN = 5  # names of cases in a notice
 
 @frozen
 class Candidate:
-    """Case with its id, eval set and tags, by which options select it."""
+    """Case that options may select by its id, eval set and tags."""
 
     key: CaseKey
     tags: tuple[str, ...]
 
     def contains_name(self, name: str) -> bool:
-        """Return True if the case's id, its eval set or a tag contains `name`, in upper or lower case."""
+        """Return True if the case's id, its eval set's id or a tag contains `name`, ignoring case."""
         return any(name.lower() in word.lower() for word in (*self.key, *self.tags))
 
 
 def select_plan_cases(
     plan: "Plan", options: SelectionOptions, thresholds: "Thresholds", rule_files: "RuleFiles"
 ) -> "Plan":
-    """Return the plan with only the selected cases. The other cases count as not selected by the user.
+    """Return the plan with only the cases that `options` select, and with a notice about the selection.
 
     If `affected` is the only option and the change concerns every suite, the plan stays whole. If the change
     concerns no suite, the plan has no case.
@@ -107,9 +107,9 @@ def select_candidates(
 
 
 def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[Candidate]:
-    """Return the cases with a wanted tag and without any unwanted tag. `!` precedes an unwanted tag.
+    """Return the cases that have a wanted tag and no unwanted tag; `!` in `tags` precedes an unwanted tag.
 
-    If no tag is wanted, all cases without an unwanted tag are returned.
+    If all `tags` are unwanted tags, every case without these tags is returned.
 
     Raises:
         InvalidInputError: a given tag belongs to no case.
@@ -148,14 +148,14 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
 def _read_failed_cases(results: str, folder: Path) -> frozenset[CaseKey]:
     """Return the cases that did not pass in a `results.json`.
 
-    If the file is missing, the record of the previous run is read, which is kept under another name.
+    If the file is missing, read the record of the previous run, which is kept with another suffix.
 
     Raises:
         InvalidInputError: the file cannot be read, or all of its cases passed.
     """
     previous = f"{results}{PREVIOUS_SUFFIX}"
     if not (folder / results).exists() and (folder / previous).exists():
-        results = previous  # a run was killed before it wrote its own
+        results = previous  # the last run was killed before it wrote its record
     record = read_record(folder / results, results)
     failed = frozenset(case.key for case in record.cases if case.status != "passed")
     if not failed:
@@ -168,10 +168,10 @@ def _read_failed_cases(results: str, folder: Path) -> frozenset[CaseKey]:
 
 
 def _select_failed(cases: Sequence[Candidate], failed: Collection[CaseKey]) -> Sequence[Candidate]:
-    """Return the cases that are in `failed`.
+    """Return the cases that are in `failed`, in their order.
 
     Raises:
-        InvalidInputError: there are none.
+        InvalidInputError: no case is in `failed`.
     """
     found = [case for case in cases if case.key in failed]
     if not found:
@@ -183,7 +183,7 @@ def _select_failed(cases: Sequence[Candidate], failed: Collection[CaseKey]) -> S
 
 
 def _describe_missing(failed: Collection[CaseKey], every: Sequence[Candidate]) -> Iterator[str]:
-    """Yield a notice if cases that failed before are in no eval set of this run, such as renamed ones."""
+    """Yield one notice if cases in `failed` are missing from `every`, such as renamed ones."""
     gone = sorted(frozenset(failed) - {case.key for case in every})
     if gone:
         names = join_first(list(map(build_case_quote(gone), gone)), _SHOWN)
@@ -198,11 +198,11 @@ def _describe_missing(failed: Collection[CaseKey], every: Sequence[Candidate]) -
 
 
 def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Candidate]:
-    """Draw `size` of the cases, or all if there are fewer, and return them in their order.
+    """Draw a stratified sample of `size` cases (all, if there are fewer), in the order of `cases`.
 
-    The cases are grouped by eval set and tags. Each group gets its share of the sample, rounded by largest
-    remainders. Each case has a rank that depends only on its name and `seed`, so a new case changes little of
-    the sample.
+    The strata are the combinations of eval set and tags. Each stratum gets its share of the sample, rounded
+    by largest remainders. Each case has a rank that depends only on its name and `seed`, so a new case
+    changes little of the sample.
     """
     if size >= len(cases):
         return cases

@@ -1,4 +1,4 @@
-"""Set the names of app and user in the sessions of cases, and a session file for Google ADK's old format."""
+"""Apply the section `session` to cases: names of app and user, and the session of Google ADK's old format."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,12 +15,13 @@ def complete_sessions(
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets with the settings of the section `session` applied to their cases.
 
-    If a case names app or user itself, its own name is kept. `folder` is the working directory. `is_part`:
-    the user selected only some of the eval sets, so the session file may be for others.
+    If a case names app or user itself, its own name is kept. `folder` is the working directory. If `is_part`
+    is True, the user selected only some of the eval sets, so a session file that none of them uses is no
+    error.
 
     Raises:
-        InvalidInputError: the session file holds no session, or no eval set has the old format that needs it
-            (unless `is_part`).
+        InvalidInputError: the session file holds no session, or it is given although no eval set has the old
+            format that uses it (only if `is_part` is False).
     """
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)
@@ -41,10 +42,11 @@ def complete_sessions(
 def _set_initial_session(
     eval_sets: Sequence[EvalSet], file: str, folder: Path, *, is_part: bool
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets, with the session in `file` for cases in Google ADK's old format (lists of turns).
+    """Return the eval sets with the session in `file` set on cases in Google ADK's old format (turn lists).
 
     Raises:
-        InvalidInputError: the file holds no session, or no eval set has the old format (unless `is_part`).
+        InvalidInputError: the file holds no session, or no eval set has the old format (only if `is_part` is
+            False).
     """
     from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
 

@@ -83,7 +83,7 @@ def resolve_agent_setup(
     `state` is the initial state of the session.
 
     Raises:
-        InvalidInputError: with every problem of the input that was found.
+        InvalidInputError: the input is wrong; the error lists every problem that was found.
     """
     workspace = resolve_workspace(folder)
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
@@ -120,7 +120,7 @@ def read_state(path: Path, shown_as: str) -> JsonObject:
 
 
 class ChatError(Exception):
-    """The agent gave no reply in a turn. The conversation is over; another one may begin."""
+    """The agent gave no reply in a turn. The conversation has ended; a new conversation may begin."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -135,17 +135,17 @@ class ChatTurn:
     reply: Reply
     duration_s: float
     usage: Usage | None = None
-    """Consumption of this turn; None if the agent reports none."""
+    """Tokens and cost of this turn; None if the agent reports no usage."""
     trace: tuple[TraceSpan, ...] = ()
-    """Steps of the turn, with times from its beginning; empty if the conversation keeps no trace."""
+    """Trace spans of the turn, with times relative to its start; () if the conversation keeps no trace."""
 
 
 class Chat:
-    """Conversation of a person with a started agent. When it is over, another one can begin.
+    """Conversation of a person with a started agent. When it has ended, a new conversation can begin.
 
-    A turn that fails or is cancelled ends the conversation, because an agent cannot take a turn back or go on
-    from half of it. Earlier `turns` are kept, and `is_cut_off` is True if there are any. Then call
-    `begin_again` or `repeat_turns`. After `send_message` alone, the agent would not know the earlier turns.
+    A turn that fails or is cancelled ends the conversation, because an agent can neither undo nor continue
+    half a turn. Earlier `turns` are kept, and if there are any, `is_cut_off` is True. Then call `begin_again`
+    or `repeat_turns` before `send_message`: in a new session the agent does not know the earlier turns.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Chat:
     ) -> None:
         """Store the settings; the first message begins a conversation.
 
-        `create_trace` creates the trace of a turn; None: turns keep none.
+        `create_trace` creates the trace of a turn; None: turns keep no trace.
         """
         self._agent = agent
         self._create_trace = create_trace
@@ -163,30 +163,30 @@ class Chat:
         self._last = SessionResult()
         self.turns: list[ChatTurn] = []
         self.failed_trace: tuple[TraceSpan, ...] = ()
-        """Steps of the last turn if the turn failed, with times from its beginning; () otherwise."""
+        """Trace spans of the last turn if the turn failed, with times relative to its start; else ()."""
 
     @property
     def session_input(self) -> SessionInput:
-        """Return the data that each conversation begins with."""
+        """Return the session state, app name and user id that each conversation begins with."""
         return self._start.session
 
     @property
     def is_cut_off(self) -> bool:
-        """Return True if there are turns, but their conversation has ended."""
+        """Return True if `turns` is not empty, but their conversation has ended."""
         return bool(self.turns) and self._session is None
 
     @property
     def state(self) -> JsonObject | None:
-        """Return the session's state after the last turn; None if the agent reports none."""
+        """Return the session's state after the last turn; None if the agent reports no state."""
         return self._last.final_state
 
     async def send_message(self, text: str, on_event: Callable[[Event], None] = lambda _: None) -> ChatTurn:
-        """Send a message and return the turn.
+        """Send a message, append the turn with the agent's reply to `turns`, and return the turn.
 
         `on_event` gets each event before the turn ends, if the agent's sessions stream events.
 
         Raises:
-            ChatError: there is no reply.
+            ChatError: the agent gave no reply. The conversation has ended.
         """
         message, started = UserMessage(text), time.perf_counter()
         self.failed_trace = ()
@@ -246,14 +246,14 @@ class Chat:
         return tuple([replace(span, turn=len(self.turns)) for span in trace.build_spans()])
 
     async def begin_again(self) -> None:
-        """End the conversation and forget its turns; the next message begins another one."""
+        """End the conversation and forget its turns; the next message begins a new conversation."""
         await self._close_session(None)
         self._last = SessionResult()
         self.turns.clear()
         self.failed_trace = ()
 
     async def repeat_turns(self) -> None:
-        """Begin another conversation, and send the messages of this one again.
+        """Begin a new conversation, and send it the messages of all `turns` again.
 
         If a message gets no reply, `turns` and `state` keep their values, and the conversation is cut off.
 
@@ -274,7 +274,7 @@ class Chat:
             raise
 
     async def _open_session(self) -> AgentSession:
-        # Alone in its process: then a worker that dies is the fault of this conversation.
+        # Alone in its worker process, so that only this conversation can have killed a worker that dies.
         self._context = self._agent.open_session(self._start, 1, alone=True)
         self._session = await self._context.__aenter__()
         self._last = SessionResult()
@@ -305,7 +305,7 @@ def _subtract_usage(now: SessionResult, before: SessionResult) -> Usage | None:
 
 
 def build_chat_case(eval_id: str, turns: Sequence[ChatTurn], session: SessionInput) -> EvalCase:
-    """Return a case with the turns' messages; it expects the replies and tool calls that the agent gave."""
+    """Return a case with the messages of `turns`; its expectations are the agent's replies and tool calls."""
     return EvalCase(eval_id, tuple(CaseTurn(turn.message, turn.reply) for turn in turns), session=session)
 
 
@@ -313,9 +313,9 @@ _LONGEST_ID = 40
 
 
 def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
-    """Make an id from the first words of a message, different from every id in `taken`.
+    """Make a case id from the first words of a message, different from every id in `taken`.
 
-    Without a word in the message, the id is `conversation`.
+    If the message has no word, the id is `conversation`. A number such as `_2` is added to an id in `taken`.
     """
     words = re.findall(r"\w+", text.lower())
     name = ""
@@ -331,9 +331,9 @@ def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
 
 
 def select_turns(text: str, count: int) -> tuple[int, ...]:
-    """Return the 0-based indices of the turns that a person picks, as in `1-3,5`. Blank text picks all.
+    """Parse a selection of turns such as `1-3,5` into sorted 0-based indices, without repetitions.
 
-    `count` is the number of turns. The text counts turns from 1. The indices are sorted, without repetitions.
+    `count` is the number of turns. The text counts turns from 1. Blank text selects all turns.
 
     Raises:
         ValueError: the text is not a list of numbers and ranges, or names a turn outside of 1 to `count`.

@@ -19,13 +19,14 @@ def limit_checks(
     *,
     is_part: bool,
 ) -> tuple[BoundMetric, ...]:
-    """Return the metrics. Each check with `ids` or `tags` is limited to the cases that match.
+    """Return the metrics, with each check that has `ids` or `tags` limited to the cases that match.
 
-    A check that matches no case is left out. `case_policies` hold the tags of the cases. `is_part`: the user
-    selected only some of the cases, so a check may name others.
+    A check that matches no case is left out. `case_policies` hold the tags of the cases. If `is_part` is
+    True, the user selected only some of the cases, so a check that matches none of them is no error.
 
     Raises:
-        InvalidInputError: a check, or an id or tag in it, matches no case (unless `is_part`).
+        InvalidInputError: a check matches no case, or has an id without wildcards that no case has (only if
+            `is_part` is False).
     """
 
     def find_tags(key: CaseKey) -> Sequence[str]:
@@ -52,7 +53,10 @@ def limit_checks(
 def find_unscored_cases(
     eval_set: EvalSet, get_metrics: Callable[[EvalCase], Sequence[BoundMetric]], thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem if cases of the eval set have no metric, because their runs would have no verdict."""
+    """Yield one problem if cases of the eval set have no metric, because their runs would have no score.
+
+    `get_metrics` returns the metrics of a case.
+    """
     names = [case.eval_id for case in eval_set.cases if not get_metrics(case)]
     if names:
         which = f"{pluralize(len(names), 'case')} of {eval_set.display_name}, as {names[0]!r}"

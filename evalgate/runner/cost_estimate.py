@@ -1,4 +1,4 @@
-"""Estimate the usage of a run before it begins, from the usage of the runs in the baseline."""
+"""Estimate tokens, cost and duration of a run before it begins, from the runs in the baseline."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -14,11 +14,11 @@ _NOTHING = Usage()
 
 @frozen
 class UsageEstimate:
-    """Expected usage of agent, judges or simulated users."""
+    """Expected tokens and cost: of the agent, of judges, of simulated users, or in total."""
 
     tokens: float = 0.0
     usd: float = 0.0
-    """Cost of the tokens with a known cost."""
+    """Cost in USD of the tokens with a known price."""
     unpriced: bool = False
     """True: the cost of some of the tokens is not known."""
 
@@ -27,7 +27,7 @@ class UsageEstimate:
         return UsageEstimate(self.tokens + other.tokens, self.usd + other.usd, unpriced)
 
     def scale_usage(self, number: float) -> "UsageEstimate":
-        """Return the usage multiplied by `number`."""
+        """Return an estimate with tokens and cost multiplied by `number`."""
         return UsageEstimate(self.tokens * number, self.usd * number, self.unpriced)
 
     @property
@@ -51,11 +51,11 @@ class CostEstimate:
     judges: UsageEstimate
     users: UsageEstimate
     seconds: float
-    """Duration of the conversations at the given concurrency."""
+    """Duration of all conversations at the given concurrency."""
     source: str
-    """Branch and commit such as `main@1a2b3c4`, as far as known; the baseline's path if neither is."""
+    """Branch and commit of the baseline, such as `main@1a2b3c4`; its path if both are unknown."""
     unknown: int = 0
-    """Number of cases without stored runs; each counts as the average of the others."""
+    """Number of cases without stored runs; each counts as the average of the other cases."""
     agent_is_silent: bool = False
     """True: the agent reported its usage in none of the stored runs."""
 
@@ -79,9 +79,9 @@ class _TypicalRun:
 def estimate_cost(
     planned_runs: Mapping[CaseKey, int], baseline: Baseline, concurrency: int
 ) -> CostEstimate | None:
-    """Estimate the usage of runs from the stored runs of the same cases.
+    """Estimate the usage and duration of planned runs from the stored runs of the same cases.
 
-    Return None if the baseline has no run of any of the cases. `planned_runs` maps each case to its number
+    Return None if the baseline has runs of none of the cases. `planned_runs` maps each case to its number
     of runs. `concurrency` is the number of conversations at the same time, at least 1.
     """
     known = {case.key: _summarize_case(case) for case in baseline.cases if case.runs}
@@ -142,10 +142,10 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
 def find_metrics_with_other_judge(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
-    """Return the judged metrics for which the baseline stores another fingerprint of the judge, or none.
+    """Return the names of judged metrics that have another fingerprint, or none, in the baseline.
 
-    `judged` holds the fingerprint of each judged metric by case. Cases are looked at only if they are in
-    `keys` and in the baseline.
+    `judged` maps each case to the fingerprints of its judged metrics by name. Only cases that are both in
+    `keys` and in the baseline are compared.
     """
     then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (
@@ -166,8 +166,9 @@ def describe_estimate(
 ) -> Iterator[str]:
     """Yield sentences about the estimate, if tokens are expected or the budget would be exceeded.
 
-    `spent` is the part of the budget that is used already. `others` are judged metrics that differ from the
-    baseline. `growth` is the largest factor by which `runs: auto` may multiply the estimated runs.
+    `spent` is the part of the budget that is used already. `others` are names of judged metrics with another
+    fingerprint in the baseline. `growth` is the largest factor by which `runs: auto` may multiply the
+    estimated runs.
     """
     spent = spent or MeteredUsage()
     limits = list(_find_exceeded_limits(estimate, budget, spent))
@@ -226,7 +227,7 @@ def _find_exceeded_limits(estimate: CostEstimate, budget: Budget, spent: Metered
 
 
 def format_tokens(tokens: float) -> str:
-    """Return a count with two significant digits, such as `1.2 M`, `340 k` or `87`."""
+    """Format a number of tokens with two significant digits, such as `1.2 M`, `340 k` or `87`."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if tokens >= size * 0.995:
             return f"{_round_two_digits(tokens / size)}{unit}"
@@ -238,7 +239,7 @@ def _round_two_digits(value: float) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Return a duration such as `less than a second`, `40 s`, `12 min` or `3.5 h`."""
+    """Format a duration, such as `less than a second`, `40 s`, `12 min` or `3.5 h`."""
     if seconds < 1:
         return "less than a second"
     if seconds < 90:

@@ -9,11 +9,11 @@ from evalgate.runner.validation import load_suites
 
 
 def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:
-    """Return the thresholds from the target's thresholds file, by metric, and by case if the file has them.
+    """Return the thresholds in the target's thresholds file: common ones by metric, and of single cases.
 
     `thresholds_file` is the path of the file as the user named it; None if the user named none. The eval
     sets are read only if the file has thresholds for single cases. If an eval set cannot be read,
-    thresholds of single cases are left out, and `remark` says why.
+    thresholds of single cases are left out, and the field `remark` states the reason.
     """
     common = {each.metric: each.threshold if each.gates else None for each in target.criteria}
     if not any(rule.criteria for rule in target.config.cases):

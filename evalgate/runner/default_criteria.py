@@ -20,7 +20,7 @@ _ADK_RS_DEFAULTS = Thresholds(
         Criterion("adk-rs/final_response_match_v1", 0.5),
     ),
 )
-# A simulation succeeds there if the journey does; that is all that its documentation calls a success.
+# By Orchestrate's documentation, a simulation succeeds if its journey does. It names no other condition.
 _ORCHESTRATE_DEFAULTS = Thresholds(
     DEFAULT_CONFIG, Path(), criteria=(Criterion("orchestrate/journey_success", 1.0),)
 )
@@ -30,9 +30,9 @@ DEFAULT_THRESHOLDS: Mapping[str, tuple[str, Thresholds]] = {
     "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
     "orchestrate": ("watsonx Orchestrate", _ORCHESTRATE_DEFAULTS),
 }
-"""Format of an eval set to the name of its tool and the criteria that the tool uses by default."""
+"""By format of an eval set: the name of the format's tool, and thresholds with its default criteria."""
 
 
 def find_default_thresholds(eval_set: EvalSet) -> Thresholds | None:
-    """Return the default criteria of the set's format; None if the format has none."""
+    """Return thresholds with the default criteria of the set's format; None if the format has no defaults."""
     return DEFAULT_THRESHOLDS[eval_set.format_name][1] if eval_set.format_name in DEFAULT_THRESHOLDS else None

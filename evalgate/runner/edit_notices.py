@@ -1,7 +1,7 @@
 """Describe what a change edits: rules, eval sets and caches of judges.
 
-Rules apply as the base branch has them, and eval sets as the change has them. Answers in its caches are not
-used.
+The base branch's version of rules applies, and the change's version of eval sets. Answers in caches that the
+change edits are not used.
 """
 
 import difflib
@@ -20,14 +20,14 @@ from evalgate.system.git import is_tracked, run_git
 from evalgate.system.inner_files import read_inner_file
 
 _SHOWN_CHANGES = 6
-_CACHE_ENDINGS = ("", "-journal", "-wal")  # of the three files that SQLite reads
+_CACHE_ENDINGS = ("", "-journal", "-wal")  # endings of the three files that SQLite reads
 
 
 # --- files with rules ---------------------------------------------------------------------------------------
 
 
 def describe_edit(folder: Path, shown: str, content: bytes) -> str:
-    """Return a sentence with the lines that a change edits in a file; "" if it edits none.
+    """Return a sentence with the first lines that a change edits in a file; "" if the file is unchanged.
 
     `content` is the version of the base branch, and `shown` is the path of the file relative to `folder`.
     """
@@ -44,10 +44,10 @@ def describe_edit(folder: Path, shown: str, content: bytes) -> str:
 
 
 def _read_own_version(folder: Path, shown: str) -> str:
-    """Return the text of a file as the change has it, to show it; "" if it cannot be read.
+    """Return the text of the checked-out file, for a notice; "" if the file cannot be read.
 
-    A link that leads out of the repository is not followed: it could make the gate show a file that only the
-    gate may read, such as `/proc/self/environ`.
+    For a link that leads out of the repository, return a text that says so. Following the link could make the
+    gate show a file that only the gate may read, such as `/proc/self/environ`.
     """
     path, top = folder / shown, run_git(folder, "rev-parse", "--show-toplevel")
     if not Path(os.path.realpath(path)).is_relative_to(top):
@@ -60,7 +60,7 @@ def _read_own_version(folder: Path, shown: str) -> str:
 
 
 def _diff_lines(then: str, now: str) -> Iterator[str]:
-    """Yield the changed lines as `[- old]` and `[+ new]`."""
+    """Yield removed lines as `[- old]` and added lines as `[+ new]`, in the order of a diff."""
     found = difflib.unified_diff(then.splitlines(), now.splitlines(), n=0, lineterm="")
     lines = (line for line in islice(found, 2, None) if not line.startswith("@@"))
     yield from (f"[{line[0]} {line[1:].strip()}]" for line in lines)
@@ -70,10 +70,10 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
 
 
 def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns: Sequence[str]) -> None:
-    """Add notices about eval sets, and notes next to them, that differ from those of the base branch.
+    """Add notices about eval sets and case notes that the change edits or removes.
 
-    `paths` are those of the eval sets that are run, and `patterns` the entries of `eval_sets` that name them.
-    Files that git does not track are left out. Nothing is added if git does not know the base commit.
+    `paths` are the paths of the eval sets that are run. `patterns` are the entries of `eval_sets` that name
+    them. Files that git does not track are left out. Nothing is added if git does not know the base commit.
     """
     named = [path for path in paths if path]
     steps = _list_steps(rule_files, (*named, *map(build_notes_name, named)))
@@ -91,7 +91,7 @@ def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns
 
 
 def _list_removed_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> list[str]:
-    """Return the files of the base branch that a pattern names, as far as names tell, and that are gone."""
+    """Return the files that match a pattern and that the change removes, if their names suit an eval set."""
     plain = _list_steps(rule_files, (each for each in patterns if each and not glob.has_magic(each)))
     globs = (found for each in patterns if glob.has_magic(each) for found in _iter_globs(rule_files, each))
     paths = (*(f":(literal){each}" for each in plain), *(f":(glob){each}" for each in globs))
@@ -101,7 +101,7 @@ def _list_removed_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> list[s
 
 
 def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
-    """Yield a glob pattern with its first folders as they are named, and as links among them lead on."""
+    """Yield `pattern` once as written, and once for each folder that its leading, literal part links to."""
     parts = PurePosixPath(pattern).parts
     count = next(at for at, part in enumerate(parts) if glob.has_magic(part))
     for folder in _list_steps(rule_files, ("/".join(parts[:count]) or ".",)):
@@ -109,11 +109,11 @@ def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
 
 
 def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
-    """Return paths, the links on the way to them, and where they lead; nothing outside of the repository."""
+    """Return paths, all links on the way to them and the links' targets, if they are in the repository."""
     folder = os.path.realpath(rule_files.folder)
     top = Path(run_git(rule_files.folder, "rev-parse", "--show-toplevel"))
     steps = {step for path in paths for step in iter_link_steps(rule_files.folder, path)}
-    # Git fails for a path out of the repository, and would then tell nothing of the others.
+    # Git fails for a path outside of the repository, and would then return nothing for the other paths.
     return sorted(step for step in steps if Path(os.path.normpath(f"{folder}/{step}")).is_relative_to(top))
 
 
@@ -121,10 +121,10 @@ def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
 
 
 def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFiles) -> Iterator[str]:
-    """Let judges ask again what a cache answers that the change brings; yield a notice about each cache.
+    """Make judges ignore the stored answers of caches that the change adds or edits; yield a notice for each.
 
-    The change may have written the answers itself. A cache that git does not track, as CI restores it, is
-    used. Call this only if the base branch's rules apply.
+    The change may have written these answers itself. A cache that git does not track, such as one that CI
+    restores, is still used. Call this only if the base branch's rules apply.
     """
     for cache in judge_resolver.models.reserved_caches:
         for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads

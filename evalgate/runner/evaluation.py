@@ -1,6 +1,6 @@
 """Start the agent and make the runs of a plan, round by round.
 
-`RunResults` scores a run as soon as it finishes, while others still run.
+`RunResults` scores each run as soon as it finishes, while other runs continue.
 
 The calls from the gate down to one turn of the agent:
 
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
 
 @frozen
 class RunHooks:
-    """Functions of the caller that a run calls; by default they do nothing.
+    """Callbacks of a run; by default they do nothing.
 
-    The order of a run is: `tell`, the agent's processes start, `while_starting`, the agent is known to exist,
-    the journal begins, `on_begin`, the agent's first turn.
+    The order of a run is: `tell`, the agent's processes start, `while_starting`, the agent's entry point is
+    known to exist, the journal is opened, `on_begin`, the agent's first turn.
     """
 
     tell: Callable[[str], object] = lambda _: None
     """Gets notices about expected usage, while the user can still stop and nothing has been spent."""
     while_starting: Callable[[], None] = lambda: None
-    """Called once, while the agent starts: its work then costs no extra time."""
+    """Called once while the agent starts, for work that then costs no extra time."""
     on_begin: Callable[[], None] = lambda: None
-    """Called once, unless there is no such agent: from then on there will be a record, so reports of an
-    earlier run may be removed."""
+    """Called once, unless the agent's entry point does not exist. From this call on it is certain that there
+    will be a record, so reports of an earlier run may be removed."""
 
 
 NO_HOOKS = RunHooks()
 
 
 class Evaluation:
-    """Maker of the runs of a plan: it starts an agent and makes the runs that the strategy plans.
+    """Execution of a plan: it starts the agent and makes the runs that the strategy plans.
 
-    The finished runs go to `run_results`, from which the strategy plans the next ones.
+    Finished runs are added to `run_results`, from which the strategy plans the next runs.
     """
 
     def __init__(self, run_results: RunResults, agent: Agent, strategy: RunStrategy) -> None:
@@ -74,7 +74,7 @@ class Evaluation:
     def count_planned_runs(self) -> Mapping[tuple[str, str], int]:
         """Return the number of planned first runs of each case, by (eval set id, case id).
 
-        These runs are made before any result is known. Runs that exist already do not count. Cases without
+        First runs are made before any result is known. Runs that exist already do not count. Cases without
         planned runs are left out.
         """
         schedule = self._plan_first_runs()
@@ -89,18 +89,17 @@ class Evaluation:
         Fewer runs are made if a judge is unreliable, the agent cannot be reached or the budget is spent. A
         cancellation is not raised: it sets `RunResults.interrupted` to True.
 
-        The agent must not be started yet. `after_runs` is awaited after the last run, while the agent still
-        runs.
+        The agent must not be started yet. `after_runs` is awaited after the last run, before the agent stops.
 
         Raises:
-            InvalidInputError: there is no such agent. Nothing has begun then.
+            InvalidInputError: the agent's entry point does not exist. No run was begun then.
         """
         try:
             async with self.start_agent(hooks):
                 await self.make_runs()
                 if after_runs is not None:
                     await after_runs()
-        # Not raised again: what was measured until Ctrl-C is still reported.
+        # Not raised again, so that the runs made before Ctrl-C are still reported.
         except asyncio.CancelledError:
             self._run_results.interrupted = True
         # Runs that ended in the last round of the event loop have not reached the journal yet.
@@ -109,35 +108,37 @@ class Evaluation:
 
     @asynccontextmanager
     async def start_agent(self, hooks: RunHooks = NO_HOOKS) -> AsyncIterator[None]:
-        """Run the agent and open the judges within the block; call the hooks in the order of `RunHooks`.
+        """Keep the agent and the judges started within the block; call the hooks in the order of `RunHooks`.
 
         Raises:
-            InvalidInputError: there is no such agent. Nothing has begun then.
+            InvalidInputError: the agent's entry point does not exist. No run was begun then.
         """
         async with self._plan.judge_resolver.models, self._agent, close_metrics(self._plan.bound_metrics):
-            await asyncio.sleep(0)  # the agent's processes start
+            await asyncio.sleep(0)  # lets the agent's processes start
             hooks.while_starting()
             await self._check_entry_and_begin(hooks)
             yield  # judges close last, when no process of the agent can write to their caches
 
     async def _check_entry_and_begin(self, hooks: RunHooks) -> None:
-        """Wait until the agent is known to exist, then begin. If the wait is interrupted, begin as well.
+        """Wait until the agent's entry point is known to exist, then open the journal and call `on_begin`.
+
+        If the wait is interrupted, open the journal as well, because an interrupted run has a record too.
 
         Raises:
-            InvalidInputError: there is no such agent. Nothing has begun then.
+            InvalidInputError: the agent's entry point does not exist. The journal is not opened then.
         """
         try:
             if isinstance(self._agent, ChecksEntry):
                 await self._agent.check_entry()
         except InvalidInputError:
             raise
-        except BaseException:  # a run that is interrupted has a record, too
+        except BaseException:
             self._begin_run(hooks)
             raise
         self._begin_run(hooks)
 
     def _begin_run(self, hooks: RunHooks) -> None:
-        # The journal first: until this run has its own, nothing of an earlier one may be touched.
+        # The journal first: until this run has its own journal, reports of an earlier run must be kept.
         self._run_results.begin_journal()
         hooks.on_begin()
 
@@ -146,19 +147,19 @@ class Evaluation:
         await self._make_rounds(None)
 
     async def make_case_runs(self, index: int) -> None:
-        """Make all runs of one case; runs that exist are made anew. The agent must have been started."""
+        """Drop the runs of one case and make all of them again. The agent must have been started."""
         self._run_results.drop_runs(index)
         await self._make_rounds(index)
 
     @property
     def is_complete(self) -> bool:
-        """Return True if every run that the strategy wants was made, and none needs to be repeated."""
+        """Return True if every run that the strategy wants was made, and no run needs to be repeated."""
         return self._run_results.is_complete(self._strategy)
 
     async def _make_rounds(self, index: int | None) -> None:
-        """Make the missing runs, then round by round the next runs that the strategy plans.
+        """Make the missing first runs, then, round by round, the next runs that the strategy plans.
 
-        `index`: the case to make runs of; None: all cases.
+        `index` is the case to run; None: all cases.
         """
         results = self._run_results
         schedule = self._plan_first_runs(index) or self._plan_next_runs(index)
@@ -170,14 +171,14 @@ class Evaluation:
             results.more_wanted = bool(schedule) and results.spending.stop_reason() is not None
 
     def _plan_first_runs(self, index: int | None = None) -> RunSchedule:
-        """Return the first runs that do not exist yet, of one case or of all."""
+        """Return the first runs that do not exist yet, of the case `index`; None: of all cases."""
         first = self._strategy.plan_first_runs(len(self._case_index))
         return self._run_results.select_missing_runs(first if index is None else {index: first[index]})
 
     def _plan_next_runs(self, index: int | None) -> RunSchedule:
-        """Return the runs after those made so far, of one case or of all."""
+        """Return the next runs that the strategy plans, of the case `index`; None: of all cases."""
         if index is not None and not self._strategy.plans_next_runs:
-            return {}  # without the results of all cases, which nothing else needs here
+            return {}  # avoids collecting the results of all cases
         results = self._run_results
         schedule = results.select_missing_runs(self._strategy.plan_next_runs(results.collect_results))
         return schedule if index is None else {at: runs for at, runs in schedule.items() if at == index}
@@ -199,10 +200,9 @@ class Evaluation:
         results.unreachable = refusal.message if refusal else ""
 
     def _iter_requests(self, schedule: RunSchedule) -> Iterator[RunRequest]:
-        """Yield the requests run by run, so that every case is run once before any is run again."""
+        """Yield the requests by run number, so that every case is run once before any case is run again."""
         last = max((number for numbers in schedule.values() for number in numbers), default=0)
-        # Not case by case: if the run is cut short, every case has some runs, and the comparison still means
-        # something.
+        # Not case by case: if the gate stops early, every case should have some runs to compare.
         for number in range(1, last + 1):
             for index, numbers in schedule.items():
                 if number in numbers:
@@ -210,7 +210,7 @@ class Evaluation:
 
 
 def find_trace_factory(plan: Plan) -> "Callable[[], RunTrace] | None":
-    """Return the function that creates the trace of a run; None: runs keep none."""
+    """Return the function that creates the trace of a run; None if the settings ask for no traces."""
     if not plan.agent.settings.trace:
         return None
     from evalgate.agents.tracing.span_prices import TraceFactory

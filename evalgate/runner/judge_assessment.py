@@ -1,4 +1,4 @@
-"""Compare the judge's verdicts with people's labels, and decide if it reaches `judge.floor`."""
+"""Compare a judge's verdicts with people's labels, and decide if the judge reaches `judge.floor`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -25,20 +25,20 @@ _NAMES = {"agreement": "agreement", "kappa": "kappa", "tpr": "TPR", "tnr": "TNR"
 
 @frozen
 class JudgeAssessment:
-    """Agreement of one metric's judge with people, and for each minimum whether it is reached."""
+    """Agreement of one metric's judge with people's labels, and the decision on each floor."""
 
     metric: str
     fingerprint: str
     counts: LabelCounts
     undecided: int
-    """Number of answers left out because as many people pass as fail them."""
+    """Number of answers left out because equally many people label them pass and fail."""
     accuracy: JudgeAccuracy
     floors: Mapping[str, tuple[float, FloorDecision]]
     """Floor (0 to 1) and decision by the name of a figure, such as `tpr`."""
 
     @property
     def missed(self) -> list[str]:
-        """Return a phrase about each floor that the judge surely misses, such as `TNR 0.60, below 0.85`."""
+        """Return a phrase for each floor with the decision `missed`, such as `TNR 0.60, below 0.85`."""
         return [
             f"{_NAMES[name]} {_format_value(getattr(self.accuracy, name))}, below {floor:g}"
             for name, (floor, decision) in self.floors.items()
@@ -54,11 +54,11 @@ class JudgeAssessment:
 def assess_judges(
     store: LabelStore, floors: Mapping[str, float], used: Mapping[str, Sequence[str]] | None = None
 ) -> list[JudgeAssessment]:
-    """Return the agreement with people of each judge that `used` names.
+    """Assess each judge in `used` by its agreement with people's labels.
 
-    `used` maps names of metrics to fingerprints of judges. If it is None, take for each metric the judges for
-    which the newest sample of answers was drawn. Judges without a sample are left out. `floors` maps the name
-    of a figure, such as `tpr`, to its floor.
+    `used` maps names of metrics to fingerprints of judges. If it is None, assess for each metric the judges
+    of its newest sample of answers. Judges without a sample are left out. `floors` maps the name of a figure,
+    such as `tpr`, to its floor (0 to 1).
     """
     newest = {(each.metric, each.fingerprint): each for each in store.samples}
     if used is None:
@@ -123,7 +123,7 @@ def _describe_pass_rate(assessment: JudgeAssessment) -> str:
 
 
 def describe_floor_decision(decision: FloorDecision) -> str:
-    """Return the decision on one floor in words, such as `not enough labels: 12 more would decide`."""
+    """Describe the decision on one floor, such as `not enough labels: 12 more would decide`."""
     if decision.answer != "undecided":
         return decision.answer
     if decision.further_labels is None:
@@ -156,7 +156,7 @@ class PeopleAgreement:
 
 
 def compare_people(store: LabelStore) -> Iterator[PeopleAgreement]:
-    """Yield the agreement of each pair of people who labelled the same answers."""
+    """Yield the agreement of each pair of people who both labelled at least one answer."""
     people = sorted({label.by for each in store.answers.values() for label in each.labels})
     for one, other in combinations(people, 2):
         pairs = list(_iter_pairs(store, one, other))
@@ -188,7 +188,7 @@ def _iter_pairs(store: LabelStore, one: str, other: str) -> Iterator[tuple[str, 
 
 @frozen
 class LabelCheck:
-    """Decisions, by people's labels, on the floors in `judge.floor` for the judges of a run."""
+    """Assessments of a run's judges by people's labels, with decisions on the floors in `judge.floor`."""
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]
@@ -196,7 +196,7 @@ class LabelCheck:
 
     @property
     def unreliable(self) -> tuple[str, ...]:
-        """Return a phrase about each judge that surely misses a floor; () if no judge does."""
+        """Return a phrase for each judge with the decision `missed` on a floor; () without such a judge."""
         return tuple(
             f"the judge of {each.metric} is unreliable: {', '.join(each.missed)} "
             f"({pluralize(each.counts.labelled, 'label')})"
@@ -205,10 +205,10 @@ class LabelCheck:
         )
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield a sentence about each judge that meets its floors, and about each with too few labels.
+        """Yield a sentence about each judge that meets all floors or has too few labels for a decision.
 
-        One more sentence names the metrics in `unlabelled`. Judges that miss a floor are left out:
-        `unreliable` has them.
+        One more sentence names the metrics in `unlabelled`. Judges that miss a floor are left out, because
+        `unreliable` describes them.
         """
         for each in self.assessments:
             if each.missed:
@@ -233,7 +233,7 @@ class LabelCheck:
 def check_label_floors(
     store: LabelStore, floors: Mapping[str, float], metrics: Iterable[BoundMetric]
 ) -> LabelCheck:
-    """Decide if the judges of a run's gating metrics reach their floors, by the labels in `store`."""
+    """Decide by the labels in `store` if the judges of gating metrics reach `floors` (0 to 1, by figure)."""
     used: dict[str, tuple[str, ...]] = {}
     for bound in metrics:
         if isinstance(bound.metric, LlmJudged) and bound.criterion.gates:

@@ -42,14 +42,14 @@ _ALL_RUNS = 1_000_000
 
 
 _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
-"""Table of each metric, by variant. A row has the reference's and the variant's scores of a case."""
+"""For each variant, a table of scores by metric. A row has a case's scores with reference and variant."""
 
 
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
-    """Compare every variant with the first variant.
+    """Compare every variant with the first variant, the reference, and choose the winner.
 
-    `again` holds fresh runs of the first variant and the winner only. They are compared in a second matrix,
-    which the result contains. None: there are no fresh runs.
+    `again` holds fresh runs of the first variant and the winner only, which confirm the winner. They are
+    compared in a second matrix, which the result contains. None: there are no fresh runs.
     """
     records = measured.records
     statistics = _build_statistics(measured.variants[0].plan)
@@ -82,7 +82,7 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
 
 
 def _build_statistics(plan: Plan) -> StatisticalPolicy:
-    """Return the settings of the comparison, in which the first variant takes the place of the baseline."""
+    """Return the settings of the comparison, which uses the runs of the first variant as the baseline."""
     limit = plan.gate.max_regression if plan.gate.max_regression < 1 else option_defaults.MAX_REGRESSION
     fine = plan.gate.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
@@ -100,7 +100,7 @@ def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _
             if is_line_table(key) or table.rule.is_figure:
                 continue
             name = key.partition("\0")[0]
-            # One name with other options in another eval set is another metric.
+            # A metric with the same name but other options, in another eval set, is another metric.
             twins = sum(each == name or each.startswith(f"{name} #") for each in named)
             named[f"{name} #{twins + 1}" if twins else name] = table
         found.append(named)
@@ -108,21 +108,21 @@ def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _
 
 
 def _find_common_cases(records: Sequence[Record]) -> frozenset[CaseKey]:
-    """Return the gating cases of which every variant has a run. Variants without any run are left out."""
+    """Return the gating cases that have a run with each variant. Variants without any run are ignored."""
     made = [
-        {case.key for case in record.cases if case.gates and any(map(_counts, case.runs))}
+        {case.key for case in record.cases if case.gates and any(map(_is_agent_result, case.runs))}
         for record in records
         if has_runs(record)
     ]
     return frozenset(made[0].intersection(*made[1:])) if made else frozenset()
 
 
-def _counts(run: RunResult) -> bool:
+def _is_agent_result(run: RunResult) -> bool:
     return run.outcome not in NON_AGENT_OUTCOMES
 
 
 def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, dict[str, VariantScore]]:
-    """Return comparisons by the variant's name and the metric; metrics without a common case are left out."""
+    """Return comparisons by variant name, then metric; a metric without a common case is left out."""
     compared: dict[tuple[str, str], ComparedScores] = {}
     for variant, own in zip(variants[1:], tables[1:], strict=True):
         for metric, table in own.items():
@@ -142,8 +142,8 @@ def _compare_usage(
 ) -> dict[str, dict[UsageFigure, UsageRatio]]:
     """Return ratios of usage to the first variant's usage, by the name of the other variant and the figure.
 
-    Only the cases in `common` count. Figures that a run does not report are left out. So are durations that
-    differ by less than `LEAST_SECONDS`.
+    Only the cases in `common` count. A figure is left out if a run does not report it. Durations that differ
+    by less than `LEAST_SECONDS` are left out as well.
     """
     by_figure = {figure: [_list_usage(record, figure, common) for record in records] for figure in _FIGURES}
     count = sum(means is not None for rows in by_figure.values() for means in rows[1:])
@@ -161,12 +161,12 @@ def _compare_usage(
 
 
 def _list_usage(record: Record, figure: UsageFigure, common: frozenset[CaseKey]) -> list[float] | None:
-    """Return the mean of each common case over its runs; None without cases, or if a run lacks the figure."""
+    """Return each common case's mean of a figure over its runs; None without cases, or if a run lacks it."""
     means = []
     for case in record.cases:
         if case.key not in common:
             continue
-        figures = [_get_figure(run, figure) for run in case.runs if _counts(run)]
+        figures = [_get_figure(run, figure) for run in case.runs if _is_agent_result(run)]
         known = [value for value in figures if value is not None]
         if not known or len(known) < len(figures):
             return None
@@ -221,7 +221,7 @@ def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
 def _compute_mean_score(
     metric: str, table: GatingMetric, rows: Collection[str], ranges: Mapping[str, Range]
 ) -> float | None:
-    """Return the mean score, weighted by case, of the cases in `rows`; None if no case has a score."""
+    """Return the mean score of the cases in `rows`, weighted by the cases' weights; None without a score."""
     means, weights = [], []
     for name, scores in table.cases.items():
         known = [score for score in scores.candidate or () if score is not None]
@@ -233,7 +233,7 @@ def _compute_mean_score(
 
 
 def _list_cases(variants: Sequence[Variant], records: Sequence[Record]) -> tuple[VariantCase, ...]:
-    """Return the gating cases, beginning with those in which the variants differ most."""
+    """Return the gating cases, sorted by the spread of the variants' pass rates, largest first."""
     found = []
     for cases in zip(*(record.cases for record in records), strict=True):
         if not cases[0].gates:
@@ -271,9 +271,14 @@ def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset
 
 
 def _are_equal(records: Sequence[Record]) -> bool:
-    """Return True if all runs of each case have the same replies, apart from failures outside of agents."""
+    """Return True if all runs of each case have equal replies, ignoring failures outside of agents."""
     for cases in zip(*(record.cases for record in records), strict=True):
-        replies = [[turn.actual for turn in run.turns] for case in cases for run in case.runs if _counts(run)]
+        replies = [
+            [turn.actual for turn in run.turns]
+            for case in cases
+            for run in case.runs
+            if _is_agent_result(run)
+        ]
         if any(each != replies[0] for each in replies[1:]):
             return False
     return True

@@ -1,4 +1,4 @@
-"""Hold conversations with the messages of a file, and make cases of them."""
+"""Send the messages of a file to the agent, and make cases of the conversations."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ from evalgate.system.files import decode_text, read_input_text
 from evalgate.system.signals import cancel_on_signals
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
-_LINE_END = re.compile(r"\r\n|[\r\n]")  # `str.splitlines` splits within messages, too: at U+2028, for one
+_LINE_END = re.compile(r"\r\n|[\r\n]")  # `str.splitlines` would also split within messages, as at U+2028
 _NO_CONVERSATION = "a conversation must be a list of texts, of which none is empty"
 _SEPARATOR = re.compile(r"\s*(?:-{3,}\s*)?")
 
@@ -28,10 +28,10 @@ def build_message_cases(
     *,
     hide: Callable[[str], str] = str,
 ) -> list[EvalCase]:
-    """Return a case without expectations for each conversation. A conversation must not be empty.
+    """Return a case without expectations for each conversation, a list of at least one message.
 
     `eval_id` is the id of the case, for a single conversation. If it is None, each id is made from the first
-    message of its conversation, redacted by `hide`. Ids differ from each other and from those in `taken`.
+    message of its conversation, redacted by `hide`. Ids differ from each other and from the ids in `taken`.
     """
     cases: list[EvalCase] = []
     for messages in conversations:
@@ -42,7 +42,7 @@ def build_message_cases(
 
 
 def run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> list[CaseRun]:
-    """Run each case once, several at the same time as `concurrency` of the agent allows.
+    """Run each case once, at most `concurrency` of the agent's settings at the same time.
 
     Return the runs in the order of the cases. Do not call this within an event loop.
 
@@ -75,7 +75,7 @@ async def _run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> li
 
 
 def is_whole(case: EvalCase, run: CaseRun) -> bool:
-    """Return True if the agent replied to every message."""
+    """Return True if the run has no failure and the agent replied to every message of the case."""
     return run.failure is None and len(run.replies) == len(case.turns) and None not in run.replies
 
 
@@ -93,7 +93,7 @@ def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
 
 
 def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
-    """Return the messages of each conversation in a file, at least one.
+    """Return the conversations in a file (at least one), each as a tuple of its messages.
 
     - A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages. A single
       list of messages is one conversation.
@@ -106,7 +106,7 @@ def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
     if path.suffix.lower() in {".yaml", ".yml", ".json"}:
         found = _read_lists(path, shown_as)
     else:
-        # Only the name: the option's value is relative to the project's folder.
+        # Only the last part of the path is compared, because the path begins with the project's folder.
         is_stream = path.name == "-"
         text = (
             decode_text(sys.stdin.buffer.read(), shown_as) if is_stream else read_input_text(path, shown_as)

@@ -40,9 +40,10 @@ def build_metric_context(
     judge_resolver: JudgeResolver,
     rule_files: RuleFiles,
 ) -> MetricContext:
-    """Build the inputs of the metrics of a run, without `folder` and `is_literal`, which each file has.
+    """Build the context from which all metrics of a run are built.
 
-    `config` is that of `thresholds` with the options of the command line.
+    `bind_metrics` sets the fields `folder` and `is_literal`, which depend on the thresholds file. `config` is
+    the config of `thresholds` with the options of the command line applied.
     """
 
     def load_personas() -> Mapping[str, object]:
@@ -63,10 +64,10 @@ def build_metric_context(
 def bind_metrics(
     thresholds: Thresholds, context: MetricContext, environment: MetricEnvironment
 ) -> tuple[BoundMetric, ...]:
-    """Build the metrics of a thresholds file.
+    """Build the metrics of a thresholds file, one for each criterion.
 
     Raises:
-        InvalidInputError: with every unknown metric and every wrong option, at its line.
+        InvalidInputError: a metric is unknown or an option is wrong; the error lists all with their lines.
     """
     problems: list[Problem] = []
     bound = []
@@ -90,7 +91,7 @@ def bind_metrics(
 
 @asynccontextmanager
 async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[None]:
-    """Close each metric that holds resources once, at the end of the block."""
+    """At the end of the block, close each metric that holds resources, once even if it is bound twice."""
     metrics = {id(bound.metric): bound.metric for bound in bound_metrics}
     async with AsyncExitStack() as stack:
         for metric in metrics.values():
@@ -100,9 +101,9 @@ async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[N
 
 
 def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
-    """Yield the problems in a file's criteria that need nothing besides the file.
+    """Yield the problems in criteria that can be found from the thresholds file alone.
 
-    Custom metrics and metrics of other packages are left out. It is not checked if a judge is configured.
+    Custom metrics and metrics of other packages are not checked. A missing judge is no problem here.
     """
     context = MetricContext(NEWEST_ADK, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
     for criterion in thresholds.criteria_with_min_mean:
@@ -127,7 +128,7 @@ def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
 def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
     """Return sentences about keys of criteria that Google ADK accepts, but the metric does not read.
 
-    Return () for files of evalgate and of other tools.
+    Return () unless the file is a `test_config.json` of Google ADK.
     """
     if thresholds.dialect != "adk":
         return ()
@@ -156,11 +157,11 @@ def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
 def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> list[Problem]:
     """Return a problem if a threshold of a `test_config.json` is below the lowest score of its metric.
 
-    evalgate's own files need no check: both a threshold below and one above all scores are refused when the
+    evalgate's own files need no check, because thresholds outside of the metric's range are refused when the
     file is read. Metrics of other packages are not checked, as their scores may be below 0.
     """
-    # Google ADK accepts any threshold. One above all scores fails every case, which users notice. One below
-    # all scores passes every agent.
+    # Google ADK accepts any threshold. A threshold above all scores fails every case, which users notice. A
+    # threshold below all scores passes every agent.
     low, high = min(criterion.range), max(criterion.range)
     if (
         thresholds.dialect != "adk"
@@ -176,7 +177,7 @@ def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> 
 
 
 def build_final_state_metric() -> BoundMetric:
-    """Build the metric that compares session states, for eval sets that have no criterion for them."""
+    """Build the metric that compares final session states, for eval sets without a criterion for it."""
     criterion = Criterion(plugin_registry.FINAL_STATE, 1.0)
     metric_type = plugin_registry.get_own_metric_type(plugin_registry.FINAL_STATE)
     return _bind_metric(criterion, metric_type.build(criterion, MetricContext(NEWEST_ADK)))
@@ -254,10 +255,10 @@ def _read_code(
 
 
 def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresholds:
-    """Return the thresholds of a `.metrics.json`, with the custom metrics of `thresholds` added.
+    """Return `adjacent`, the thresholds of a `.metrics.json`, with the custom metrics of `thresholds` added.
 
-    They replace tRPC-Agent-Go's custom metrics, which are evaluators in Go code. Thresholds of another
-    format are returned unchanged.
+    These Python functions replace tRPC-Agent-Go's custom metrics, which are evaluators in Go code. If
+    `adjacent` has another format, it is returned unchanged.
     """
     if adjacent.dialect != "trpc" or not thresholds.config.custom_metrics:
         return adjacent
@@ -272,9 +273,9 @@ def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresh
 
 
 def _is_registered(name: str, thresholds: Thresholds) -> bool:
-    """Return True if `name` is a metric of evalgate that the file may name.
+    """Return True if `name` is a metric of evalgate that the thresholds file may name.
 
-    A `.metrics.json` may name only metrics with the prefix `trpc/`, and those of sections such as `checks`.
+    A `.metrics.json` may name only metrics with the prefix `trpc/`, and metrics of sections such as `checks`.
     """
     if name in plugin_registry.SECTION_METRICS:
         return True
@@ -293,7 +294,7 @@ def _build_unknown_metric_problem(criterion: Criterion, thresholds: Thresholds) 
             for each in plugin_registry.METRICS
             if each.startswith(_TRPC_PREFIX)
         ]
-        # tRPC-Agent-Go leaves a metric without an evaluator out silently; here no metric is lost.
+        # tRPC-Agent-Go silently skips a metric without an evaluator; evalgate reports it as a problem.
         hint = did_you_mean(name, [*theirs, *own]) or (
             f" Define a Python function as `custom_metrics.{name}` in evalgate.yaml, which is read unless "
             "--thresholds names another file."

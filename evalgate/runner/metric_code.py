@@ -1,4 +1,4 @@
-"""Read the code of custom metrics in the version that applies, the base branch's or the change's own."""
+"""Read the code of custom metrics: the base branch's version if its rules apply, else the checked-out one."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from evalgate.system.git import is_tracked
 
 
 def read_metric_code(rule_files: RuleFiles, entry: str, roots: Sequence[str]) -> MetricCode:
-    """Read the code of a custom metric and of its imports.
+    """Read the code of a custom metric and of its imports, and add notices about edits to `rule_files`.
 
     The base branch's version is read if the branch's rules apply and the branch has the metric. `entry` is
     the entry point of the metric. `roots` are further folders in which Python looks for modules.
@@ -40,7 +40,7 @@ def read_metric_code(rule_files: RuleFiles, entry: str, roots: Sequence[str]) ->
 def _note_code_change(
     rule_files: RuleFiles, where: str, own: MetricCode, then: MetricCode, edited: Sequence[str]
 ) -> None:
-    """Add a notice if a metric's code is edited, new or outside the folder: it names the version used."""
+    """Add a notice, which names the version used, if a metric's code is edited, new or outside the folder."""
     if not own.files and not then.files:
         rule_files.add_notice(
             f"The code of the metric {where} is not in this folder: the gate used what is installed, "

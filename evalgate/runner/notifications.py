@@ -15,7 +15,7 @@ from evalgate.system.git import read_branch, read_commit
 from evalgate.system.http_post import HttpPostError, HttpTarget, post_json
 
 FROM_ENVIRONMENT = "env"
-"""Value of `--otlp` that takes the address from the variables of OpenTelemetry."""
+"""Value of `--otlp` that stands for the address in OpenTelemetry's environment variables."""
 _LOGS_PATH = "/v1/logs"
 _LOGS_VARIABLE = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"
 _BASE_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -30,7 +30,7 @@ class Destinations:
     otlp: HttpTarget | None = None
     """Receiver of OpenTelemetry events."""
     resource: Mapping[str, str] = field(default_factory=dict)
-    """Attributes of the events' resource that the environment names."""
+    """OpenTelemetry resource attributes of the events, from the environment."""
     webhook: HttpTarget | None = None
     """Receiver of one message about the run."""
     webhook_format: WebhookFormat = "json"
@@ -43,9 +43,9 @@ def resolve_destinations(
     webhook: str | None = None,
     webhook_format: WebhookFormat = "json",
 ) -> Destinations:
-    """Check the addresses of the command line, and complete `otlp` with the variables of OpenTelemetry.
+    """Check the addresses of the command line, and read further OTLP settings from the environment.
 
-    `otlp` is an address, or `env` to take the address from these variables.
+    `otlp` is an address, or `env` to take the address from OpenTelemetry's variables as well.
 
     Raises:
         InvalidInputError: an address is not an http or https address, or a variable is missing or wrong.
@@ -120,7 +120,7 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
         if not url:
             raise InvalidInputError(f"`--otlp env` needs the variable {_BASE_VARIABLE} or {_LOGS_VARIABLE}")
     _check_url("--otlp", url)
-    # The variable of one signal holds its whole address, that of all signals their common beginning.
+    # The variable for logs holds the whole address; the variable for all signals holds the base address.
     is_whole = otlp == FROM_ENVIRONMENT and bool(environ.get(_LOGS_VARIABLE, "").strip())
     if not is_whole:
         parts = urlsplit(url)
@@ -136,9 +136,9 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
 
 
 def _read_setting(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of OpenTelemetry's variable `name`, or of its variant for logs, which comes first.
+    """Return the value of OpenTelemetry's variable for logs, else of the general variable `name`, else "".
 
-    The variant has `_OTLP_LOGS_` in place of `_OTLP_`. Return "" if neither is set.
+    The name of the variable for logs has `_OTLP_LOGS_` in place of `_OTLP_`.
     """
     own = name.replace("_OTLP_", "_OTLP_LOGS_")
     return (environ.get(own) or environ.get(name) or "").strip()
@@ -179,7 +179,7 @@ def _read_resource(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_url(option: str, url: str) -> None:
-    """Raise InvalidInputError unless the text is an address of http or https with a host."""
+    """Raise InvalidInputError, naming `option`, unless `url` is an http or https address with a host."""
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

@@ -1,7 +1,7 @@
-"""Make the runs of a plan and build their record: score, compare, decide.
+"""Make the runs of a plan, compare them with the baseline, decide the verdict and build the record.
 
 This module reads the baseline, and sets up agent and journal. The plan already contains the eval sets, and
-`publish` writes the reports.
+`publish.py` writes the reports.
 """
 
 import asyncio
@@ -46,15 +46,15 @@ class OpenCheckpoints:
         self._stack = ExitStack()
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Enter the context of a checkpoint, which then ends with this one.
+        """Enter the context of a checkpoint, and exit it when this object's own context exits.
 
         Raises:
-            InvalidInputError: another run writes to the folder.
+            InvalidInputError: another run writes to the journal, or its path is a link or a special file.
         """
         self._checkpoints.append(self._stack.enter_context(checkpoint))
 
     def mark_published(self) -> None:
-        """Call `mark_published` of every checkpoint."""
+        """Note in every checkpoint that the record was written, so that its journal can be deleted."""
         for each in self._checkpoints:
             each.mark_published()
 
@@ -72,7 +72,7 @@ class OpenCheckpoints:
 
 @frozen
 class RunOptions:
-    """Options of a run that are not part of its plan: its share, its journal and its redactor."""
+    """Options of a run that are not part of its plan: shard, journal and redactor."""
 
     shard: tuple[int, int] | None = None
     """Shard number (1-based) and count; None: all cases."""
@@ -83,12 +83,12 @@ class RunOptions:
     redactor: LiveRedactor | None = None
     """The publisher's redactor. Runs that it redacted for the journal need not be redacted again."""
     checkpoints: OpenCheckpoints | None = None
-    """Block in which the caller publishes the record, and which then closes the journal. None: the journal is
-    closed at the end of the run, and kept."""
+    """Context that keeps the journal open until the caller has published the record. None: the journal is
+    closed at the end of the run, and its file is kept."""
 
 
 NO_OPTIONS = RunOptions()
-"""Every case is run, and no journal is written."""
+"""Options for running every case without a journal."""
 
 
 class SilentProgress:
@@ -101,7 +101,7 @@ class SilentProgress:
         """Ignore the result of the run."""
 
     def close(self) -> None:
-        """Return at once, as nothing is shown."""
+        """Do nothing, because nothing is shown."""
 
 
 @mutable
@@ -121,15 +121,15 @@ class PreparedRun:
     hooks: RunHooks
     """Functions to call while the agent starts and when the runs begin."""
     _clock: float
-    """Monotonic seconds at the start."""
+    """Value of `time.monotonic` at the start, in seconds."""
     control_result: "ControlResult | None" = None
-    """Result of the control runs; None: none were asked for."""
+    """Result of the control runs; None if `gate.control` is off, for a shard, and until the runs are made."""
 
     async def make_runs(self) -> None:
         """Start the agent, make and score every run, and make the control runs if the settings ask for them.
 
         Raises:
-            InvalidInputError: there is no such agent.
+            InvalidInputError: the agent's entry point does not exist.
         """
         await self.evaluation.start_and_make_runs(self.hooks, self._make_control_runs)
         if not self.run_results.interrupted and self.evaluation.is_complete:
@@ -154,7 +154,7 @@ class PreparedRun:
     def build_record(self) -> Record:
         """Compare the runs with the baseline, decide the verdict and return the whole record.
 
-        The record of a shard has only the results, without a comparison and a verdict on the agent.
+        The record of a shard has only the results, without a comparison or a verdict on the agent.
         """
         from evalgate.runner.record_builder import RunTiming, build_record
 
@@ -182,7 +182,7 @@ class PreparedRun:
             record = add_notice(record, NO_CONTROL_WITHOUT_BASELINE)
         if not self.plan.agent.settings.track_files:
             return record
-        if self.checkpoint.finished:  # runs of an earlier process opened files that are not known here
+        if self.checkpoint.finished:  # the files that earlier, resumed runs opened are not known
             return add_notice(record, NO_TRACKED_FILES)
         from evalgate.runner.affected import collect_tracked_files
 
@@ -196,16 +196,16 @@ def prepare_run(
     run_options: RunOptions = NO_OPTIONS,
     hooks: RunHooks = NO_HOOKS,
 ) -> Iterator[PreparedRun]:
-    """Read the baseline, lock the journal, build the agent, and tell the hook about expected usage.
+    """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    The journal is closed after the block, or at the end of `run_options.checkpoints`.
+    `hooks.tell` gets the expected usage. If `checkpoints` is None, the end of the block closes the journal.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
     """
     created_at, clock = datetime.now(UTC), time.monotonic()
     baseline, anchor_baseline = read_baseline(plan), _read_anchor_baseline(plan)
-    if run_options.shard is None:  # a shard cannot know what the others find
+    if run_options.shard is None:  # `runs: auto` cannot be sharded: a shard lacks the others' results
         plan = apply_default_runs(plan, baseline)
     statistics = choose_statistics(plan, baseline)
     shard, redactor = _select_shard(plan, run_options.shard, baseline), run_options.redactor
@@ -238,19 +238,22 @@ def prepare_run(
 
 
 def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
-    """Let the redactor hide the secrets of the agent's env files, and nothing of the plan's notices."""
+    """Make the redactor hide the secrets of the agent's env files, but no part of the plan's notices."""
     if plan.agent.settings.env_file:
         redactor.learn_environment(plan.agent_environ)
     redactor.keep_texts(plan.notices)
 
 
 def build_plan_agent(plan: Plan) -> Agent:
-    """Build the agent of a plan, without starting it.
+    """Run the setup of a plan's agent, and build the agent without starting it.
+
+    From this call on, the judges' caches return only answers that they hold now or that this run stores.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
     """
-    plan.judge_resolver.models.trust_stored_answers()  # now, because the setup runs code of the repository
+    # Before the setup, because it runs code of the repository, which could write to the caches.
+    plan.judge_resolver.models.trust_stored_answers()
     return build_agent(plan.agent, plan.workspace, plan.agent_environ, plan.executor)
 
 
@@ -266,7 +269,8 @@ def run_gate(
     except `on_begin` is called. Do not call this within an event loop.
 
     Raises:
-        EvalgateError: the input is wrong, there is no such agent, or its requirements cannot be installed.
+        EvalgateError: the input is wrong, the agent's entry point does not exist, or its requirements cannot
+            be installed.
     """
     if plan.affected is not None and not plan.affected.names:
         from evalgate.runner.affected import build_skipped_record
@@ -284,10 +288,10 @@ def run_gate(
 
 
 def read_baseline(plan: Plan) -> Baseline | None:
-    """Return the baseline, or None if there is none yet.
+    """Return the baseline, or None if no baseline is configured or nothing was stored yet.
 
     A case that broke on the default branch keeps only its runs since the break, so that later changes are
-    not blamed for it.
+    not blamed for the break.
 
     Raises:
         InvalidInputError: the baseline cannot be read, or is named on the command line and does not exist.
@@ -311,11 +315,11 @@ def read_baseline(plan: Plan) -> Baseline | None:
 
 
 def _read_anchor_baseline(plan: Plan) -> Baseline | None:
-    """Return the baseline of `gate.anchor`, which stays fixed for months; None if the file has no anchor.
+    """Return the baseline of `gate.anchor`; None if the thresholds file has no `gate.anchor`.
 
     Raises:
-        InvalidInputError: the baseline does not exist or cannot be read. Without this error, drops that the
-            anchor forbids would pass.
+        InvalidInputError: the baseline does not exist or cannot be read. If the run went on without it, drops
+            that the anchor forbids would pass.
     """
     if plan.anchor_store is None or plan.gate.anchor is None:
         return None
@@ -331,7 +335,7 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
 def _select_shard(
     plan: Plan, index_and_count: tuple[int, int] | None, baseline: Baseline | None
 ) -> Shard | None:
-    """Return the shard, the part of the plan to run here; None for the whole plan."""
+    """Return the shard, the part of the plan to run here; None if the whole plan is run."""
     if index_and_count is None:
         return None
     from evalgate.runner.sharding import build_shard
@@ -374,14 +378,17 @@ NO_CONTROL_WITHOUT_BASELINE = (
 
 
 def add_notice(record: Record, notice: str) -> Record:
-    """Return the record with a notice before all others."""
+    """Return the record with `notice` inserted before its other notices."""
     return replace(record, notices=(notice, *record.notices))
 
 
 def build_record_from_runs(
     plan: Plan, finished: Mapping[CaseKey, Sequence[RunResult]], created_at: datetime, duration_s: float
 ) -> Record:
-    """Compare runs that were made elsewhere with the baseline, decide the verdict and return the record.
+    """Compare finished runs with the baseline, decide the verdict and return the record.
+
+    `finished` maps each case to its scored runs; a case without an entry has no runs. `duration_s` is the
+    duration of all runs in seconds.
 
     Raises:
         InvalidInputError: the baseline or the anchor cannot be used.
@@ -404,7 +411,13 @@ def build_merged_record(
     baseline: Baseline | None,
     timing: "RunTiming",
 ) -> Record:
-    """Build the record of runs that were made and scored elsewhere, with the usage of their judges."""
+    """Build the record of runs that were made and scored elsewhere, such as in shards.
+
+    `finished` maps the index of a case in the plan to its runs. `judge_usage` is the usage of their judges.
+
+    Raises:
+        InvalidInputError: the anchor cannot be used.
+    """
     from evalgate.runner.record_builder import build_record
 
     run_results = RunResults(plan, SilentProgress(), RunStart(finished, used=RunUsage(judge_usage)))

@@ -1,8 +1,8 @@
 """Build the plan of a run from the command line and the thresholds file.
 
-Errors in files, names and options are found here, before anything runs. Errors that are found only when the
-run begins concern the journal, the folder of the reports, the agent's own code and most baselines. A baseline
-of the base branch is read here. Later steps read only the `Plan`, never the user's input.
+Errors in files, names and options are found here, before anything runs. Other errors are found only when the
+run begins: in the journal, the folder of the reports, the agent's own code and most baselines. A baseline of
+the base branch is read here. Later steps read only the `Plan`, never the user's input.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -60,16 +60,16 @@ class Plan:
     gate: GateConfig
     baseline_store: BaselineStore | None
     agent_environ: Mapping[str, str]
-    """The gate's environment with the agent's env files added; judges do not get those. The agent gets an
-    allow-listed part of it."""
+    """The gate's environment with the agent's env files added. The agent gets an allow-listed part of it.
+    Judges get the gate's environment without the env files."""
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
     judge_calibration: "CalibrationSet | None" = None
-    """Labelled cases of `judge.anchors`, which check the judge first."""
+    """Labelled cases of `judge.anchors`, which the judge answers before it scores runs; None without them."""
     anchor_store: BaselineStore | None = None
-    """Store of the older baseline that stays fixed, named by `gate.anchor`."""
+    """Store of the baseline in `gate.anchor`, which stays fixed for months; None without `gate.anchor`."""
     label_check: "LabelCheck | None" = None
-    """Floors of the judges that labels of people decide; None if there are none."""
+    """Decisions on the judges' floors by people's labels; None if no floor needs labels."""
     create_user: CreateUser = create_scripted_user
     """Function that creates the user who talks to the agent in a run."""
     user_config: UserConfig | None = None
@@ -79,25 +79,25 @@ class Plan:
     executor: ExecutorConfig = LOCAL
     """Machine or cluster that runs the agent."""
     recordings: tuple[Path, ...] = ()
-    """Files or folders that answer calls of tools."""
+    """Files or folders with recorded results that answer tool calls."""
     notices: tuple[str, ...] = ()
     """Notices about how the plan was made."""
     masks: tuple[str, ...] = field(default=(), repr=False)
-    """Secrets to redact in addition to those of the environment."""
+    """Secrets to redact in addition to secrets in the environment."""
     needs_baseline: bool = False
     """True: the command line names the baseline, so the baseline must exist."""
     runs_given: bool = True
     """True: the user gave the number of runs of each case."""
     is_part: bool = False
-    """True: other eval sets or cases may exist that the user did not select."""
+    """True: there may be eval sets or cases that the user did not select."""
     selection: CaseSelection | None = None
-    """Options that selected cases, and how many; None without such options."""
+    """Options that selected cases, and the number of cases before and after; None without such options."""
     varied: Mapping[str, str] = field(default_factory=dict)
     """Values that are varied in a matrix, by name such as `env.MODEL`; {} in other commands."""
     affected: "AffectedSuites | None" = None
     """The suites that the change affects; None without `--affected`."""
     control_source: "ControlSource | None" = None
-    """Source of control runs; None: none are made."""
+    """Source of control runs; None: no control runs are made."""
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
@@ -130,7 +130,7 @@ class Plan:
 
     @property
     def case_thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
-        """Return the score that a run must reach, by (eval set, case) and then by metric.
+        """Return the score that a run must reach, by (eval set id, case id) and then by metric.
 
         The score is None for metrics that are only reported.
         """
@@ -145,9 +145,9 @@ class Plan:
 
     @property
     def first_runs(self) -> int:
-        """Return the number of first runs of a case, made before any result is known.
+        """Return the number of runs of each case that are made before any result is known.
 
-        With `auto` it is the largest k of pass^k and pass@k, else 1.
+        If `runs` is `auto`, this is the largest k of the criteria with pass^k or pass@k, or 1 without any.
         """
         if self.runs != "auto":
             return self.runs
@@ -164,10 +164,10 @@ def build_plan(
     environ: Mapping[str, str],
     objects: GivenObjects = NOTHING_GIVEN,
 ) -> Plan:
-    """Build the plan for a command line in `folder`, or for the objects of a program.
+    """Build the plan for a command line that was called in `folder`, or for the objects of a Python program.
 
     Raises:
-        InvalidInputError: with every problem of the input that was found.
+        InvalidInputError: the input is wrong; the error lists every problem that was found.
     """
     workspace = resolve_workspace(folder)
     with RuleFiles(workspace.folder, environ, overrides.policy) as rule_files:
@@ -256,7 +256,7 @@ def _describe_setup(agent: AgentSpec, plan_input: PlanInput) -> Iterator[str]:
 def _choose_config(
     overrides: Overrides, rule_files: RuleFiles, thresholds: Thresholds, objects: GivenObjects
 ) -> Config:
-    """Return the settings of the thresholds file, with the command line's options and the default baseline.
+    """Return the settings of the thresholds file, overridden by options, with the default baseline set.
 
     The default baseline is used only if its file exists and the settings name no baseline.
     """
@@ -264,14 +264,14 @@ def _choose_config(
     if config.gate.baseline is None and rule_files.has_file(Path(DEFAULT_BASELINE)):
         gate = config.gate.model_copy(update={"baseline": DEFAULT_BASELINE})
         config = config.model_copy(update={"gate": gate})
-    # Eval sets that are objects replace those of the thresholds file, as files on the command line do.
+    # Eval sets given as objects replace the list in the thresholds file, like files on the command line.
     return config.model_copy(update={"eval_sets": overrides.eval_sets}) if objects.eval_sets else config
 
 
 def _resolve_plan_agent(plan_input: PlanInput, suites: Sequence[Suite]) -> AgentSpec:
     config, given_agent = plan_input.config, plan_input.objects.agent
     if given_agent is not None:
-        # The limits of the thresholds file hold for an object, too, unless the program sets its own.
+        # Settings of the thresholds file apply to an agent object too, unless the program sets them.
         own = given_agent.settings.model_dump(exclude_unset=True)
         return replace(given_agent, settings=(config.agent or given_agent.settings).model_copy(update=own))
     if config.agent is None and are_all_recorded(suites):
@@ -309,7 +309,7 @@ def mark_quarantined_cases(
 
 
 def build_plan_user_factory(plan_input: PlanInput, suites: Sequence[Suite]) -> CreateUser:
-    """Build the function that creates users: simulated ones if a case has a scenario or story."""
+    """Build the function that creates users: simulated users if a case needs one, else scripted users."""
     if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
         return create_scripted_user
     from evalgate.runner.user_factory import build_user_factory
@@ -341,7 +341,7 @@ def build_judge_resolver(
     environ: Mapping[str, str],
     workspace: Workspace,
 ) -> JudgeResolver:
-    """Build the judges of a run, with the keys in `environ`; none is opened yet."""
+    """Build the resolver of a run's judges, which get API keys from `environ`; no judge is opened yet."""
     redactor, mode = LiveRedactor(Redactor.from_environment(environ, overrides.mask)), overrides.judge_cache
     meter, prices = UsageMeter(config.budget), config.prices
     context = LlmContext(
@@ -357,7 +357,7 @@ def build_judge_resolver(
 
 
 def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "CalibrationSet | None":
-    """Read the labelled cases of `judge.anchors`; return None if the section names none."""
+    """Read the labelled cases of `judge.anchors`; return None if `judge.anchors` is not set."""
     judge, rule_files = plan_input.config.judge, plan_input.rule_files
     if judge is None or judge.anchors is None:
         return None
@@ -374,7 +374,7 @@ def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "C
 
 
 def check_judge_labels(plan_input: PlanInput, suites: Sequence[Suite]) -> "LabelCheck | None":
-    """Compare the judges with labels of people; return None if no floor needs labels."""
+    """Compare the judges with people's labels; return None if no floor needs labels."""
     judge, rule_files = plan_input.config.judge, plan_input.rule_files
     floors = judge.floor.label_floors if judge else {}
     if not floors:
@@ -433,7 +433,7 @@ def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return `gate`. If no eval set has all of its cases, lower `min_cases` to the number of cases."""
+    """Return `gate`, with `min_cases` at most the number of cases if no eval set has all of its cases."""
     if any(suite.eval_set.is_whole for suite in suites):
         return gate
     cases = sum(len(suite.eval_set.cases) for suite in suites)

@@ -1,7 +1,7 @@
 """Complete the error of a plan with the problems of the agent and the criteria.
 
-So users can fix all of them in one go. Otherwise the first error would end the check, because each section is
-checked by the code that uses the section.
+Then users can fix all problems at once. Otherwise they would see only the first error, because each section
+is checked by the code that uses the section.
 """
 
 from evalgate.agents.factory import find_agent_problems
@@ -19,7 +19,7 @@ def add_agent_and_criteria_problems(
 
     `thresholds` is None if the thresholds file could not be read.
     """
-    # An error in a thresholds file, that of the plan or of a suite, brings the valid rest of that file.
+    # An error in a thresholds file, of the plan or of a suite, carries the valid rest of the file.
     if isinstance(error, InvalidThresholdsError):
         thresholds = error.rest
     if thresholds is None or not (thresholds.file or thresholds.criteria):

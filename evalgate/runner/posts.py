@@ -1,4 +1,4 @@
-"""Post records and errors to pull and merge requests, and print what came of the posts."""
+"""Post records and errors to pull and merge requests, and print the results of the posts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,9 +30,9 @@ def post_record(
     folder: str = "",
     timeouts: "PostTimeouts | None" = None,
 ) -> None:
-    """Post to the pull or merge request as `options` say, and call `on_notice` with the result of each post.
+    """Post a record to the pull or merge request, and call `on_notice` with the result of each post.
 
-    `record`, `comment` and `folder` are those of `build_post_content`.
+    `options` select the kinds of posts. `record`, `comment` and `folder` are as for `build_post_content`.
     """
     from evalgate.ci.github_pull_request import post_pull_request
     from evalgate.ci.gitlab import is_gitlab_ci, post_merge_request
@@ -68,7 +68,7 @@ def build_post_content(
 
 
 def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
-    """Print a notice about a post to the log; on GitHub all but `info` also go to the step's summary."""
+    """Print a notice about a post to the log; on GitHub, also to the step's summary unless it is `info`."""
     if notice.level == "info" or not is_github_actions(environ):
         stderr.write(f"{notice.sentence}\n")
         return
@@ -88,9 +88,9 @@ def post_error(
     stdout: TextIO,
     stderr: TextIO,
 ) -> None:
-    """Post the error, redacted, to the pull request: the command ended without a record.
+    """Post the redacted error to the pull or merge request, if the command ended without a record.
 
-    The post replaces that of an earlier run, which shows the verdict on another commit.
+    It replaces the post of an earlier run, which shows the verdict on another commit.
     """
     show = partial(show_post, environ=environ, stdout=stdout, stderr=stderr)
     record = redactor.redact_tree(build_error_record(error))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 def build_empty_record() -> Record:
-    """Build a record for a run that did not begin: without cases, and with the verdict `error`."""
+    """Build the record of a run that did not begin, without cases and with the verdict `error`."""
     return Record(
         evalgate_version=__version__,
         created_at="1970-01-01T00:00:00+00:00",
@@ -66,16 +66,16 @@ _LONGEST_SENTENCE = 4_000  # a notice may hold a command, which must not be cut 
 
 @frozen
 class PublishOptions:
-    """Options of the command line for what becomes of a record."""
+    """Options of the command line for reports, posts and stored results."""
 
     requested: Collection[str] = ()
-    """Names of reporters in `plugin_registry.ON_REQUEST` that are used, too."""
+    """Names of reporters in `plugin_registry.ON_REQUEST` to use in addition to the other reporters."""
     keep_results: int | None = None
     """Number of newest results to keep; None: `DEFAULT_KEPT`, or 0 if the variable CI is set."""
     details: bool = False
     """True: the terminal shows every case, and the invocations of each metric that fails."""
     destinations: "Destinations | None" = None
-    """Servers that the record is sent to; None: there are none."""
+    """Servers that the record is sent to; None: it is sent to no server."""
     post_options: "PostOptions | None" = None
     """Posts to the pull request; None: nothing is posted."""
 
@@ -101,7 +101,7 @@ class Publisher:
     _report_folder: GuardedFolder = field(init=False, repr=False)
     """Folder of the reports, opened before an agent can put a link in its place."""
     _history: GuardedFolder | None = field(init=False, repr=False)
-    """Folder of earlier results, opened early for the same reason; None if it cannot be opened."""
+    """Folder of earlier results, opened before an agent can replace it; None if it cannot be opened."""
 
     def __post_init__(self) -> None:
         root = self.workspace.folder
@@ -114,7 +114,7 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Return True if `results.json` exists; once a run has begun, the file can only be from this run."""
+        """Return True if `results.json` exists; after `clear_previous_reports`, only this run writes it."""
         return (self._folder / "results.json").is_file()
 
     @property
@@ -122,8 +122,8 @@ class Publisher:
         return find_path_from_root(self.workspace.folder, self.environ)
 
     def build_progress(self) -> LiveProgress:
-        """Build the listener that shows progress."""
-        # GitHub's log shows a line that is redrawn as one line for each time.
+        """Build the listener that shows the progress of runs on standard error."""
+        # GitHub's log shows each redrawing of a line as a new line.
         tty = _takes_escapes(self.stderr, self.environ) and not is_github_actions(self.environ)
         width = shutil.get_terminal_size().columns
         return LiveProgress(
@@ -135,19 +135,19 @@ class Publisher:
         )
 
     def print_notice(self, sentence: str) -> None:
-        """Print a redacted notice to standard error."""
+        """Redact a notice and print it to standard error as one line of at most 4,000 characters."""
         self.stderr.write(f"{self.redactor.redact_text(to_log_line(sentence, _LONGEST_SENTENCE))}\n")
         self.stderr.flush()
 
     def clear_previous_reports(self) -> None:
-        """Remove the reports of the last run when a run begins, but keep its record under another name."""
+        """Remove the reports of the previous run, but keep its record as `results.json.previous`."""
         names = plugin_registry.list_report_files()
         keep_previous_record(self._report_folder)
         remove_reports(self._report_folder, names)
         remove_leftovers(self._report_folder, names)
 
     def preload_reporting(self) -> None:
-        """Load the modules for deciding and rendering during a run, so that reports follow at once."""
+        """Load the modules that decide and render, so that reports need not wait for imports after a run."""
         import_module("evalgate.runner.record_builder")
         nothing = build_empty_record()
         for reporter in filterfalse(is_foreign, self._get_reporters()):
@@ -159,9 +159,10 @@ class Publisher:
         return plugin_registry.get_reporters(self.options.requested)
 
     def publish(self, record: Record) -> int:
-        """Write the reports, print the result, post and send as the options say, and return the exit code.
+        """Write the reports, print the result, post and send the record, and return the exit code.
 
-        In GitHub Actions the summary, the outputs and the annotations of the step are written, too.
+        `options` select the reports, posts and receivers. In GitHub Actions, the summary, outputs and
+        annotations of the step are written as well.
 
         The exit code is the record's. If the gate would pass but a report cannot be written, the verdict
         becomes `error` and the exit code 2, because readers of the reports would not know the verdict.
@@ -170,17 +171,17 @@ class Publisher:
         record, written = self._write_reports(self.redactor.redact_tree(record))
         if self._folder / "results.json" in written:
             self._keep_result(record)
-        # Before the report: the verdict is the last thing that a reader meets.
+        # Printed before the report, so that the verdict is the last thing that a user sees.
         names = ", ".join(path.name for path in written) or "none"
         self.stderr.write(f"Reports in {self.workspace.format_path(self._folder)}: {names}\n")
         self.stderr.flush()
-        # Not redacted again: an agent that announces a part of the gate's own text as a secret, such as the
-        # start of a code block, would remove this part, and what follows would no longer be in a code block.
+        # Not redacted again: an agent could announce a part of the gate's own text as a secret, such as the
+        # start of a code block. Without this part, the following text would not be in a code block.
         details = self.options.details
         self.stdout.write(render_terminal(record, self.stdout, self.environ, details=details))
         self.stdout.flush()
         folder = self._from_root
-        # The same text as in comment.md, which may be missing: a full disk keeps no post back.
+        # Rendered again and not read from comment.md, so that a full disk prevents no post.
         files = frozenset(path.name for path in written)
         comment = CommentReport().with_context(ReportContext(folder, files))
         if is_github_actions(self.environ):
@@ -221,7 +222,7 @@ class Publisher:
         if not self.workspace.folder.is_dir():
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
-        # Users would take an earlier report for this run's.
+        # Users could mistake an earlier report for a report of this run.
         requested, optional = self.options.requested, plugin_registry.ON_REQUEST.items()
         remove_reports(self._report_folder, (file for name, file in optional if name not in requested))
         try:
@@ -234,7 +235,7 @@ class Publisher:
         try:
             return record, self._write_files(record, reporters)
         except ReportWriteError as error:
-            # what the first attempt wrote says that the gate is open
+            # The reports of the first attempt say that the gate is open.
             names = (reporter.file_name for reporter in reporters)
             remove_reports(self._report_folder, names, but={path.resolve() for path in error.written})
             return record, error.written
@@ -245,7 +246,7 @@ class Publisher:
         )
 
     def _report_missing_folder(self, record: Record) -> Record:
-        """Print that the folder was removed, and return the record with `error` for a passing verdict."""
+        """Print that the folder was removed, and return the record; a passing verdict becomes `error`."""
         if not has_working_folder():
             os.chdir("/")  # later steps resolve paths, which fails in a deleted folder
         error = ReportWriteError(
@@ -259,7 +260,7 @@ class Publisher:
     def _build_outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
         """Return the step's outputs on GitHub Actions; "" stands for a report that was not written."""
         totals = record.totals
-        # A later step starts in the runner's workspace, wherever we worked.
+        # Later steps of the job start in the runner's workspace, so paths must be relative to it.
         steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
         files = {path.name: steps.format_path(path) for path in written}
         return {
@@ -283,18 +284,18 @@ def _withdraw_verdict(record: Record, error: ReportWriteError) -> Record:
 
 
 def print_write_error(error: ReportWriteError, stream: TextIO) -> None:
-    """Print that a report could not be written, safe for a log."""
+    """Print that a report could not be written, as text that cannot act as a workflow command."""
     stream.write(f"evalgate: {disable_commands(strip_invisible(str(error)))}\n")
 
 
 def render_terminal(
     record: Record, stream: TextIO, environ: Mapping[str, str], *, details: bool = False
 ) -> str:
-    """Render the report for the terminal, in color and as wide as the terminal if `stream` is one."""
+    """Render the report for the terminal; if `stream` is a terminal, in color and in its width."""
     from evalgate.reporting.terminal import TerminalReport
 
     report = TerminalReport(color=_takes_escapes(stream, environ), details=details)
-    # A log is as wide as its reader's window, which nothing here knows.
+    # The width of a log is that of its reader's window, which is not known here.
     if stream.isatty():
         report = replace(report, width=shutil.get_terminal_size().columns)
     return report.render(record)

@@ -45,7 +45,7 @@ class RunTiming:
     """Start and duration of a run."""
 
     created_at: str
-    """ISO 8601, UTC."""
+    """Start of the run, ISO 8601 in UTC."""
     duration_s: float
 
 
@@ -58,7 +58,12 @@ def build_record(
     anchor_baseline: Baseline | None = None,
     control: ControlComparison | None = None,
 ) -> Record:
-    """Score, compare and decide runs that were made, here or elsewhere, and return their record."""
+    """Score finished runs, compare them with the baseline, decide the verdict and return the record.
+
+    The runs may come from shards or a stored record. Without `statistics`, plain means are compared.
+    `anchor_baseline` holds the stored runs of `gate.anchor`; None if it is not set. `control` is the result
+    of the control runs; None if they were not made or do not count.
+    """
     scored = score_counted_runs(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     anchor = compare_with_anchor_baseline(
@@ -133,9 +138,9 @@ def compare_with_anchor_baseline(
     created_at: str,
     control: ControlComparison | None,
 ) -> AnchorComparison | None:
-    """Compare the means of a run with the baseline of `gate.anchor`; return None if there is no anchor.
+    """Compare the means of a run with the baseline of `gate.anchor`; return None without `anchor_baseline`.
 
-    `created_at` is the time of the run, ISO 8601 in UTC.
+    `created_at` is the start of the run, ISO 8601 in UTC.
     """
     if anchor_baseline is None:
         return None
@@ -184,10 +189,10 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
 def score_counted_runs(
     plan: Plan, run_results: RunResults, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
-    """Score every case over the runs that count.
+    """Score every case over its runs in the rounds that the statistics used for their decision.
 
-    These are the runs of the rounds that the statistics used for their decision. A round is one run of every
-    case. Without `statistics`, all runs count.
+    A round is one run of every case. Further runs are kept, but do not count for means. Without `statistics`,
+    all runs count.
     """
     cases = run_results.collect_results()
     rounds = min((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
@@ -197,8 +202,8 @@ def score_counted_runs(
 
     decision = decide_metrics(cases, baseline, statistics)
     rounds = decision.rounds if decision else rounds
-    # Runs beyond these rounds were made because a case looked bad. A case that looked good got no such second
-    # chance, so in the means they would lean to one side: they only confirm.
+    # Runs beyond these rounds were made only for cases that looked bad. They would bias the means, because a
+    # case that looked good by chance got no further runs. So they only confirm failures.
     cases = run_results.collect_results(rounds) if statistics.makes_more_runs else cases
     return ScoredRuns(cases, rounds, statistics, decision)
 
@@ -216,7 +221,7 @@ def _describe_doubts(plan: Plan, run_results: RunResults, cases: Sequence[CaseRe
     if plan.selection is not None and plan.selection.is_sample:
         drawn, of = plan.selection.cases, pluralize(plan.selection.of, "case")
         yield f"This is a sample of {drawn:,} of {of}, which has no verdict."
-    # Shards that are merged, and a run that is resumed, have runs of before.
+    # Merged shards and resumed runs have runs that were made earlier.
     has_runs = any(run.outcome != "not_run" for case in cases for run in case.runs)
     ending = "" if has_runs else " No case was run."
     health = run_results.calibration_verdict
@@ -283,7 +288,7 @@ def _list_notices(
 
 
 def _suggest_first_baseline(evidence: GateInput) -> str:
-    """Return advice on how to store a first baseline: from this run, or after its failures are mended."""
+    """Return advice on storing a first baseline: from this run, or after its failing cases are mended."""
     bad = [case for case in evidence.cases if case.gates and case.status in {"failed", "errored"}]
     if not bad:
         return "Save one with `evalgate baseline save`."

@@ -1,4 +1,4 @@
-"""Gate stored results and baselines again: by other rules or with another baseline, but the same scores."""
+"""Decide stored results again, from the same scores, by other rules or against another baseline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -45,7 +45,7 @@ from evalgate.metrics.scoring import BoundMetric, score_case
 EMPTY_RECORD = Record(
     "", "", 0.0, AgentInfo("stored", "runs"), 1, Verdict("pass", ExitCode.OPEN), (), (), Totals()
 )
-"""Record without cases. `build_stored_record` adds the runs of a baseline, which stores no other fields."""
+"""Record without cases, to which `build_stored_record` adds the runs of a baseline."""
 
 
 @frozen
@@ -54,21 +54,22 @@ class GateRules:
 
     gate: GateConfig
     runs: int | Literal["auto"]
-    """The setting that the runs were made with."""
+    """The setting `runs` with which the stored runs were made."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Criterion by metric, which says how the runs of a case are aggregated. If `case_policies` is not None,
-    the criterion also replaces the stored threshold, and metrics without a criterion are left out, except
-    the final state."""
+    """Criterion by metric; it decides how the runs of a case are aggregated.
+
+    If `case_policies` is not None, the criterion also replaces the stored threshold. Metrics without a
+    criterion are then left out, except the metric of the final state."""
     case_policies: Mapping[tuple[str, str], CasePolicy] | None = None
-    """Policy by (eval set, case); None: stored thresholds, weights and tags are kept."""
+    """Policy by (eval set id, case id); None: stored thresholds, weights and tags are kept."""
 
 
 _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison with the baseline decides."
 
 
 def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Aggregate, compare and decide a record anew by the rules, without control runs and anchor."""
-    # One gate run cannot show since when a case fails.
+    """Aggregate, compare and decide a record again by `rules`, without its control runs and anchor."""
+    # A baseline of a single gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])
         baseline = drop_runs_before_breaks(baseline, case_thresholds)
@@ -109,12 +110,12 @@ def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -
         effort=compared_runs.effort,
         failure_groups=group_failures(cases, comparison, record.criteria, baseline),
         control=None,
-        anchor=None,  # only a run reads it: these rules and this baseline may have another one, or none
+        anchor=None,  # only a run reads the anchor; by these rules there may be another anchor, or none
     )
 
 
 def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
-    """Return `gate`. If the user selected single cases, lower `min_cases` to the number of these cases."""
+    """Return `gate`, with `min_cases` at most the number of cases if the user selected single cases."""
     is_named = bool(record.partial_sets) and not _list_whole_sets(record)
     if record.selection is None and not is_named:
         return gate
@@ -123,7 +124,7 @@ def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
 
 
 def count_unselected(record: Record) -> int:
-    """Return the number of cases that options such as `--tag` left out."""
+    """Return the number of cases that options such as `--tag` left out; 0 without such options."""
     return record.selection.of - record.selection.cases if record.selection else 0
 
 
@@ -134,7 +135,7 @@ def _list_whole_sets(record: Record) -> frozenset[str] | None:
     """
     if record.selection is not None:
         return frozenset()
-    if record.is_part or record.partial_sets:  # older files have only the latter
+    if record.is_part or record.partial_sets:  # older files have only `partial_sets`
         return frozenset(case.eval_set_id for case in record.cases) - set(record.partial_sets)
     return None
 
@@ -152,7 +153,7 @@ def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Itera
 def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
     """Return the record compared with a baseline; `name` is the baseline's name in reports.
 
-    The `gate` section of `thresholds` applies. The thresholds of cases stay those in the record.
+    The `gate` section of `thresholds` applies. The stored thresholds of cases are not changed.
     """
     criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
     gate = thresholds.config.gate.model_copy(update={"baseline": name})
@@ -162,8 +163,7 @@ def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresh
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
     """Return the reasons to distrust a record that are not visible in its cases, such as a spent budget.
 
-    Return () if there are none. If there is a reason, the record has no verdict under any settings of the
-    gate.
+    A record with such a reason has no verdict under any settings of the gate. Return () without a reason.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()
@@ -175,7 +175,7 @@ def find_stored_doubts(record: Record) -> tuple[str, ...]:
 def aggregate_stored_scores(
     cases: Sequence[CaseResult], rules: GateRules, statistics: StatisticalPolicy, baseline: Baseline | None
 ) -> ScoredRuns:
-    """Aggregate the scores of every case over the runs that count under the rules. No metric is called."""
+    """Aggregate the stored scores of every case over the runs that count by `rules`. No metric is called."""
     scored = tuple(apply_rules(case, rules) for case in cases)
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
     decision = decide_metrics(scored, baseline, statistics)
@@ -232,7 +232,7 @@ class _StoredScores:
     """Placeholder metric for stored scores; it is never called to score."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return `NotApplicable`: the stored scores are used."""
+        """Return `NotApplicable`, because the stored scores are used."""
         del case, run
         return NotApplicable("the scores are those that were stored")
 
@@ -277,9 +277,9 @@ def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
 
 
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
-    """Return a copy of `like` with the runs of a baseline as its cases.
+    """Return a copy of `like` with cases built from the runs of a baseline.
 
-    A metric without a criterion has the threshold 0.
+    A metric without a criterion gets the threshold 0.
     """
     cases = []
     for stored in baseline.cases:
@@ -329,6 +329,9 @@ def _build_run_metrics(
 
 
 def infer_runs_setting(record: Record) -> int | Literal["auto"]:
-    """Return the `runs` setting of a stored record: `auto`, or the largest number of runs of a case."""
+    """Return the setting `runs` of a stored record: `auto`, or the largest number of runs of a case.
+
+    Follow-up runs do not count.
+    """
     most = max((sum(not run.confirms for run in case.runs) for case in record.cases), default=1)
     return "auto" if record.effort is not None else max(most, 1)

@@ -27,8 +27,8 @@ def rerender_reports(
     """Render every report from a stored record, print the result, and return the record's exit code.
 
     Earlier reports in the folder `out` are removed. Reports that are made only on request are left out,
-    except the HTML page and those in `requested`. If a report cannot be written, an error is printed, and the
-    exit code is 2 instead of 0. `details` is that of `TerminalReport`.
+    except the HTML page and the reports in `requested`. If a report cannot be written, an error is printed,
+    and the exit code is 2 instead of 0. `details` is passed to `TerminalReport`.
 
     Raises:
         InvalidInputError: the record cannot be read or contradicts itself, or `out` cannot be written.

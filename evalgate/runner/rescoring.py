@@ -1,4 +1,4 @@
-"""Score runs that were made earlier, with other metrics or for the first time."""
+"""Score stored runs, with other metrics than before or for the first time."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from evalgate.runner.scheduler import RunRequest
 from evalgate.runner.suites import CaseIndex, Suite
 
 NO_RECORDING = "no_recording"
-"""Kind of failure: the record has no run of the case, or the user said something else in that run."""
+"""Kind of failure: the record has no run of the case, or a run with other user messages."""
 
 
 async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:
-    """Score the runs of a record by the metrics of a plan, and decide by the thresholds, without a baseline.
+    """Score the runs of a record with the metrics of a plan, and decide the verdict without a baseline.
 
-    `hide` redacts a case as the record was redacted.
+    `hide` redacts a case in the same way as the record was redacted, so that their texts can be compared.
     """
     plan = plan.drop_baseline()
     run_results = RunResults(plan, SilentProgress(), RunStart())
@@ -37,9 +37,10 @@ async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], Ev
 async def score_stored_runs(
     run_results: RunResults, stored: Mapping[int, Sequence[CaseRun]], hide: Callable[[EvalCase], EvalCase]
 ) -> None:
-    """Let the metrics score runs that were made earlier, by the index of their case.
+    """Score stored runs with the metrics of the plan, and add them to `run_results`.
 
-    Nothing is scored if a judge is unreliable. `hide` redacts a case as the stored runs were redacted.
+    `stored` maps the index of a case to its runs. Nothing is scored if a judge is unreliable. `hide` redacts
+    a case in the same way as the stored runs were redacted.
     """
     plan = run_results.plan
     async with plan.judge_resolver.models, close_metrics(plan.bound_metrics):
@@ -63,9 +64,9 @@ def collect_stored_runs(
 ) -> Mapping[int, Sequence[CaseRun]]:
     """Return the stored runs of every case of the suites, by the index of the case.
 
-    Follow-up runs are left out. If the user messages of a case have changed since the run, the run gets the
-    outcome `not_run`. A case that is not in the record gets one run with this outcome. The failure of the run
-    states the reason.
+    Follow-up runs are left out. If the user messages of a case have changed since a run, the run gets the
+    outcome `not_run`. A case that is not in the record gets one run with this outcome. In both cases the
+    run's failure states the reason.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}
@@ -77,7 +78,7 @@ def collect_stored_runs(
 
 
 def describe_unused_cases(record: Record, suites: Sequence[Suite]) -> str:
-    """Return a notice about cases of the record that the suites do not have; "" if there are none."""
+    """Return a notice about cases of the record that no suite contains; "" if there are no such cases."""
     known = {_get_key(suite, case) for suite, case in CaseIndex(suites).iter_cases()}
     unused = [case for case in record.cases if case.key not in known]
     if not unused:
@@ -94,7 +95,7 @@ def _get_key(suite: Suite, case: EvalCase) -> CaseKey:
 def _build_case_run(case: EvalCase, run: RunResult) -> CaseRun:
     """Return a stored run, or a run with the outcome `not_run` if the case has other user messages now."""
     written = [turn.user.text for turn in case.turns]
-    # After a failure the later turns were never played; an answered run has a reply or a gap for each turn.
+    # Turns after a failure were never run. An answered run has an entry for each turn, a reply or None.
     played = run.turns
     if run.outcome != "answered":
         played = tuple(takewhile(lambda turn: turn.actual is not None, played))

@@ -50,7 +50,7 @@ def load_stored_baseline(workspace: Workspace, name: str) -> Baseline:
     """Return the baseline in a file or a store; a file with a record is converted to a baseline.
 
     Raises:
-        InvalidInputError: there is none, or it cannot be read.
+        InvalidInputError: nothing is stored under this name, or it cannot be read.
     """
     found = open_named_store(workspace, name).read()
     if found is None:

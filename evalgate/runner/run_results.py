@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from evalgate.llm.judge_calibration import CalibrationVerdict
 
 _KEPT_AT_ONCE = 64
-"""Finished runs after which the journal is written at once; fewer wait for the event loop's next round."""
+"""Number of finished runs after which the journal is written without waiting for the event loop."""
 
 
 class RunJournal(Protocol):
-    """Journal of finished runs, from which a killed run can continue. `Checkpoint` implements it."""
+    """Journal of finished runs, from which `--resume` continues a killed run. `Checkpoint` implements it."""
 
     def begin_run(self) -> None:
-        """Replace the stored runs of an earlier run. Must not raise."""
+        """Replace the journal of an earlier run, unless this run resumes it. Must not raise."""
         ...
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
@@ -36,7 +36,7 @@ class RunJournal(Protocol):
         ...
 
     def record_usage(self, used: RunUsage) -> None:
-        """Store the usage until now. Must not raise."""
+        """Store the total usage until now. Must not raise."""
         ...
 
 
@@ -47,18 +47,18 @@ class RunStart:
     finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
     """Runs that exist already, by the index of their case."""
     share: frozenset[int] | None = None
-    """Indices of the cases that are run here; None: all."""
+    """Indices of the cases that are run here; None: all cases."""
     journal: RunJournal | None = None
-    """Journal of the finished runs; None: none is kept."""
+    """Journal of the finished runs; None: no journal is kept."""
     used: RunUsage = field(default_factory=RunUsage)
-    """Usage so far, by an earlier start or on other machines."""
+    """Model usage before this run, by the run that is resumed or by merged shards."""
 
 
 class RunResults:
-    """Results of the runs of a plan: it scores each run that finishes, and writes it to the journal.
+    """Collector of a plan's results, which scores each finished run and writes it to the journal.
 
-    No other object holds the results of a run in progress. It needs no agent: the runs may also come from
-    shards or from a record.
+    No other object holds the results of a gate run in progress. The collector needs no agent: the runs may
+    also come from shards or from a record.
     """
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_start: RunStart) -> None:
@@ -77,16 +77,19 @@ class RunResults:
         """Reason why the agent could not be reached; "" if it could."""
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
-        # All results of a plan share its meter, and the last ones record the usage.
+        # All `RunResults` of a plan share one meter; the newest of them records the usage.
         meter = plan.judge_resolver.models.meter
-        meter.add_usage(run_start.used.spent)  # by a run that is resumed, or by merged shards
+        meter.add_usage(run_start.used.spent)  # of the run that is resumed, or of merged shards
         meter.on_call = self._record_usage
         self.spending = BudgetGuard(meter)
         self.calibration_verdict: CalibrationVerdict | None = None
         """Verdict of the judge's calibration; None without `judge.anchors`."""
 
     async def on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
-        """Score a run, add it to the results and the journal, and report it to the progress listener."""
+        """Score a run, add it to the results, and report it to the progress listener.
+
+        The run is also written to the journal, unless a resumed run should repeat it.
+        """
         suite, case = self.case_index.get_suite(request.index), request.case
         self.spending.count_usage(run)
         result = await score_run(case, run, suite.get_metrics(case))
@@ -100,12 +103,12 @@ class RunResults:
         self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def begin_journal(self) -> None:
-        """Let the journal, if there is one, replace the stored runs of an earlier run."""
+        """Begin the journal, if any. It replaces an earlier run's journal, unless this run resumes it."""
         if self._run_start.journal is not None:
             self._run_start.journal.begin_run()
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
-        """Add a run to the journal, with all runs that finish in the same round of the event loop."""
+        """Queue a run for the journal. All runs of one pass of the event loop are written together."""
         if not self._unkept:
             asyncio.get_running_loop().call_soon(self.flush_runs)
         self._unkept.append((index, result))
@@ -120,10 +123,10 @@ class RunResults:
             self._run_start.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
-        """Write the usage to the journal before the runs that caused it are written, as they may never end.
+        """Write the total usage until now to the journal, including the usage of unfinished runs.
 
         A model call in progress counts with an unknown cost: if the gate is killed, the provider may still
-        charge for it. The next usage line replaces this line.
+        charge for the call. The next usage line replaces this line.
         """
         if self._run_start.journal is not None:
             models = self.plan.judge_resolver.models
@@ -136,8 +139,8 @@ class RunResults:
     def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Return the result of every case, in the order of the plan.
 
-        Runs with a number above `rounds` are marked as follow-ups and do not count for means. None: all runs
-        count.
+        Each case's runs after the first `rounds`, in the order of run numbers, are marked as follow-ups and
+        do not count for means. None: all runs count.
         """
         results = self._cached_results.get(rounds)
         if results is None:
@@ -149,7 +152,7 @@ class RunResults:
         return self._runs[index]
 
     def build_case_result(self, index: int) -> CaseResult:
-        """Return the result of one case from its runs until now, without the case's fingerprint."""
+        """Return the result of one case from its runs until now, with "" as the fingerprint."""
         return self._score_case_runs(index, self.case_index.get_suite(index), self.case_index.get_case(index))
 
     def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
@@ -175,12 +178,12 @@ class RunResults:
         )
 
     def drop_runs(self, index: int) -> None:
-        """Drop all runs of a case, so that they are made anew."""
+        """Drop all runs of a case, so that they are made again."""
         self._runs[index] = ()
         self._cached_results.clear()
 
     def is_complete(self, strategy: RunStrategy) -> bool:
-        """Return True if every run that the strategy wants was made, and none needs to be repeated."""
+        """Return True if every run that the strategy wants was made, and no run needs to be repeated."""
         if not all(_is_final(run) for runs in self._runs for run in runs):
             return False
         first = strategy.plan_first_runs(len(self.case_index))
@@ -202,19 +205,19 @@ class RunResults:
 
     @property
     def judge_usage(self) -> ModelUsage | None:
-        """Return the usage of the judges, including runs that this run continues; None without a call."""
+        """Return the judges' usage, with usage before a resume or merge; None if there was no judge call."""
         whole = self._run_start.used.judge_usage + self.plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judging(self) -> RunUsage:
-        """Return the judges' usage before this run. The meter has counted it for the budget already."""
+        """Return the judges' usage before this run, without `spent`, which the meter has counted already."""
         return RunUsage(self._run_start.used.judge_usage)
 
     async def is_judge_reliable(self) -> bool:
-        """Return False if labels or the judge's calibration cases show that a judge is unreliable.
+        """Return False if people's labels or the calibration cases show that a judge is unreliable.
 
-        The first call asks the judge about all calibration cases, which costs tokens.
+        The first call lets the judge answer all calibration cases, which costs tokens.
         """
         if self.plan.label_check is not None and self.plan.label_check.unreliable:
             return False
@@ -226,12 +229,12 @@ class RunResults:
 
 
 def _is_final(run: RunResult) -> bool:
-    """Return True if the run counts as done, so that a resumed run does not repeat it."""
+    """Return True if the run is done, so that `--resume` does not repeat it."""
     return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
 
 
 def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
-    """Return the run with the expectations of `earlier` wherever both are equal, to save memory.
+    """Return the run with each expectation replaced by the equal object in `earlier`, to save memory.
 
     A case of a large set is parsed anew for each run, so equal expectations are different objects.
     """

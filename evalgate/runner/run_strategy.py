@@ -1,4 +1,4 @@
-"""Plan the runs: a fixed number of each case, as many as the comparison needs, or follow-ups of failures."""
+"""Plan the number of runs of each case: fixed, as many as the comparison needs, or follow-ups of failures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +16,14 @@ if TYPE_CHECKING:  # a run without a baseline loads no statistics
     from evalgate.statistics.gate_decision import Decision
 
 MEASURED_RUNS = 3
-"""Stored runs of a case that are enough to measure its noise, which makes `runs: auto` useful."""
+"""Number of stored runs of a case that suffices to measure its noise, so that `runs: auto` is useful."""
 
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case to the numbers (1-based) of the runs to make."""
 
 ResultCollector: TypeAlias = Callable[[int | None], Sequence[CaseResult]]
-"""Function that returns the result of every case over its first so many runs. Further runs are marked as
-follow-ups. None: all runs count."""
+"""Function from a number n to the result of every case over its first n runs. Further runs are marked as
+follow-ups. If n is None, all runs count."""
 
 
 class RunStrategy(Protocol):
@@ -31,7 +31,7 @@ class RunStrategy(Protocol):
 
     @property
     def plans_next_runs(self) -> bool:
-        """Return True if results can lead to further runs; False if all runs are planned at the start."""
+        """Return True if results can lead to further runs, False if all runs are planned at the start."""
         ...
 
     def plan_first_runs(self, case_count: int) -> RunSchedule:
@@ -39,7 +39,10 @@ class RunStrategy(Protocol):
         ...
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
-        """Return the runs to make after those made so far, or an empty schedule if enough is known."""
+        """Return the next runs to make, or an empty schedule if enough is known.
+
+        `collect_results` returns the results so far.
+        """
         ...
 
 
@@ -74,16 +77,17 @@ class FixedRuns:
         return _UniformSchedule(case_count, range(1, self._runs + 1))
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
-        """Return an empty schedule: no run follows the first ones."""
+        """Return an empty schedule, because all runs were planned at the start."""
         del collect_results
         return {}
 
 
 @frozen
 class StatisticalRuns:
-    """Strategy that plans the next runs from the statistics of the results so far. It has no state.
+    """Stateless strategy that plans the next runs from the statistics of the results so far.
 
-    With `runs: auto` it plans rounds of all cases. If `runs` is a number, only single cases are run again.
+    With `runs: auto` it plans rounds of all cases and further runs of single cases. If `runs` is a number,
+    only single cases are run again.
     """
 
     plans_next_runs = True
@@ -97,7 +101,7 @@ class StatisticalRuns:
         return dict.fromkeys(range(case_count), numbers)
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
-        """Return the runs to make after the first ones, or an empty schedule if enough is known."""
+        """Return the next runs to make, or an empty schedule if enough is known."""
         from evalgate.gating.follow_up_runs import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.auto_runs import plan_next_step
@@ -110,11 +114,12 @@ class StatisticalRuns:
             else {}
         )
         step = plan_next_step(tables, self.statistics.parameters) if tables else None
-        # A shard has cases without runs: its average is not that of the suite.
+        # A shard has cases without runs, so its average is not the average of the suite.
         is_whole = all(case.runs for case in results)
         if is_whole and isinstance(step, Decision) and _has_failing_average(step):
             return {}
-        # A case fails by the runs that its score counts, as in the record: follow-up runs must not clear it.
+        # As in the record, only runs that count for the score decide if a case fails: follow-up runs must not
+        # make it pass.
         rounds = self._count_rounds(step, results)
         has_follow_ups = any(len(case.runs) > rounds for case in results)
         counted = collect_results(rounds) if has_follow_ups else results
@@ -126,14 +131,14 @@ class StatisticalRuns:
         if step.why == "round" and self._has_follow_up_break(counted):
             return {}
         index = {build_row_name(case): at for at, case in enumerate(results)}
-        # By count: a resumed run may lack a number in between, that of a run which says nothing.
+        # By count, not by number: in a resumed run, the number of a run that was not final may be missing.
         return {
             at: _list_free_numbers(results[at], len(numbers))
             for at, numbers in ((index[name], numbers) for name, numbers in step.runs.items())
         } | follow_ups
 
     def _count_rounds(self, step: "Step | None", results: Sequence[CaseResult]) -> int:
-        """Return the number of first runs of each case that its score counts at this step."""
+        """Return the number of first runs of each case that count for its score at this step."""
         from evalgate.statistics.gate_decision import Decision
 
         first = self.statistics.parameters.first_runs
@@ -176,8 +181,9 @@ def _has_failing_average(decision: "Decision") -> bool:
 def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
     """Return the plan with `runs: auto` if the user gave no number of runs and the baseline has enough runs.
 
-    Enough are `MEASURED_RUNS` runs of at least half of the cases. A recording or a deterministic agent needs
-    only one run, so its plan is returned unchanged. A notice tells about the choice.
+    Enough are `MEASURED_RUNS` runs of at least half of the cases. A notice states the choice. The plan is
+    returned unchanged without a baseline or cases, and for a recording or a deterministic agent, which needs
+    only one run.
     """
     repeats_itself = plan.agent.settings.kind == "replay" or plan.gate.deterministic
     if plan.runs_given or baseline is None or repeats_itself:
@@ -200,14 +206,17 @@ def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
 
 
 def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
-    """Return the default of `runs`; `stored` holds each case's number of runs in the baseline."""
+    """Return `auto` if at least half of the cases have `MEASURED_RUNS` stored runs or more, else 1.
+
+    `stored` holds the number of stored runs of each case.
+    """
     return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
     """Return the settings of the statistics, or None if plain means are enough.
 
-    Plain means are enough under three conditions: there is no baseline, `runs` is not `auto`, and no
+    Plain means are enough if three conditions hold: there is no baseline, `runs` is not `auto`, and no
     criterion needs statistics.
     """
     criteria = [bound.criterion for bound in plan.bound_metrics]
@@ -216,8 +225,9 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
         return None
     from evalgate.gating.statistical_policy import build_statistical_policy
 
-    repeatable = plan.agent.settings.kind != "replay"  # a recording says the same each time
-    # An unmerged change is only closed by the anchor if it fell significantly by itself (`gating/anchor.py`).
+    repeatable = plan.agent.settings.kind != "replay"  # a recording gives the same replies each time
+    # The anchor closes the gate for an unmerged change only if this change fell significantly by itself
+    # (`gating/anchor.py`).
     shared = (
         plan.anchor_store is not None
         and baseline is not None
@@ -231,5 +241,5 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
 def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
-    """Return the strategy that uses `statistics`. None: return the one with a fixed number of runs."""
+    """Return the strategy that uses `statistics`; if it is None, the strategy with a fixed number of runs."""
     return FixedRuns(plan.first_runs) if statistics is None else StatisticalRuns(statistics, baseline)

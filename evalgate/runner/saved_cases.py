@@ -1,4 +1,4 @@
-"""Save recorded conversations as cases of an eval set, without secrets."""
+"""Save recorded conversations as cases of an eval set, with secrets redacted."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,20 +24,20 @@ DEFAULT_OUT = "evals/chat.evalset.json"
 
 @frozen
 class SavedCases:
-    """Result of saving cases: the path of the file, its format, and the cases or data that were left out."""
+    """Result of saving cases: the file that was written, and the cases and data that were left out."""
 
     path: str
     format_name: str
     lost: tuple[str, ...]
     """One text for each case that was left out, and for each loss of data that the format cannot hold."""
     is_redacted: bool
-    """True: a secret was replaced, so the cases differ from what was said."""
+    """True: a secret was replaced, so the cases differ from the conversations."""
     count: int
     """Number of cases that were written."""
 
 
 def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
-    """Return the ids of the cases in a file; none if there is no such file.
+    """Return the ids of the cases in the eval set file `out`; () if the file does not exist.
 
     Raises:
         InvalidInputError: the file is not an eval set that can be edited.
@@ -49,7 +49,7 @@ def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
 
 
 def check_target(out: str, to: str | None, eval_id: str | None, workspace: Workspace) -> None:
-    """Check that a case can be added to a file later; a file that does not exist yet is accepted.
+    """Check that a case can be added to the file `out` later; a file that does not exist yet is accepted.
 
     Raises:
         InvalidInputError: the id is invalid, or the file is no eval set that can be edited, cannot be read
@@ -64,10 +64,10 @@ def check_target(out: str, to: str | None, eval_id: str | None, workspace: Works
 def save_cases(
     cases: Sequence[EvalCase], out: str, to: str | None, workspace: Workspace, redactor: LiveRedactor
 ) -> SavedCases:
-    """Write cases without secrets to a new file or add them to an eval set, and return the result.
+    """Redact cases and write them to the new file `out`, or add them to the eval set in this file.
 
     Cases that the format cannot hold are left out. `to` is the name of the format; None: the format of the
-    file, or Google ADK's for a new file. A file keeps its format if it can also be read in the format `to`.
+    file, or Google ADK's for a new file. An existing file keeps its format, if it can be read as `to` too.
 
     Raises:
         InvalidInputError: the file cannot be written, is no eval set, cannot be read in the format `to`,
@@ -79,10 +79,10 @@ def save_cases(
         return _add_cases(redacted, out, to, workspace, is_redacted=is_redacted)
     format_name = to or DEFAULT_FORMAT
     kept, refused = split_writable(redacted, format_name)
-    # Without any, the writer refuses all of them.
+    # If no case can be written, the writer gets all of them and raises the error.
     eval_set = EvalSet(build_eval_set_id(Path(out).name), tuple(kept or redacted), path=out)
     written = plugin_registry.get_writer(format_name).write_eval_set(eval_set)
-    # What cannot be read again, such as an id with a line break, is never written.
+    # A file that cannot be read again, such as one with a line break in an id, is never written.
     plugin_registry.get_formats()[format_name].read_eval_set(parse_json(written.text.encode(), out))
     with _translate_os_errors(out):
         (workspace.folder / out).parent.mkdir(parents=True, exist_ok=True)

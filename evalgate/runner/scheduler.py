@@ -1,4 +1,4 @@
-"""Run cases with the agent concurrently. Every case gets an outcome; no error of one case stops the run."""
+"""Run cases with the agent concurrently. Every case gets an outcome; an error does not stop other cases."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -23,18 +23,18 @@ class RunRequest:
 
     case: EvalCase
     run_number: int
-    """1-based."""
+    """Number of the run among the runs of its case, from 1."""
     index: int = 0
     """Key for the caller; the scheduler does not use it."""
     agent: Agent | None = None
-    """Agent that runs the case, entered by the caller; None: the one that `run_requests` is given."""
+    """Agent that runs the case, started by the caller; None: the agent passed to `run_requests`."""
 
 
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
 
 
 def never_stop() -> None:
-    """Return None: every case may begin."""
+    """Return None, so that every case may begin."""
 
 
 async def run_requests(
@@ -51,30 +51,30 @@ async def run_requests(
 ) -> Failure | None:
     """Run the requests in order, `concurrency` (1 or more) at once, with an agent that was started.
 
-    Return None, or the reason why the agent could not be reached. In the second case every request without an
-    outcome becomes `not_run` with this failure. The function may be called again with the same agent if more
-    runs are wanted.
+    Return None, or the reason why the agent could not be reached. If it could not be reached, every request
+    without an outcome becomes `not_run` with this failure. The function may be called again with the same
+    agent if more runs are wanted.
 
-    `on_finished` is awaited exactly once for each request, in the task that ran it. Other cases go on
+    `on_finished` is awaited exactly once for each request, in the task that ran it. Other cases continue
     meanwhile.
 
-    `throttle` controls how fast cases are begun and how often they are retried. None: as fast as possible,
-    and without retries. Pass the same throttle when calling again.
+    `throttle` limits the rate of new cases and the number of retries. None: no rate limit and no retries.
+    Pass the same throttle when calling again.
 
     `create_user` creates the user of each run, unless the agent provides users itself. `create_trace` creates
-    the trace of each run; None: runs keep none.
+    the trace of each run; None: runs keep no trace.
 
-    `stop_reason` is asked before a case begins or is retried, and after each case that finished. `time_limit`
-    is a number of seconds and the failure after them. As soon as `stop_reason` returns a failure or the time
-    is over, running cases are cancelled. These and every remaining request are then `not_run` with the
-    failure.
+    `stop_reason` is called before a case begins or is retried, and after each finished case. `time_limit` is
+    a number of seconds, and the failure of cases that do not finish in this time. As soon as `stop_reason`
+    returns a failure or the time is over, running cases are cancelled. They and all remaining requests become
+    `not_run` with the failure.
 
-    If the calling task is cancelled, running cases are cancelled. These and every remaining request go to
-    `on_finished` as `not_run`, kind `interrupted`. An `on_finished` in progress may end. Once every request
-    has an outcome, `CancelledError` is raised. A second cancellation raises at once, without these outcomes.
+    If the calling task is cancelled, running cases are cancelled. They and all remaining requests go to
+    `on_finished` as `not_run`, kind `interrupted`, then `CancelledError` is raised. Calls of `on_finished` in
+    progress are not cancelled. A second cancellation raises at once, without these outcomes.
 
     Raises:
-        Exception: as `on_finished` or the iterator of requests raised it, once everything else is stopped.
+        Exception: the first error of `on_finished` or of `requests`, after all other tasks have stopped.
     """
     throttle = throttle or Throttle(ThrottleSettings(concurrency))
     scheduler = _CaseScheduler(
@@ -96,7 +96,7 @@ class _CaseScheduler:
         create_trace: "Callable[[], RunTrace] | None",
     ) -> None:
         self._find_caller_reason = stop_reason
-        # Asked once, not per case: Python looks up the members of a protocol one by one.
+        # Checked once and not for each case, because `isinstance` with a protocol is slow.
         create_user = agent.create_user if isinstance(agent, ProvidesUser) else create_user
         self._create_runner = partial(
             CaseRunner,
@@ -112,9 +112,9 @@ class _CaseScheduler:
         """Reason why no further case is run."""
         self._time_over: Failure | None = None
         self._interruption: Failure | None = None
-        """Set once running cases are cancelled: the user wants to stop, or nothing more is allowed."""
-        self._playing: set[asyncio.Task[None]] = set()
-        """Tasks that are inside the agent, not inside `on_finished`."""
+        """Failure of cancelled cases. It is set when running cases are cancelled; None before."""
+        self._running: set[asyncio.Task[None]] = set()
+        """Tasks that run a case with the agent; tasks in `on_finished` are not among them."""
 
     async def run_all_requests(self, concurrency: int) -> Failure | None:
         tasks = [asyncio.create_task(self._take_requests()) for _ in range(max(1, concurrency))]
@@ -123,11 +123,11 @@ class _CaseScheduler:
         except asyncio.CancelledError:
             self._refusal = Failure("interrupted", "the run was interrupted before this case was over")
             self._cancel_cases(self._refusal)
-            # The tasks go on until each remaining request has its `not_run`; none of them starts a case.
+            # The tasks continue until each remaining request has its `not_run`, but start no case.
             await _raise_first_error(tasks)
             raise
         finally:
-            # From here on a cancelled task raises: its cancellation no longer becomes an outcome.
+            # From here on, a cancelled task raises CancelledError instead of returning an outcome.
             self._interruption = None
             for task in tasks:
                 task.cancel()
@@ -138,7 +138,7 @@ class _CaseScheduler:
     def limit_time(self, limit: tuple[float, Failure] | None) -> Iterator[None]:
         """Cancel running cases if the block lasts longer than the limit.
 
-        `limit` has the number of seconds, and the failure that cancelled cases get; None: no limit.
+        `limit` is a number of seconds and the failure that cancelled cases get; None: no limit.
         """
         if limit is None:
             yield
@@ -156,20 +156,20 @@ class _CaseScheduler:
 
     def _cancel_cases(self, why: Failure) -> None:
         self._interruption = why
-        for task in self._playing:
+        for task in self._running:
             task.cancel()
 
     async def _take_requests(self) -> None:
         """Take the next request and run it, until no request is left."""
         for request in self._requests:
             await self._on_finished(request, await self._run_request(request))
-            # Only the caller's reason: the time limit cancels running cases itself, and a refusal lets them
-            # end.
+            # Only the caller's reason counts: the time limit has cancelled running cases already, and if the
+            # agent cannot be reached, running cases may end.
             if self._interruption is None and (failure := self._find_caller_reason()) is not None:
                 self._cancel_cases(failure)
 
     def _find_stop_reason(self) -> Failure | None:
-        """Return the reason why nothing new may begin, or None."""
+        """Return the reason why no further case may begin; None if cases may begin."""
         return self._refusal or self._time_over or self._find_caller_reason()
 
     async def _run_request(self, request: RunRequest) -> CaseRun:
@@ -178,7 +178,7 @@ class _CaseScheduler:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a case runs in a task")
-        self._playing.add(task)
+        self._running.add(task)
         history = AttemptHistory()
         try:
             runner = self._runner if request.agent is None else self._create_runner(request.agent)
@@ -191,7 +191,7 @@ class _CaseScheduler:
                 raise
             return history.attach_attempts(_build_not_run(request, self._interruption))
         finally:
-            self._playing.discard(task)
+            self._running.discard(task)
 
 
 async def _raise_first_error(tasks: list[asyncio.Task[None]]) -> None:

@@ -15,11 +15,11 @@ from evalgate.system.files import is_readable_name
 
 
 def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
-    """Return the paths of the shards' records, relative to `folder`. `patterns` name files, folders or globs.
+    """Return the paths of the shards' records, relative to `folder`; `patterns` are files, folders or globs.
 
-    A folder stands for every `results.json` in it, at any depth. If it has none, it stands for
-    `FOLDER/results.json`. A name that matches nothing stays as it is, so that reading it reports a missing
-    file. The names keep their order, and the paths of one name are sorted.
+    A folder stands for every `results.json` in it, at any depth, or for `FOLDER/results.json` if it has no
+    such file. A pattern that matches nothing is returned as it is, so that reading it reports a missing file.
+    The patterns keep their order, and the paths of each pattern are sorted.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])
 
@@ -31,7 +31,7 @@ def _expand_pattern(pattern: str, folder: Path) -> list[str]:
         return [str(Path(pattern) / file) for file in found or [Path("results.json")]]
     if path.exists() or not glob.has_magic(pattern):
         return [pattern]
-    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  as eval sets are found
+    names = glob.glob(pattern, root_dir=folder, recursive=True)  # noqa: PTH207  like the search for eval sets
     return sorted(name for name in names if is_readable_name(folder / name))
 
 
@@ -45,7 +45,7 @@ def read_shard(path: Path, shown_as: str) -> Record:
     record = None
     with suppress(InvalidInputError, ValueError):
         record = _read_current_version(data, shown_as)
-    if record is None:  # not within the block, which keeps the memory of the failed attempt
+    if record is None:  # after the block, so that the memory of the failed attempt is free
         record = load_record(data, shown_as)
     if record.shard is not None and record.evalgate_version == __version__ and not is_shard_intact(data):
         message = "was changed since the shard wrote it: run the shard again, or take its file as it was"

@@ -44,7 +44,7 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> Record:
     Raises:
         InvalidInputError: a shard is given twice, belongs to another run or contradicts itself; or the
             baseline or the anchor cannot be used.
-        NoVerdictError: a shard is missing or did not come to its end.
+        NoVerdictError: a shard is missing or incomplete.
     """
     baseline = read_baseline(plan)
     judge_usage = sum((record.judge for _, record in records if record.judge), ModelUsage())
@@ -66,14 +66,14 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> Record:
 def _collect_finished_runs(
     plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool
 ) -> FinishedRuns:
-    """Return the runs of all shards, by the index of their case.
+    """Return the runs of all shards, by the index of their case in the plan.
 
-    `may_follow_up`: a shard may have made more runs of a case than the plan says.
+    If `may_follow_up` is True, a shard may have made more runs of a case than planned.
 
     Raises:
-        InvalidInputError: with every problem: a shard is given twice, belongs to another run, or
-            contradicts itself.
-        NoVerdictError: a shard is missing or did not come to its end.
+        InvalidInputError: a shard is given twice, belongs to another run, or contradicts itself. The error
+            lists every problem.
+        NoVerdictError: a shard is missing or incomplete.
     """
     wrong = dict.fromkeys([*_find_foreign_shards(plan, records), *_find_duplicate_shards(records)])
     incomplete = list(_find_incomplete_shards(records))
@@ -92,9 +92,9 @@ def _collect_finished_runs(
 
 
 def _restore_written_cases(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
-    """Return the merged record, with the shards' own objects for cases that merging left unchanged.
+    """Return the merged record, in which cases that merging left unchanged are the shards' own objects.
 
-    A shard's object keeps the JSON text that it was read from, so the text need not be encoded again.
+    The object of a shard keeps its JSON text, so the case need not be encoded again.
     """
     cases = list(record.cases)
     for _, part in records:
@@ -126,7 +126,7 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
 
 
 def _describe_cases(record: Record, plan: Plan) -> str:
-    """Return what makes the cases of a shard differ from the plan's: an option, or the eval sets."""
+    """Return a phrase for the cause of differing cases: number of runs, selected cases or eval sets."""
     if record.runs != plan.runs:
         return f"runs of each case ({record.runs} in the shard, {plan.runs} here)"
     there, here = (
@@ -180,8 +180,8 @@ def _find_contradictions(
 ) -> Iterator[Problem]:
     """Yield the contradictions between a plan and the runs of its shards.
 
-    A case may have runs that are repeated, missing or not planned; one run of each kind is named. A run may
-    lack metrics. It may also have a score that contradicts the metric's status or the scores of the turns.
+    Contradictions are: runs of a case that are repeated, missing or not planned (one of each kind is named),
+    runs without the expected metrics, and scores that do not fit the metric's status or the turns' scores.
 
     Args:
         plan: The plan that the shards are parts of.
@@ -189,10 +189,10 @@ def _find_contradictions(
         may_follow_up: True if a shard may have made further runs of some cases.
     """
     planned = list(CaseIndex(plan.suites).iter_cases())
-    # Of the metrics of each suite, made once: most cases have no thresholds of their own.
+    # Built once for each suite, because most cases have no thresholds of their own.
     expected = {id(suite.metrics): _expect(suite.metrics) for suite in plan.suites}
     for path, record in records:
-        is_whole = record.verdict.status != "error"  # `_collect_finished_runs` refuses others
+        is_whole = record.verdict.status != "error"  # `_collect_finished_runs` refuses incomplete shards
         for index, case in zip(record.shard.cases if record.shard else (), record.cases, strict=False):
             suite, planned_case = planned[index]
             bound = suite.get_metrics(planned_case)
@@ -207,15 +207,15 @@ def _find_contradictions(
 
 
 class _Expected(NamedTuple):
-    """Metric of a case; `is_mean` is True if its score for a run is the mean of the turns' scores."""
+    """Metric of a case, with the relation between the scores of a run and of its turns."""
 
     bound: BoundMetric
     is_mean: bool
-    """The score of a run is the mean of the scores of its turns."""
+    """True: the score of a run is the mean of the scores of its turns."""
 
 
 def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
-    # Here and not for each score: `isinstance` with a protocol is slow, as it looks for each member.
+    # Built here and not for each score, because `isinstance` with a protocol is slow.
     found = {each.name: _Expected(each, isinstance(each.metric, AveragesTurns)) for each in metrics}
     return dict(sorted(found.items()))
 

@@ -16,10 +16,10 @@ from evalgate.runner.run_results import RunResults
 
 
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
-    """Estimate each case's seconds per run from the baseline.
+    """Return the mean duration in seconds of each case's runs in the baseline, in the order of `cases`.
 
-    Cases that the baseline does not have get the mean of its cases, or 1 second without a baseline. `cases`
-    are (eval set id, case id).
+    Cases without stored runs get the mean of all cases in the baseline, or 1 second without a baseline.
+    `cases` are pairs of eval set id and case id.
     """
     known: dict[tuple[str, str], float] = {}
     for case in baseline.cases if baseline else ():
@@ -33,9 +33,8 @@ def assign_cases(seconds: Sequence[float], count: int) -> tuple[tuple[int, ...],
     """Return the sorted case indices of each of `count` shards, each case in one shard.
 
     `seconds` are the expected durations of the cases. Cases are assigned from the longest to the shortest,
-    each to the shard with the least load. So the longest shard takes at most 4/3 of the best possible time
-    (Graham 1969, "Bounds on Multiprocessing Timing Anomalies"). The same input gives the same shares on
-    every machine.
+    each to the shard with the least load. Thus the longest shard takes at most 4/3 of the best possible time
+    (Graham 1969, "Bounds on Multiprocessing Timing Anomalies"). The result is the same on every machine.
     """
     found: list[list[int]] = [[] for _ in range(count)]
     busy = [(0.0, 0, shard) for shard in range(count)]
@@ -70,7 +69,7 @@ def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -
 
 
 def build_shard_record(plan: Plan, run_results: RunResults, shard: Shard, made: RunTiming) -> Record:
-    """Build the record of a shard, with its results but without a verdict on the agent."""
+    """Build the record of a shard, with the results of its cases but without a verdict on the agent."""
     results = run_results.collect_results()
     cases = tuple(results[index] for index in shard.cases)
     return Record(

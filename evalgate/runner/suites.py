@@ -36,14 +36,14 @@ class Suite:
     case_policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
     """Policies of the cases of all eval sets; a case without an entry has the default policy."""
     note_thresholds: tuple[Thresholds, ...] = ()
-    """The checks of case notes, as one thresholds file for each case that has some."""
+    """The checks of case notes, in one `Thresholds` object for each case that has checks."""
 
     def get_case_policy(self, case: EvalCase) -> CasePolicy:
-        """Return the policy of a case of the set; the default policy if none is given for the case."""
+        """Return the policy of a case of the eval set, or the default policy if the case has no entry."""
         return self.case_policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
     def select_cases(self, keys: Collection[CaseKey]) -> "Suite":
-        """Return the suite with only the cases in `keys`; an eval set that loses cases is no longer whole."""
+        """Return the suite with only the cases in `keys`; if it loses cases, its set has `is_whole=False`."""
         eval_set = self.eval_set
         cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in keys])
         if len(cases) == len(eval_set.cases):
@@ -52,11 +52,11 @@ class Suite:
 
     @cached_property
     def fingerprints(self) -> tuple[str, ...]:
-        """Return one fingerprint per case of the set, in its order."""
+        """Return the fingerprint of each case of the eval set, in the order of the cases."""
         return fingerprint_cases(self.eval_set.cases)
 
     def get_metrics(self, case: EvalCase) -> tuple[BoundMetric, ...]:
-        """Return the metrics that score the case, with thresholds of the case's policy where it has any."""
+        """Return the metrics that score the case, with the thresholds of the case's policy applied."""
         metrics = self.metrics
         if self.selects_cases:
             metrics = self._metrics_by_case.get(case.eval_id, self._metrics_of_all_cases)
@@ -84,11 +84,11 @@ class Suite:
 
     @cached_property
     def _metrics_by_case(self) -> Mapping[str, tuple[BoundMetric, ...]]:
-        """Map the id of each case that some metric names to the metrics of the case.
+        """Return the metrics of each case that is named in `BoundMetric.cases`, by case id.
 
-        Cases that are not in the mapping have the metrics that score all cases.
+        Cases that are not in the mapping have only the metrics that score all cases.
         """
-        # Looked up by case: with checks of single cases there may be as many metrics as cases.
+        # A mapping by case, because checks of single cases may make as many metrics as there are cases.
         everywhere, places = list[int](), dict[str, list[int]]()
         for at, bound in enumerate(self.metrics):
             if bound.cases is None:
@@ -121,7 +121,7 @@ class CaseIndex:
         return self._suites[bisect_right(self._starts, index) - 1]
 
     def get_case(self, index: int) -> EvalCase:
-        """Return the case with this index. Its content is loaded on access, fastest in order."""
+        """Return the case with this index. Cases of a large file are loaded on access, fastest in order."""
         at = bisect_right(self._starts, index) - 1
         return self._suites[at].eval_set.cases[index - self._starts[at]]
 
@@ -131,11 +131,11 @@ class GivenObjects:
     """Input that a Python program gives as objects instead of files and options."""
 
     eval_sets: tuple[EvalSet, ...] = ()
-    """Eval sets in addition to those of files. With any, the thresholds file's own list is not read."""
+    """Eval sets in addition to sets from files; if any, `eval_sets` of the thresholds file is ignored."""
     agent: AgentSpec | None = None
     """The agent; None: the agent of the options or of the thresholds file."""
     thresholds: Thresholds | None = None
-    """The thresholds; None: the thresholds of a file."""
+    """The thresholds; None: they are read from a thresholds file."""
     scores: bool = True
     """False: only the conversations are wanted, so no criteria are read."""
 
@@ -163,7 +163,7 @@ class PlanInput:
 
     @cached_property
     def is_partial_selection(self) -> bool:
-        """Return True if single cases, or other eval sets than the thresholds file lists, are selected."""
+        """Return True if the user selected single cases, or eval sets that differ from the file's list."""
         listed, selected = self.thresholds.config.eval_sets, self.config.eval_sets
         if listed and selected != listed:
             return True
@@ -171,11 +171,15 @@ class PlanInput:
 
 
 def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
-    """Build a suite with metrics for every eval set; raise InvalidInputError for problems of the files.
+    """Build a suite with metrics for every eval set.
 
-    If the thresholds file has no criteria, those of the `.metrics.json` or `test_config.json` next to a set
-    are added to its checks. A set with neither gets the defaults of its tool, if this is Google ADK or
-    adk-rs. Any other set is refused if `plan_input.needs_criteria`, unless its case notes have checks.
+    If the thresholds file has no criteria, an eval set gets the criteria of the `.metrics.json` or
+    `test_config.json` next to it, in addition to the checks and budgets of the thresholds file. A set without
+    any of these gets the default criteria of its format (`default_criteria.py`). If `objects.scores` is
+    False, the suites have no metrics.
+
+    Raises:
+        InvalidInputError: a file has a problem, or a set has no criteria and no checks, but needs them.
     """
     thresholds, config, is_part = plan_input.thresholds, plan_input.config, plan_input.is_partial_selection
     _check_runs(thresholds, config)
@@ -228,7 +232,7 @@ def _resolve_case_policies(
 ) -> Mapping[CaseKey, CasePolicy]:
     rules = plan_input.config.cases
     if not rules and not any(case.tags for each in eval_sets for case in each.cases):
-        return {}  # as most often: one module less is loaded
+        return {}  # the usual case, for which a module need not be loaded
     from evalgate.runner.case_policies import resolve_case_policies
 
     is_part = plan_input.is_partial_selection
@@ -241,7 +245,7 @@ def _add_case_checks(
     context: MetricContext,
     environment: MetricEnvironment,
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks of case notes; refuse a check that needs more runs than are made."""
+    """Return the suites with the checks of case notes; raise InvalidInputError if a check is wrong."""
     if not any(suite.eval_set.checks for suite in suites):
         return suites
     from evalgate.runner.case_checks import add_case_checks
@@ -253,10 +257,10 @@ def _add_case_checks(
 
 
 def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
-    """Drop metrics of other sets, add that of final states where a case expects one, and check the result.
+    """Drop metrics of other eval sets, add the metric of final states if needed, and check the suites.
 
     Raises:
-        InvalidInputError: with every problem of the suites.
+        InvalidInputError: a suite has a problem; the error lists every problem of all suites.
     """
     found = tuple(_add_final_state(suite.drop_other_sets_metrics()) for suite in suites)
     if problems := list(_find_suite_problems(found)):
@@ -281,18 +285,18 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
 
 def _suggest_suite(problem: Problem, config: Config) -> Problem:
-    """Return the problem. If its file is missing, add the most similar name of a suite as a suggestion."""
+    """Return the problem; if its file is missing, with the most similar name of a suite as a suggestion."""
     from evalgate.core.did_you_mean import did_you_mean
 
     is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")
     hint = did_you_mean(problem.file, config.suites) if is_missing else ""
-    if not hint or problem.message.endswith("?"):  # a file has a similar name
+    if not hint or problem.message.endswith("?"):  # it suggests a file already
         return problem
     return replace(problem, message=f"{problem.message}.{hint}")
 
 
 def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
-    """Return the eval sets of the files, then those that are objects; at least one is required."""
+    """Return the eval sets of files, then those given as objects; raise InvalidInputError without any."""
     config, objects, rule_files = plan_input.config, plan_input.objects, plan_input.rule_files
     if not config.eval_sets:
         if not objects.eval_sets:
@@ -318,9 +322,9 @@ def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
-    """Yield a problem for each metric that has rubrics in a case but is not judged by a model.
+    """Yield a problem for each metric that has rubrics in a case, but is missing or not judged by a model.
 
-    The metric may be missing in the file. Only eval sets with a `.metrics.json` are checked.
+    Only eval sets with a `.metrics.json` are checked.
     """
     if suite.thresholds.dialect != "trpc":
         return
@@ -335,12 +339,12 @@ def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
 
 
 def are_all_recorded(suites: Sequence[Suite]) -> bool:
-    """Return True if every case has its recorded replies, so that no agent is asked."""
+    """Return True if every case contains recorded replies, so that no agent is needed."""
     return all(case.recorded is not None for suite in suites for case in suite.eval_set.cases)
 
 
 def _check_runs(thresholds: Thresholds, config: Config) -> None:
-    """Raise InvalidInputError if a reliability rule needs more runs than are made."""
+    """Raise InvalidInputError if a criterion with pass^k or pass@k needs more runs than are made."""
     runs = config.gate.max_runs if config.runs == "auto" else config.runs
     problems = [
         Problem(
@@ -356,10 +360,7 @@ def _check_runs(thresholds: Thresholds, config: Config) -> None:
 
 
 def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:
-    """Build the environment of custom metrics.
-
-    Custom metrics are as trusted as the agent, so they get its environment and run as its user.
-    """
+    """Build the environment of custom metrics: they get the variables and the user of the agent."""
     workspace, agent = plan_input.workspace, plan_input.config.agent
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(plan_input.agent_environ, agent.env if agent else ())
@@ -373,7 +374,7 @@ def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:
 
 
 def _add_final_state(suite: Suite) -> Suite:
-    """Return the suite with a metric for expected final states, so that no expectation is ignored."""
+    """Return the suite with the metric of final states added if a case expects a final state."""
     is_named = any(bound.name == plugin_registry.FINAL_STATE for bound in suite.metrics)
     if is_named or not any(case.expects_state for case in suite.eval_set.cases):
         return suite
@@ -402,7 +403,7 @@ def _build_suites_with_adjacent_thresholds(
                     rule_files.load_version(path, rule_files.format_relative_path(path)), thresholds
                 )
             set_thresholds = loaded[path]
-        elif joins_checks:  # criteria enough, so the defaults of the format's tool do not apply
+        elif joins_checks:  # checks and budgets suffice, so the defaults of the format do not apply
             set_thresholds = None
         else:
             from evalgate.runner.default_criteria import find_default_thresholds
@@ -424,12 +425,12 @@ def _build_suites_with_adjacent_thresholds(
 
 
 def _find_adjacent_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
-    """Return the file with the criteria of one eval set, or None if there is none.
+    """Return the path of the file with the criteria of one eval set; None if there is no such file.
 
-    The file lies next to the eval set, or in `folder`, which the user named (None: no folder was named).
+    The file is in `folder`, which the user named, or, if `folder` is None, next to the eval set.
 
     Raises:
-        InvalidInputError: the user's folder has no file for the eval set.
+        InvalidInputError: `folder` has no file for the eval set.
     """
     if folder is not None:
         file = rule_files.folder / folder / Path(eval_set.path).name

@@ -1,4 +1,4 @@
-"""Add the section `tool_mocks` to the cases: fixed results of tools, and recordings of them."""
+"""Add the mocks of the section `tool_mocks` to cases: fixed results of tools, and recorded results."""
 
 import hashlib
 import json
@@ -45,13 +45,13 @@ def add_tool_mocks(
     *,
     is_part: bool = False,
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets with matching mocks and recordings added to the cases, after their own mocks.
+    """Return the eval sets with matching mocks and recordings added to the cases, after the cases' own mocks.
 
-    `is_part`: the user selected some of the cases, so a mock or a recording may be for others. Notices
-    about gaps in recordings are added to the first eval set.
+    If `is_part` is True, the user selected only some of the cases, so a mock that matches none of them is no
+    error. Notices about gaps in recordings are added to the first eval set.
 
     Raises:
-        InvalidInputError: a mock matches no case (unless `is_part`), or a recording cannot be used.
+        InvalidInputError: a mock matches no case (only if `is_part` is False), or a recording cannot be used.
     """
     found = tuple(eval_sets)
     if not is_part and (problems := list(_find_idle_mocks(found, config, thresholds))):
@@ -103,7 +103,7 @@ def _matches_case(mock: ToolMockConfig | RecordedToolsConfig, eval_set: EvalSet,
 
 
 class RecordedCases:
-    """Recorded tool calls by case."""
+    """Recorded tool calls of a record or eval set, by case."""
 
     def __init__(self, recording: Record | EvalSet) -> None:
         self._calls = dict(_extract_calls(recording))
@@ -112,7 +112,7 @@ class RecordedCases:
             self._sets_of.setdefault(eval_id, []).append(eval_set_id)
         text = json.dumps([[*key, format_canonical(_to_values(calls))] for key, calls in self._calls.items()])
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        """Identity of all recorded calls."""
+        """Hash of 12 hexadecimal digits over all recorded calls."""
 
     def find_calls(self, eval_set: EvalSet, case: EvalCase) -> tuple[RecordedCall, ...] | None:
         """Return the recorded calls of a case; None if the case was not recorded.
@@ -166,7 +166,7 @@ def _add_recording(
 def _add_recorded_calls(
     eval_set: EvalSet, config: RecordedToolsConfig, recorded: RecordedCases, source: str, case: EvalCase
 ) -> EvalCase:
-    # Of several recordings of a case the first one counts, as with fixed mocks.
+    # If several recordings match a case, the first one counts, as with fixed mocks.
     if case.tool_recording is not None or not _matches_case(config, eval_set, case):
         return case
     calls = recorded.find_calls(eval_set, case) or ()
@@ -264,7 +264,7 @@ _Calls = dict[tuple[str, str], RecordedCall]
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call once, with its answers from the run with the most usable answers to it."""
+    """Return each distinct call once, with the answers of the run that has most usable answers for it."""
     merged: _Calls = {}
     for run in runs:
         for key, call in run.items():
@@ -280,9 +280,9 @@ def _count_usable(call: RecordedCall) -> int:
 def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
     """Return the calls of a run with their answers. Equal calls become one call with several answers.
 
-    A result answers the open call with the same id. If there is none, it answers the first open call of its
-    tool. A call without a result gets the tool's error in the trace as its answer. Without an error, the
-    answer is a note that the result is lost.
+    A result answers the first open call with the same id. Without such a call, it answers the first open call
+    of its tool. A call without a result gets the tool's error in the trace as its answer. Without an error,
+    the answer states that the result is lost.
     """
     pairs: list[tuple[ToolCall, RecordedAnswer | None]] = []
     for reply in replies:

@@ -29,7 +29,7 @@ HOW_TO_CONFIGURE = (
 
 
 def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
-    """Return the eval sets with stories turned into simulated conversations, for `user.stories: played`."""
+    """Return the eval sets with each story turned into a simulated conversation (`user.stories: played`)."""
     from evalgate.llm.users.role import apply_story
 
     return tuple(replace(eval_set, cases=map_cases(eval_set.cases, apply_story)) for eval_set in eval_sets)
@@ -45,9 +45,9 @@ def build_user_factory(
 ) -> CreateUser:
     """Build the function that creates the user who talks to the agent in a run.
 
-    `config` is that of `thresholds` with the options of the command line. `adjacent` maps the id of an eval
-    set to the thresholds file next to it, also with these options. If `thresholds` have a `user` section,
-    `adjacent` has no effect. `locate` returns the path to read for a file that a thresholds file names.
+    `config` is the config of `thresholds` with the options of the command line applied. `adjacent` maps the
+    id of an eval set to the thresholds file next to it, with these options applied as well. If `thresholds`
+    has a `user` section, `adjacent` has no effect. `locate` returns the path to read for a named file.
 
     Raises:
         InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an unknown
@@ -105,7 +105,7 @@ def _build_simulated_user_factory(
 def load_personas(
     own: UserConfig | None, thresholds: Thresholds, locate: PathResolver
 ) -> Mapping[str, "Persona"]:
-    """Return the built-in personas and those in the file of the `user` section, by name.
+    """Return the built-in personas and the personas in the file of the `user` section, by name.
 
     Raises:
         InvalidInputError: the file cannot be read, or is invalid.

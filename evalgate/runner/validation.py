@@ -1,4 +1,4 @@
-"""Read the files of a run and run nothing: check them for `evalgate validate`, or only load the suites."""
+"""Read the files of a run without running it: check them for `evalgate validate`, or only load the suites."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,14 +32,14 @@ LINTS: Mapping[str, str] = {
     "rubrics": "evalgate.datasets.lints.cases:UnusedRubricsLint",
     "passed_over": "evalgate.datasets.lints.cases:IgnoredFeaturesLint",
 }
-"""Checks that `evalgate validate` makes on readable eval sets."""
+"""Lints that `evalgate validate` runs on eval sets: name to import path of the class."""
 
 
 def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:
-    """Return the eval sets with mocks, sessions and policies, as for a run, but without metrics.
+    """Return the suites of a run with mocks, sessions and case policies, but without metrics.
 
     Raises:
-        InvalidInputError: with every problem of the files.
+        InvalidInputError: a file has a problem; the error lists every problem that was found.
     """
     workspace = resolve_workspace(folder)
     rule_files = RuleFiles(workspace.folder, {})
@@ -56,7 +56,7 @@ def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
     """Check the files without starting the agent, and yield a line about each eval set, warning and notice.
 
     Raises:
-        InvalidInputError: with every problem of the input that was found.
+        InvalidInputError: the input is wrong; the error lists every problem that was found.
     """
     workspace = resolve_workspace(folder)
     rule_files = RuleFiles(workspace.folder, {})
@@ -102,9 +102,9 @@ def _describe_suite(suite: Suite) -> str:
 
 
 def _iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path) -> Iterator[str]:
-    """Yield the notices, and the warnings of every lint, with the line in the file.
+    """Yield the notices about the suites, and the warnings of every lint, each with `file:line` if known.
 
-    `thresholds` is the thresholds file of the run, which has the checks; `folder` is the working folder.
+    `thresholds` is the thresholds file of the run, and `folder` is the working folder.
     """
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
@@ -126,7 +126,7 @@ def _iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path
 
 
 def _find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[LintWarning]:
-    """Return the warnings of every lint about an eval set, in the order of the file."""
+    """Return the warnings of every lint in `LINTS` about an eval set, in the order of lines."""
     lints: Iterator[Lint] = (plugin_registry.load_object(path)() for path in LINTS.values())
     looks = [lint.build_checker(eval_set, metrics) for lint in lints]
     found = [

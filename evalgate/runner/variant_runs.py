@@ -1,4 +1,4 @@
-"""Make the runs of all variants in turn, so that every variant meets each case at about the same time."""
+"""Make the runs of all variants in turn, so that all variants run a case at about the same time."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ class MeasuredVariants:
     """ISO 8601, UTC."""
     duration_s: float
     shortfall: str
-    """Sentence on why runs are missing; "" if all were made."""
+    """Sentence with the reason why runs are missing; "" if all runs were made."""
     interrupted: bool = False
     notices: tuple[str, ...] = ()
     """Notices about the journals."""
@@ -53,12 +53,12 @@ class _VariantJournal:
     """Journal of one variant's runs; the first variant's journal stores the usage of all variants."""
 
     checkpoint: Checkpoint | None
-    """None: runs are not kept, as in a confirmation, which is made afresh after an interruption."""
+    """None: runs are not kept, because the second measurement starts anew after an interruption."""
     first: Checkpoint
     """Checkpoint of the first variant."""
 
     def begin_run(self) -> None:
-        """Return at once, as all journals are opened together."""
+        """Do nothing, because the journals of all variants are opened together."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
         """Store runs of the variant in its own journal, if it has one."""
@@ -72,7 +72,7 @@ class _VariantJournal:
 
 @dataclass
 class _Stage:
-    """One measurement: runs of some variants, with the same number of runs for each case."""
+    """Measurement of some variants, with the same number of runs for each case and variant."""
 
     variants: Sequence[Variant]
     agents: Sequence[Agent]
@@ -86,7 +86,7 @@ class _Stage:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=time.monotonic)
     _refused_first: dict[str, str] = field(default_factory=dict)
-    """Message of a failure to the name of the variant that was to make the first run which it prevented."""
+    """For each message of a failure, the name of the first variant that could not run because of it."""
 
     def __post_init__(self) -> None:
         self.run_results = [
@@ -95,7 +95,7 @@ class _Stage:
         ]
 
     async def make_runs(self, throttle: Throttle) -> None:
-        """Make every run that is in no journal.
+        """Make every planned run that no journal contains yet.
 
         Fewer runs are made if the judge is not reliable, an agent cannot be reached, the budget is spent or
         the task is cancelled. A cancellation is not raised: it sets `interrupted` to True.
@@ -128,10 +128,10 @@ class _Stage:
             results.interrupted, results.unreachable = self.interrupted, self.unreachable
 
     def _iter_requests(self) -> Iterator[RunRequest]:
-        """Yield the requests run by run and case by case, each case with every variant in turn.
+        """Yield the requests by run number, then by case, then by variant.
 
-        Runs in a journal are left out. The variants change places, so that each of them is first equally
-        often.
+        Runs in a journal are left out. The order of the variants rotates from case to case, so that each
+        variant is first equally often.
         """
         plan = self.variants[0].plan
         index, count = CaseIndex(plan.suites), len(self.variants)
@@ -142,7 +142,7 @@ class _Stage:
             for at in range(len(index)):
                 case = index.get_case(at)
                 for turn in range(count):
-                    # A service may answer the first of equal requests more slowly, so each is first as often.
+                    # Rotated, because a service may answer the first of equal requests more slowly.
                     variant = (turn + at + number) % count
                     if (at, number) not in made[variant]:
                         yield RunRequest(case, number, at * count + variant, self.agents[variant])
@@ -155,12 +155,12 @@ class _Stage:
 
     @property
     def is_complete(self) -> bool:
-        """Return True if every run was made to its end."""
+        """Return True if every planned run was made and nothing was interrupted."""
         strategy = FixedRuns(self.variants[0].plan.first_runs)
         return not self.interrupted and all(each.is_complete(strategy) for each in self.run_results)
 
     def build_result(self) -> MeasuredVariants:
-        """Return the records of every variant, decided without a baseline."""
+        """Build a record of each variant, without a comparison with a baseline."""
         seconds = round(time.monotonic() - self._began, 3)
         timing = RunTiming(self.created_at.isoformat(timespec="seconds"), seconds)
         records = tuple(
@@ -178,7 +178,7 @@ class _Stage:
     def _build_variant_record(self, at: int, variant: Variant, timing: RunTiming) -> Record:
         plan, results, agent = variant.plan, self.run_results[at], self.agents[at]
         record = build_record(plan, results, choose_statistics(plan, None), None, timing)
-        # The judges serve all variants: those of this one are counted with its runs.
+        # The judges serve all variants, so only the usage that is stored with this variant's runs counts.
         asked = [run.judge for case in record.cases for run in case.runs if run.judge is not None]
         return replace(
             record,
@@ -222,7 +222,7 @@ class _Stage:
 
 
 def has_runs(record: Record) -> bool:
-    """Return True if a run ended because of the agent: it was answered, crashed or timed out."""
+    """Return True if the record has a run that the agent answered, or in which it crashed or timed out."""
     return any(run.outcome not in NON_AGENT_OUTCOMES for case in record.cases for run in case.runs)
 
 
@@ -240,17 +240,18 @@ def measure_variants(
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
     """Run every case with every variant. If there is a winner, run it and the first variant again.
 
-    Return both measurements. The winner was chosen by its first runs, so the second measurement has only
-    fresh runs. It is None if there is no winner, or if runs of the first measurement are missing.
+    Return both measurements. The second one has only fresh runs, because the winner was chosen by its first
+    runs. It is None if there is no winner, or if runs of the first measurement are missing.
 
     `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the reports:
     each variant keeps a journal there, in the folder of its results. Do not call this within an event loop.
 
     Raises:
-        EvalgateError: an agent cannot be set up, there is no such agent, or a journal cannot be resumed.
+        EvalgateError: an agent cannot be set up, its entry point does not exist, or a journal cannot be
+            resumed.
     """
     with ExitStack() as stack:
-        # Before anything of the agents runs, which could replace a folder by a link.
+        # Before the agents' code runs, which could replace a folder by a link.
         checkpoints, opened = [], run_options.checkpoints or stack.enter_context(OpenCheckpoints())
         for each in variants:
             folder = None if run_options.journal_folder is None else run_options.journal_folder / each.folder
@@ -276,9 +277,9 @@ def measure_variants(
 
 
 def _build_run_starts(checkpoints: Sequence[Checkpoint]) -> list[RunStart]:
-    """Return the start of each variant, with the finished runs of its checkpoint.
+    """Return the `RunStart` of each variant, with the finished runs of its checkpoint.
 
-    Only the first one has the earlier usage that the budget counts.
+    Only the start of the first variant has the earlier usage that counts for the budget, since all share it.
     """
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
@@ -291,10 +292,10 @@ def _build_run_starts(checkpoints: Sequence[Checkpoint]) -> list[RunStart]:
 async def _make_all_runs(
     stage: _Stage, checkpoints: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
 ) -> _Stage | None:
-    """Make the runs of the stage, then those of a second stage, which confirms the winner with fresh runs.
+    """Make the runs of `stage`, then the fresh runs of a second stage that confirms the winner.
 
-    The second stage has the first variant, and the winner that `choose_winner` returns. Return it; None if
-    there is no winner, or if runs of the first stage are missing.
+    Return the second stage, which has the first variant and the winner that `choose_winner` returns. Return
+    None if there is no winner, or if runs of the first stage are missing.
     """
     settings = stage.variants[0].plan.agent.settings
     throttle = Throttle(
@@ -329,10 +330,10 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
 
 
 async def _start_agents(stack: AsyncExitStack, variants: Sequence[Variant], agents: Sequence[Agent]) -> None:
-    """Start the judges, the metrics and every agent; the end of `stack` stops them.
+    """Start the judges, the metrics and every agent; closing `stack` stops them.
 
     Raises:
-        InvalidInputError: there is no such agent; the message names the variant.
+        InvalidInputError: an agent's entry point does not exist; the message names the variant.
     """
     plan = variants[0].plan
     await stack.enter_async_context(plan.judge_resolver.models)

@@ -49,7 +49,7 @@ class Variation:
     name: str
     """`env.NAME`, or `agent.KEY` of the thresholds file."""
     values: tuple[str, ...]
-    """At least one; no value twice."""
+    """At least one value, without repetitions."""
 
 
 @frozen
@@ -65,10 +65,12 @@ class Variant:
 
 
 def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
-    """Parse `NAME=VALUE,VALUE`; a value with a comma stands in double quotes. A repeated name adds values.
+    """Parse texts of the form `NAME=VALUE,VALUE`, with double quotes around a value that has a comma.
+
+    If several texts have the same name, their values are joined.
 
     Raises:
-        InvalidInputError: with every problem of the texts.
+        InvalidInputError: a text is wrong; the error lists every problem.
     """
     found: dict[str, list[str]] = {}
     problems = []
@@ -95,14 +97,14 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return True if the values of a variable must not be shown. `name` may lack `env.` by mistake."""
+    """Return True if values of the variable `name` must not be shown; its prefix `env.` may be missing."""
     return is_secret_name(name.strip().rpartition(".")[2])
 
 
 def _find_problem(name: str, sign: str) -> str:
-    """Return the reason why `name` cannot be varied; "" if it can.
+    """Return the reason why `name` cannot be varied; "" if it can be varied.
 
-    `sign` is the `=` after the name, or "" if there is none.
+    `sign` is the `=` after the name, or "" if the text has no `=`.
     """
     place, _, key = name.partition(".")
     if not sign or not key or place not in {"env", "agent"}:
@@ -207,7 +209,7 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
 
 
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
-    """Yield the number of runs, then an estimate of their cost, or the reason why there is none.
+    """Yield a sentence with the number of runs, then an estimate of their cost, or why it is not known.
 
     Each variant is estimated as the agent of the baseline, because its own cost is not known yet.
     """

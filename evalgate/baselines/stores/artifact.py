@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class InvalidZipError(Exception):
-    """Error for a zip that cannot be used; its text is the rest of a sentence with the reason."""
+    """A zip file cannot be used. The message is a clause about the zip (`it …`) that states the reason."""
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
@@ -85,17 +85,17 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int)
 
 DEFAULT_FILE = "baseline.json"
 EVENTS = ("push", "schedule", "workflow_dispatch")
-"""Events of the runs that are read: on the default branch, such runs run only code of this branch."""
+"""Events of the workflow runs to read. On the default branch, they execute only code of this branch."""
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _LARGEST_ZIP = 128 * 1024 * 1024
 _LARGEST_FILE = 256 * 1024 * 1024
 _MOST_RUNS = 30
-"""Most runs of each event that are searched."""
+"""Maximum number of runs of each event that are searched."""
 _CHUNK = 64 * 1024
 _PATIENCE = PostTimeouts(total_s=90.0, request_s=20)
 
-# What `actions/upload-artifact` allows, without white space; a name is a folder of the workspace, too.
+# Names that `actions/upload-artifact` allows, without white space. A name is also a folder of the workspace.
 _NAME = r"(?!\.)[\w.+@=-]{1,200}"
 _FILE = rf"{_NAME}(?:/{_NAME})*"
 _WHAT = re.compile(rf"(?:(?P<workflow>{_NAME}\.ya?ml)/)?(?P<name>{_NAME})(?::(?P<file>{_FILE}))?")
@@ -207,7 +207,7 @@ class ArtifactStore:
         return load_baseline_or_results(data, shown_as)
 
     def find_workflow_file(self) -> str:
-        """Return the file name of the workflow with the artifact: the given one, or that of the running job.
+        """Return the file name of the workflow with the artifact: `workflow`, or the running job's workflow.
 
         Raises:
             PostError: the store names no workflow, and no job of GitHub Actions is running.
@@ -346,7 +346,7 @@ def _is_good_run(run: "WorkflowRun", repository: "Repository", branch: str) -> b
 
 
 def _ignore_netrc(request: "PreparedRequest") -> "PreparedRequest":
-    """Return the request unchanged; as the argument `auth` this keeps `requests` from reading .netrc."""
+    """Return the request unchanged. Passed as `auth`, the function keeps `requests` from reading .netrc."""
     return request
 
 

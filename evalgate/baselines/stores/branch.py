@@ -27,7 +27,7 @@ from evalgate.system.private_git import PrivateRepository, open_private_reposito
 DEFAULT_FILE = "baseline.json"
 
 _SHOWN_OF_COMMIT = 12
-_LATER_SAVES = 20  # first saves after a commit, among which one with a gate run of this commit is searched
+_LATER_SAVES = 20  # number of saves after a commit that are searched for a gate run of this commit
 _ATTEMPTS = 30
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 3.0
@@ -96,13 +96,13 @@ class BranchStore:
         """Read an older baseline: as it was at `time`, or at the save or commit that `when` names.
 
         A save is a commit on the branch. With a `time`, the last save until this time is read. Without a
-        `time`, `when` names a save, which is read, or a commit of the agent. For a commit, the first of the
-        20 later saves with a gate run of it is read, or else the last save until its time.
+        `time`, `when` names a save, which is read, or a commit of the agent. For a commit of the agent, the
+        next 20 saves are searched for a gate run of it; without one, the last save until its time is read.
 
         Args:
-            when: date, or name of a save or a commit, for error messages.
-            time: last moment that counts; None: `find_commit` decides.
-            find_commit: function that gets the hashes of all saves, the newest first, and returns hash and
+            when: Date, or name of a save or a commit, for error messages.
+            time: Last moment that counts; None: `find_commit` decides.
+            find_commit: Function that gets the hashes of all saves, the newest first, and returns hash and
                 time (Unix seconds) of the save or of the agent's commit that `when` names.
 
         Raises:
@@ -142,7 +142,7 @@ class BranchStore:
         return [(commit, int(seconds)) for commit, seconds in map(str.split, log.splitlines())]
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Push the result of `change` to the branch, if it differs from the old baseline, and return it.
+        """Push the result of `change` to the branch if it differs from the old baseline; return the result.
 
         If another job pushes first, the baseline is read, changed and pushed again, in at most 30 attempts.
 

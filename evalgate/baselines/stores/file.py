@@ -28,7 +28,7 @@ class FileStore:
     path: Path
     shown_as: str
     owner: tuple[int, int] | None = None
-    """uid and gid of the files and folders that are written; None: those of the process."""
+    """uid and gid of the files and folders that are written; None: the ids of the process."""
     next_step: ClassVar[str] = "Commit it."
 
     def read(self) -> Baseline | None:
@@ -43,7 +43,7 @@ class FileStore:
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Replace the baseline in the file by the result of `change`, and return this result.
 
-        `change` gets None if there is no file yet. Updates of other processes wait for this one. Missing
+        `change` gets None if there is no file yet. Updates of other processes wait for this update. Missing
         folders are created. The file is replaced atomically, and only if the baseline changed.
 
         Raises:

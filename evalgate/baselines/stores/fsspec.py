@@ -1,11 +1,11 @@
 """Store a baseline anywhere that fsspec reaches: `s3://BUCKET/FOLDER`, `gs://…`, `az://…` and other URLs.
 
-The folder holds an object for each gate run, with a name made of the run's time and a hash of its content. No
-object is ever overwritten: a writer adds the object of its run, and removes the objects of runs that are not
-kept any more. So any number of writers can save at once without losing a run, and without locks and
-conditional writes, which some services lack.
+The folder holds an object for each gate run. The object's name consists of the run's time and a hash of the
+content. No object is ever overwritten: a writer adds the object of its run, and removes the objects of runs
+that are not kept any more. So any number of writers can save at once without losing a run. They need no locks
+or conditional writes, which some services lack.
 
-Credentials come from the environment, as the service expects them; the URL must not hold any.
+Credentials come from the environment variables that the service defines; the URL must not hold credentials.
 """
 
 import hashlib
@@ -86,7 +86,7 @@ class FsspecStore:
     context: StoreContext = field(repr=False)
 
     def read(self) -> Baseline | None:
-        """Read all gate runs as one baseline, or return None if there are none.
+        """Read all gate runs as one baseline, or return None if there is no gate run.
 
         Raises:
             InvalidInputError: the driver or the bucket is missing, access is refused, or an object is not a
@@ -160,7 +160,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return (fingerprint, runs) of each case by its key: an object is rewritten only if these change."""
+    """Return (fingerprint, runs) by case key; the object of a gate run is rewritten only if these change."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
@@ -244,7 +244,7 @@ class _ObjectFolder:
                 self.system.pipe_file(path, text)
                 return name
             self.system.makedirs(self.root, exist_ok=True)
-            # A reader must not see half a file: only the complete one gets the name.
+            # A reader must not see half a file, so only the complete file gets the final name.
             whole = f"{path}.{secrets.token_hex(4)}.part"
             self.system.pipe_file(whole, text)
             self.system.mv(whole, path)

@@ -1,4 +1,4 @@
-"""Checkpoint a run: keep the journal of its finished runs."""
+"""Keep a journal of finished case runs, so that `--resume` can continue an interrupted run of the gate."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,29 +20,32 @@ class Checkpoint:
 
     `begin_run` opens the journal. The end of the context deletes the journal if `mark_over` and
     `mark_published` were called and there is no exception. Otherwise the journal is kept, as it may be the
-    only copy of the runs. A run that never begins does not change the journal of an earlier run.
+    only copy of the runs. If `begin_run` is never called, the journal of an earlier run is not changed.
     """
 
     def __init__(
         self, plan: Plan, folder: Path | None, *, resume: bool, redactor: LiveRedactor | None = None
     ) -> None:
-        """Open the journal of an earlier run if `resume`. With `folder` None no journal is written.
+        """Store the settings. If `resume` is True, open the journal of the interrupted run in `folder`.
 
-        `redactor`: the publisher's redactor, so that the publisher need not redact the stored runs again.
+        If `folder` is None, no journal is written. `redactor` is the publisher's redactor: it redacts the
+        stored runs, so that the publisher need not redact them again.
 
         Raises:
-            InvalidInputError: there is no journal to resume, or it belongs to another run.
+            InvalidInputError: there is no journal to resume, or it is damaged, belongs to another plan or
+                version of evalgate, or is in use.
+            OSError: the journal cannot be opened or read.
         """
         self._plan = plan
         self._redactor = redactor or LiveRedactor(Redactor.from_environment(plan.agent_environ, plan.masks))
         self._folder = folder
         self._journal: Journal | None = None
         self._lock: int | None = None
-        """Descriptor of the lock, taken before the agent starts, until the journal is open."""
+        """File descriptor of the lock, held from before the agent starts until the journal is open."""
         self.finished: FinishedRuns = {}
-        """Runs that an earlier run of the same plan made."""
+        """Case runs that the interrupted run of the same plan finished; {} without `resume`."""
         self.used = RunUsage()
-        """Usage of the earlier run, then of both runs together."""
+        """Model usage of the interrupted run, later together with the usage of this run."""
         self._is_over = False
         self._is_published = False
         self._fault = ""
@@ -58,7 +61,10 @@ class Checkpoint:
             self.used = self._journal.used
 
     def begin_run(self) -> None:
-        """Open a new journal, unless an earlier journal is continued. A full disk does not stop the run."""
+        """Create a new journal, unless an earlier journal is resumed.
+
+        An operating system error, such as a full disk, does not stop the run: `notices` report it.
+        """
         if self._folder is None or self._journal is not None or self._fault:
             return
         lock, self._lock = self._lock, None
@@ -80,7 +86,7 @@ class Checkpoint:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Return a notice if the journal could not be opened or written; () without a fault."""
+        """Return a notice if the journal could not be opened or written; otherwise ()."""
         if self._fault:
             return (f"No journal was kept, so this run cannot be resumed: {self._fault}.",)
         if self._journal is not None and self._journal.fault:
@@ -88,10 +94,10 @@ class Checkpoint:
         return ()
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Redact the runs and append them to the journal; do nothing without a journal."""
+        """Redact runs, each given with the index of its case, and append them to the journal, if any."""
         if self._journal is None:
             return
-        # The row is encoded first, because the redactor searches JSON in a fraction of the time of objects.
+        # The row is encoded first, because the redactor searches JSON much faster than it searches objects.
         rows = [(result, dump_run(result)) for _, result in results]
         redacted = self._redactor.redact_many(rows)
         kept = [
@@ -101,18 +107,18 @@ class Checkpoint:
         self._journal.append_runs(kept)
 
     def record_usage(self, used: RunUsage) -> None:
-        """Append the usage to the journal if it changed."""
+        """Append the total usage until now to the journal if it changed since the last call."""
         if self._journal is not None and used != self.used:
             self._journal.append_usage(used)
             self.used = used
 
     def __enter__(self) -> Self:
-        """Lock the folder before anything starts.
+        """Lock the journal of the folder before the agent starts, unless a journal is resumed.
 
         Raises:
-            InvalidInputError: another run writes to the folder.
+            InvalidInputError: another run writes to the journal, or its path is a link or a special file.
         """
-        # Only locked, and the old journal kept, because starting the agent may still fail.
+        # The journal is only locked here, not replaced, because starting the agent may still fail.
         if self._folder is not None and self._journal is None:
             try:
                 self._lock = lock_journal(self._folder, self._plan.workspace.owner)

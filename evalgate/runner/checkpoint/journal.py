@@ -1,8 +1,8 @@
 """Write every finished run of a case to disk at once, so that `--resume` can continue from there.
 
-Each line is JSON. The first line identifies the plan. Each other line holds a run, or the usage until then,
-with a checksum. Runs that finish at the same moment are written together: if the gate is killed, at most
-these runs are lost. The next reader cuts off an incomplete last line.
+Each line is JSON. The first line identifies the plan. Each other line holds a checksum and either a run or
+the total model usage so far. Runs that finish at the same moment are written together: if the gate is killed,
+at most these runs are lost. The next reader cuts off an incomplete last line.
 """
 
 import fcntl
@@ -26,42 +26,42 @@ from evalgate.system.files import Owner, SpecialFileError, check_is_regular, mak
 from evalgate.system.gc import pause_gc
 
 FILE_NAME = "journal.jsonl"
-"""File name in the folder of the reports."""
+"""Name of the journal in the folder of the reports."""
 
 _KIND = "evalgate-journal"
 _VERSION = 1
-_LINE = compile_lazily(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
+_RUN_LINE = compile_lazily(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
 """Line of a run: index of the case, checksum of index and run, and the run."""
-_USED = b'["used",'
-_USED_LINE = compile_lazily(rb'\["used",(\d{1,10}),(.*)\]')
-"""Line of usage: checksum, and the usage since the run was begun for the first time."""
+_USAGE_PREFIX = b'["used",'
+_USAGE_LINE = compile_lazily(rb'\["used",(\d{1,10}),(.*)\]')
+"""Line of usage: checksum, and the total usage since the run was first started, across all resumes."""
 
 _Row: TypeAlias = tuple[int, RunResult, bytes]
-"""Index of the case, the run, and the bytes that it was parsed from."""
+"""Index of the case, the run, and the bytes that the run was parsed from."""
 
 FinishedRuns: TypeAlias = Mapping[int, Sequence[RunResult]]
-"""Index of a case in the plan to its finished runs."""
+"""Finished runs of each case, by the index of the case in the plan."""
 
 RunTransform: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence[RunResult]]
-"""Function that transforms stored runs, each given with its row."""
+"""Function that transforms stored runs, each given with its row, and returns them in the same order."""
 
 NO_PARTS: Mapping[str, str] = {}
 
-_AT_ONCE = 64
+_BATCH_SIZE = 64
 """Number of rows that are transformed together."""
 
 
 class Journal:
-    """Open journal. No other process writes to it while it is open."""
+    """Journal that is open for appending. A lock keeps other runs of evalgate from writing to it."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
         self.fault = ""
-        """Error that ended the journal; "" while it works."""
+        """Message of the error after which nothing more is written; "" if there was no error."""
         self.used = RunUsage()
-        """Usage until the journal was opened."""
+        """Usage that the journal held when it was opened; zero for a new journal."""
 
     @classmethod
     def create(
@@ -72,14 +72,14 @@ class Journal:
         lock: int | None = None,
         parts: Mapping[str, str] = NO_PARTS,
     ) -> Self:
-        """Begin a journal in `folder`. The journal of an unfinished run is kept as `….previous`.
+        """Create a journal in `folder`. The journal of an unfinished run is renamed to `….previous`.
 
         `lock` is the descriptor that `lock_journal` returned. None: the lock is taken here. `parts` holds the
-        names and values of the plan's parts. If the journal is resumed with another plan, a message says
-        which parts differ.
+        names and values of the plan's parts. If the journal is resumed with another plan, a message lists
+        the parts that differ.
 
         Raises:
-            InvalidInputError: another run writes there.
+            InvalidInputError: another run writes to the journal, or its path is a link or a special file.
             OSError: the file cannot be opened. A failed write raises nothing: it sets `fault`.
         """
         path = folder / FILE_NAME
@@ -101,9 +101,10 @@ class Journal:
         transform: RunTransform | None = None,
         parts: Mapping[str, str] = NO_PARTS,
     ) -> tuple[Self, FinishedRuns]:
-        """Open the journal of an unfinished run, and return it with its runs, each changed by `transform`.
+        """Open the journal of an unfinished run; return it and its runs by case, changed by `transform`.
 
-        `parts`: as for `create`. An incomplete last line is cut off the file.
+        `plan` must equal the plan in the journal. `shown_as` is the name of the file in messages, and `parts`
+        is as for `create`. An incomplete last line is cut off the file.
 
         Raises:
             InvalidInputError: the journal is missing or damaged, belongs to another plan or version, or
@@ -150,9 +151,9 @@ class Journal:
         return journal, finished
 
     def append_runs(self, runs: Iterable[tuple[int, bytes]]) -> None:
-        """Append finished runs: the index of each case, and the run as `row_codec.dump_run` returns it.
+        """Append finished runs, given as the index of the case and the bytes from `row_codec.dump_run`.
 
-        A failed write raises nothing: it sets `fault`, and the journal takes no further lines.
+        A failed write raises nothing: it sets `fault`, after which nothing more is written.
         """
         if not self.fault:
             # The checksum covers the index too, so that no run can be moved to another case unnoticed.
@@ -161,13 +162,13 @@ class Journal:
             )
 
     def append_usage(self, used: RunUsage) -> None:
-        """Append the usage until now; it replaces the usage on earlier lines."""
+        """Append the total usage until now. A reader takes only the last line with usage."""
         if not self.fault:
             row = dump_usage(used)
-            self._write_bytes(b"%b%d,%b]\n" % (_USED, crc32(row), row))
+            self._write_bytes(b"%b%d,%b]\n" % (_USAGE_PREFIX, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
-        """Close the journal, and delete its file if the run is complete (`is_over`) and `fault` is empty."""
+        """Close the file, and delete it if the run is complete (`is_over`) and no write has failed."""
         if is_over and not self.fault:
             with suppress(OSError):
                 self._path.unlink()
@@ -194,8 +195,10 @@ class Journal:
 def lock_journal(folder: Path, owner: Owner | None = None) -> int:
     """Lock the journal of `folder` without changing its contents, and return the open file descriptor.
 
+    The file is created if it does not exist.
+
     Raises:
-        InvalidInputError: another run writes there.
+        InvalidInputError: another run writes to the journal, or its path is a link or a special file.
         OSError: the file cannot be opened.
     """
     make_folder(folder, owner)
@@ -203,7 +206,7 @@ def lock_journal(folder: Path, owner: Owner | None = None) -> int:
 
 
 def unlock_journal(folder: Path, descriptor: int) -> None:
-    """Release the lock of a run that never began, and remove a file that only the lock created."""
+    """Release the lock of a run that never began, and remove the journal file if it is empty."""
     with suppress(OSError):
         if not os.fstat(descriptor).st_size:
             (folder / FILE_NAME).unlink()
@@ -214,11 +217,11 @@ def unlock_journal(folder: Path, descriptor: int) -> None:
 def _open_locked(path: Path) -> int:
     while True:
         _check_is_journal(path)
-        # No link is followed: a change may bring one, and a gate that is root would create its target and
-        # give it to the agent's user.
+        # No link is followed: a change may add a link, and a gate that runs as root would create the link's
+        # target and give it to the agent's user.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
-            # On the file and not with a lock file: the kernel releases it when a gate is killed.
+            # The journal itself is locked, without a lock file: the kernel unlocks it when a gate is killed.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
@@ -250,7 +253,7 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
 
 
 def _clear_journal(path: Path, descriptor: int) -> int:
-    # Not by its path, at which the agent may have put a pipe.
+    # Read through the descriptor, because the agent may have put a pipe at the path.
     with os.fdopen(os.dup(descriptor), "rb") as file:
         file.seek(0)
         has_rows = not _is_partial_head(file.readline()) or bool(file.readline())
@@ -270,7 +273,7 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Return True if `data` begin like the first line of a journal, or are an incomplete first line."""
+    """Return True if `data` starts with the beginning of a journal's first line, complete or cut off."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 
@@ -282,7 +285,7 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapp
         raise InvalidInputError([Problem(shown_as, 1, 1, "is no journal of evalgate: leave --resume out")])
     if head.get("version") != _VERSION:
         raise InvalidInputError([Problem(shown_as, 1, 1, "was written by another version of evalgate")])
-    # Rows have no names, only an order of fields that may differ in every version.
+    # Rows hold fields by position, without names, and the order of fields may differ in every version.
     if (version := head.get("evalgate")) != __version__:
         raise InvalidInputError(
             f"{shown_as}: cannot be resumed: it was written by evalgate {version}, and this is "
@@ -301,13 +304,17 @@ def _check_head(lines: Sequence[bytes], plan: PlanId, shown_as: str, parts: Mapp
 def _parse_finished_runs(
     lines: Sequence[bytes], shown_as: str, transform: RunTransform | None
 ) -> FinishedRuns:
-    rows = {number: _parse_row(line) for number, line in _enumerate_rows(lines) if not line.startswith(_USED)}
+    rows = {
+        number: _parse_row(line)
+        for number, line in _enumerate_rows(lines)
+        if not line.startswith(_USAGE_PREFIX)
+    }
     damaged = [number for number, row in rows.items() if row is None]
     if damaged:
         raise InvalidInputError(_build_damage_problem(shown_as, number) for number in damaged)
     found: dict[int, dict[int, RunResult]] = {}
     for index, run in _transform_rows([row for row in rows.values() if row is not None], transform):
-        # The first one counts: a run is never replaced by a later, perhaps better one.
+        # If a run occurs twice, the first one counts, so that no run is replaced by a better one.
         found.setdefault(index, {}).setdefault(run.run, run)
     return {index: tuple(runs.values()) for index, runs in found.items()}
 
@@ -319,12 +326,14 @@ def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
         InvalidInputError: the line is damaged.
     """
     candidates = (
-        (number, line) for number, line in reversed(list(_enumerate_rows(lines))) if line.startswith(_USED)
+        (number, line)
+        for number, line in reversed(list(_enumerate_rows(lines)))
+        if line.startswith(_USAGE_PREFIX)
     )
     number, line = next(candidates, (0, b""))
     if not line:
         return RunUsage()
-    found = _USED_LINE.fullmatch(line)
+    found = _USAGE_LINE.fullmatch(line)
     if found is None or crc32(found[2]) != int(found[1]):
         raise InvalidInputError([_build_damage_problem(shown_as, number)])
     return load_usage(found[2])
@@ -340,14 +349,14 @@ def _build_damage_problem(shown_as: str, number: int) -> Problem:
 
 
 def _transform_rows(rows: Sequence[_Row], transform: RunTransform | None) -> Iterator[tuple[int, RunResult]]:
-    for start in range(0, len(rows), _AT_ONCE):
-        some = rows[start : start + _AT_ONCE]
+    for start in range(0, len(rows), _BATCH_SIZE):
+        some = rows[start : start + _BATCH_SIZE]
         runs = transform([(run, data) for _, run, data in some]) if transform else [run for _, run, _ in some]
         yield from zip([index for index, _, _ in some], runs, strict=True)
 
 
 def _parse_row(line: bytes) -> _Row | None:
-    found = _LINE.fullmatch(line)
+    found = _RUN_LINE.fullmatch(line)
     if found is None:
         return None
     index, run = int(found[1]), found[3]

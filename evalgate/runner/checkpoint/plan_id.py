@@ -1,4 +1,4 @@
-"""Identify a plan and the agent's code. Two runs are combined only if both identities are equal."""
+"""Compute the identity of a plan and the agent's code. Only runs with equal identities are combined."""
 
 import hashlib
 import json
@@ -21,31 +21,31 @@ from evalgate.runner.suites import Suite
 from evalgate.system.files import is_virtual_environment, read_file
 from evalgate.system.git import run_git, run_git_bytes
 
-_SOURCE = frozenset(
+_SOURCE_SUFFIXES = frozenset(
     {".c", ".cjs", ".cs", ".go", ".java", ".js", ".kt", ".mjs", ".php", ".py", ".rb", ".rs", ".sh", ".ts"}
 )
-_OTHERS_CODE = frozenset({"__pycache__", "node_modules", "site-packages"})
+_INSTALLED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _DIGITS = 16
 
-_NAMED = 8
-"""The most parts of a plan that one message names."""
+_MOST_NAMED = 8
+"""Maximum number of differing parts of a plan that one message names."""
 
-_DIGEST = 16
-"""Characters of a digest; shorter values are printed as they are."""
+_DIGEST_LENGTH = 16
+"""Length of a digest in characters. Only values that are shorter, so no digests, are shown in messages."""
 
-_WHAT = {
+_FIELD_NAMES = {
     "eval_sets": "the eval sets, or how often they are run,",
     "thresholds": "the thresholds file",
     "agent": "the agent, its code, or the version of Python,",
 }
-"""Field of a plan's identity to its name in messages."""
+"""Name in messages of each field of a plan's identity."""
 
 
 def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
-    """Return a hash of 16 hexadecimal digits over the files that git tracks, with their local changes.
+    """Return a hash of 16 hexadecimal digits over the tracked files of a repository, with local changes.
 
-    The files are those of the whole repository of `folder`. Without git, the hash is over the source files
-    in the folder. `excluded`: files to leave out.
+    All files of the repository that contains `folder` count, except `excluded` files. Without git, hash the
+    source files in `folder` instead.
     """
     top = run_git(folder, "rev-parse", "--show-toplevel")
     inside = [path.resolve() for path in excluded if top and path.resolve().is_relative_to(top)]
@@ -61,20 +61,20 @@ def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), excluded: Sequence[Path] = ()) -> str:
     """Return a hash of 16 hexadecimal digits over `named` files and the untracked source files in `folder`.
 
-    Source files that git ignores are left out. So are all `excluded` files, even if `named` has them.
+    Source files that git ignores are left out. Files in `excluded` are left out, even if `named` has them.
     """
     listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
-    unkept = [name for name in names if name.suffix in _SOURCE]
-    return _hash_parts(_iter_file_contents(folder, [*named, *unkept], excluded))
+    untracked = [name for name in names if name.suffix in _SOURCE_SUFFIXES]
+    return _hash_parts(_iter_file_contents(folder, [*named, *untracked], excluded))
 
 
 def _iter_source_files(folder: Path) -> Iterator[Path]:
-    """Yield source files in a fixed order, without hidden folders and those of installed packages."""
+    """Yield the source files below `folder` in a fixed order; skip hidden folders and installed packages."""
     for parent, folders, names in os.walk(folder):
-        inner = (each for each in folders if not each.startswith(".") and each not in _OTHERS_CODE)
+        inner = (each for each in folders if not each.startswith(".") and each not in _INSTALLED_FOLDERS)
         folders[:] = sorted(each for each in inner if not is_virtual_environment(Path(parent, each)))
-        yield from (Path(parent, name) for name in sorted(names) if Path(name).suffix in _SOURCE)
+        yield from (Path(parent, name) for name in sorted(names) if Path(name).suffix in _SOURCE_SUFFIXES)
 
 
 def _iter_file_contents(folder: Path, paths: Iterable[Path], excluded: Sequence[Path]) -> Iterator[bytes]:
@@ -99,7 +99,7 @@ def _hash_parts(parts: Iterable[bytes]) -> str:
     return whole.hexdigest()[:_DIGITS]
 
 
-_HOW_FAST = {
+_NEUTRAL_SETTINGS = {
     "workers",
     "concurrency",
     "timeout",
@@ -113,7 +113,7 @@ _HOW_FAST = {
 
 
 def compute_plan_id(plan: Plan) -> PlanId:
-    """Compute the identity of a plan and of the agent's code; it is equal on every machine."""
+    """Compute the identity of a plan and of the agent's tracked code, which is equal on every machine."""
     cases = chain.from_iterable(_encode_cases(suite, suite.eval_set.eval_set_id) for suite in plan.suites)
     return PlanId(
         eval_sets=_hash_lines(chain([_encode(plan.runs)], cases)),
@@ -129,17 +129,17 @@ def compute_plan_id(plan: Plan) -> PlanId:
 
 
 def compute_local_plan_id(plan: Plan) -> PlanId:
-    """Compute the identity on this machine; it covers untracked code and Python's version as well."""
-    everywhere, folder = compute_plan_id(plan), plan.workspace.folder
-    unkept = hash_untracked_state(folder, named=_list_named_files(plan), excluded=_list_config_files(plan))
-    return replace(everywhere, agent=_hash_values([everywhere.agent, unkept, python_version_tuple()[:2]]))
+    """Compute the identity of a plan for this machine: with untracked code and Python's minor version."""
+    portable, folder = compute_plan_id(plan), plan.workspace.folder
+    untracked = hash_untracked_state(folder, named=_list_named_files(plan), excluded=_list_config_files(plan))
+    return replace(portable, agent=_hash_values([portable.agent, untracked, python_version_tuple()[:2]]))
 
 
 def compute_part_digests(plan: Plan) -> dict[str, str]:
-    """Return the named parts of a plan, so that a message can say what differs between two plans.
+    """Return the parts of a plan by name, so that a message can list the parts in which two plans differ.
 
-    The number of runs and the version of Python are kept as they are. Other values become a digest, because
-    they may hold a secret. The code is not included.
+    The values are the number of runs, the version of Python, and digests of all other parts, because these
+    may hold a secret. The agent's code is not included.
     """
     settings = {
         f"`agent.{name}`": value for name, value in _collect_agent_settings(plan).items() if name != "what"
@@ -159,7 +159,7 @@ def compute_part_digests(plan: Plan) -> dict[str, str]:
 
 
 def _list_settings(section: BaseModel) -> dict[str, object]:
-    """Return the values of a section by name, with sections in it as mappings."""
+    """Return the settings of a section by name, with nested sections as dicts."""
     # For plain values this is faster than `model_dump`, which takes 1 ms.
     return {name: _list_settings(value) if isinstance(value, BaseModel) else value for name, value in section}
 
@@ -174,10 +174,10 @@ def _list_named_files(plan: Plan) -> list[Path]:
 
 
 def _list_config_files(plan: Plan) -> list[Path]:
-    """Return the thresholds files, which do not count as code.
+    """Return the paths of the thresholds files, which do not count as code.
 
     Another part of the identity covers their settings, and a `budget` may be raised before `--resume`. A
-    pyproject.toml does count, because it lists the agent's dependencies.
+    pyproject.toml is left out here, so it counts as code: it lists the agent's dependencies.
     """
     names = {plan.thresholds_file, *(suite.thresholds.file for suite in plan.suites)} - {""}
     return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]
@@ -230,7 +230,7 @@ def _collect_thresholds(metrics: Sequence[BoundMetric]) -> list[object]:
 
 def _collect_agent_settings(plan: Plan) -> Mapping[str, object]:
     settings = _list_settings(plan.agent.settings)
-    return {name: value for name, value in settings.items() if name not in _HOW_FAST} | {
+    return {name: value for name, value in settings.items() if name not in _NEUTRAL_SETTINGS} | {
         "what": plan.agent.name
     }
 
@@ -250,23 +250,23 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).enco
 
 
 def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
-    """Yield the names of the parts that differ between a stored identity and `now`, such as the eval sets."""
+    """Yield the names, for messages, of the fields that differ between a stored identity and `now`."""
     current = asdict(now)
-    return (what for key, what in _WHAT.items() if then.get(key) != current[key])
+    return (what for key, what in _FIELD_NAMES.items() if then.get(key) != current[key])
 
 
 def describe_changed_parts(then: object, now: Mapping[str, str]) -> Iterator[str]:
-    """Yield the parts that differ between two plans, with both values if they are short.
+    """Yield the names of the parts that differ between two plans, with both values if they are short.
 
-    At most `_NAMED` parts are named, and a last text counts the others. Nothing is yielded if the parts of
-    one plan are not known.
+    After `_MOST_NAMED` names, a last text such as `3 more` counts the others. Nothing is yielded if the parts
+    of one plan are not known. `then` is the JSON value that the journal holds.
     """
     if not isinstance(then, dict) or not then or not now:
         return
     names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-    for name in names[:_NAMED]:
+    for name in names[:_MOST_NAMED]:
         old, new = (str(side.get(name, "none")) for side in (then, now))
-        is_plain = max(len(old), len(new)) < _DIGEST
+        is_plain = max(len(old), len(new)) < _DIGEST_LENGTH
         yield f"{name} ({old} then, {new} now)" if is_plain else name
-    if len(names) > _NAMED:
-        yield f"{len(names) - _NAMED:,} more"
+    if len(names) > _MOST_NAMED:
+        yield f"{len(names) - _MOST_NAMED:,} more"

@@ -1,8 +1,8 @@
-"""Encode a run as rows of plain values for the journal, and decode it.
+"""Encode a run of a case as rows of plain values for the journal, and decode it.
 
 A row is JSON without names: every object is an array of its fields, in the order of the class. Writing
-takes a quarter of the time and half of the space of a record. Two rows make a run. The second row holds its
-turns, so that a resumed run need not parse the conversations.
+takes a quarter of the time and half of the space of a record. A run is stored as two rows. The turns are in
+the second row, so that a resume need not parse the conversations.
 """
 
 import json
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
 _HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
-"""So many digits that Python may refuse to parse the integer, although it could write it."""
+"""Number with so many digits that Python may refuse to parse it, although it could write it."""
 
 
 def dump_run(run: RunResult) -> bytes:
     """Encode a run as compact JSON on one line, for `load_run`.
 
-    The line holds three values, separated by commas: the length of the second value, the run, and its
-    turns. Values that the model forbids, such as NaN, are repaired.
+    The line holds three values, separated by commas: the length of the second value in bytes, the run without
+    its turns, and the turns. Values that JSON cannot hold, such as NaN, are replaced.
     """
     row = _dump_row(_build_run_row(run))
     return b"%d,%b,%b" % (len(row), row, _dump_row([_build_turn_row(turn) for turn in run.turns]))
@@ -70,7 +70,7 @@ def _dump_repaired_row(row: _Row) -> bytes:
 def load_run(data: bytes) -> RunResult:
     """Decode the output of `dump_run`; the turns are decoded when they are first used.
 
-    Only the shape is checked; the caller verifies the checksum.
+    Only the number and nesting of the values are checked; the caller verifies the checksum.
 
     Raises:
         ValueError: the data are not a row of a run.
@@ -90,7 +90,7 @@ def load_run(data: bytes) -> RunResult:
 
 
 def dump_usage(used: RunUsage) -> bytes:
-    """Encode the usage as one line of compact JSON, for `load_usage`; null replaces an unusable number."""
+    """Encode the usage as one line of compact JSON, for `load_usage`; NaN and infinity become null."""
     spent, tokens = used.spent, used.spent.tokens
     counted = [tokens.input, tokens.output, tokens.cached_input]
     row = [
@@ -138,7 +138,7 @@ _event_getters: dict[type[Event], Callable[[Any], tuple[Any, ...]]] = {
     kind: attrgetter(*(name for name, _ in list_written_fields(kind)))
     for kind in (ToolCall, ToolResult, Message)
 }
-"""Class of an event to the getter of its written fields, in the order of a record: the type first."""
+"""Getter of the written fields of each class of events. As in a record, the type comes first."""
 
 
 def _build_run_row(run: RunResult) -> _Row:
@@ -219,7 +219,7 @@ def _to_turn_values(row: bytes) -> list[object]:
 
 def _parse_run(kind: "type[JournalRun]", row: _Row) -> "JournalRun":
     number, outcome, seconds, metrics, usage, failure, state, attempts, confirms, user_usage, *more = row
-    judge, *rest = more  # rows of older journals, and of agents without them, have no ids and no trace
+    judge, *rest = more  # rows of older journals, and of agents without ids and trace, lack these values
     session_id, user_id = rest[:2] or ("", "")
     return kind(
         number,

@@ -28,7 +28,7 @@ from evalgate.system.workspace import Workspace
 
 _LOCAL_KINDS = ("python", "adk", "command")
 SETUP_MINUTES = 15.0
-"""Longest time until the control's agent is built: a setup that hangs must not hold up the verdict."""
+"""Time limit for building the control's agent, because a setup that hangs must not delay the verdict."""
 
 
 @frozen
@@ -37,13 +37,13 @@ class ControlAgent:
 
     agent: Agent
     commit: str
-    """Full hash; "" for a deployment of which git does not know the commit."""
+    """Full hash; "" if the agent is a deployment and its commit is not known."""
     url: str = ""
-    """Address of the deployment; "" if the agent is started here."""
+    """Address of the deployment; "" if the agent runs from `checkout`."""
     checkout: CommitCheckout | None = field(default=None, repr=False)
 
     def check_files(self) -> None:
-        """Raise ControlUnavailableError if the files of the control are no longer those of its commit.
+        """Raise ControlUnavailableError if a file of the control was changed after its checkout.
 
         The change's agent may run as the same user, so it could edit the control's files.
         """
@@ -56,7 +56,7 @@ class ControlAgent:
 
 @contextmanager
 def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[ControlAgent]:
-    """Check out the base commit, install what its agent needs and build the agent; clean up after the block.
+    """Check out the base commit, run its agent's setup, build and yield the agent; clean up after the block.
 
     With `gate.control.url` nothing is checked out: the agent is the deployment at this address.
 
@@ -98,7 +98,7 @@ async def build_control_in_thread(
 ) -> ControlAgent:
     """Build the control, the base commit's agent, in a thread; an interruption of the run ends the setup.
 
-    The end of `stack` removes the files of the agent.
+    The agent's files are removed when `stack` is closed.
 
     Raises:
         ControlUnavailableError: the control cannot be built, or not within SETUP_MINUTES and the budget.
@@ -119,7 +119,7 @@ async def build_control_in_thread(
             return building.result()
     except asyncio.CancelledError:
         stop.set()
-        await asyncio.gather(building, return_exceptions=True)  # until then its files are in use
+        await asyncio.gather(building, return_exceptions=True)  # the setup uses its files until it has ended
         raise
     stop.set()
     await asyncio.gather(building, return_exceptions=True)
@@ -132,7 +132,7 @@ async def build_control_in_thread(
 
 
 def _find_unsupported(plan: Plan, control_source: ControlSource) -> str | None:
-    """Return the reason why an agent of this kind can have no control runs; None if it can."""
+    """Return the reason why control runs are impossible for this kind of agent; None if they are possible."""
     kind = plan.agent.settings.kind
     if control_source.is_object:
         return "the agent is an object of this program, which no other commit has"
@@ -153,7 +153,7 @@ def _build_remote_control(plan: Plan, control_source: ControlSource, url: str) -
         PlaceholderExpander(plan.agent_environ),
     )
     own, other = (expander.expand_text("url", each).rstrip("/") for each in (plan.agent.name, url))
-    if own == other:  # such a control fails wherever the change fails
+    if own == other:  # this control would fail wherever the change fails
         raise ControlUnavailableError("`gate.control.url` is the address of the agent that is tested")
     try:
         spec = resolve_agent(plan.agent.settings, url, thresholds)
@@ -164,7 +164,11 @@ def _build_remote_control(plan: Plan, control_source: ControlSource, url: str) -
 
 
 def _resolve_base_agent(plan: Plan, control_source: ControlSource, checkout: CommitCheckout) -> AgentSpec:
-    """Return the agent of the base commit's thresholds file, with the options of the command line."""
+    """Return the agent of the base commit's thresholds file, with the options of the command line applied.
+
+    Raises:
+        ControlUnavailableError: the file or its agent is missing or wrong, or the agent is of another kind.
+    """
     thresholds, commit = Thresholds(DEFAULT_CONFIG, checkout.folder), checkout.commit[:12]
     path = checkout.folder / plan.thresholds_file
     if plan.thresholds_file and not (path.resolve().is_relative_to(checkout.root) and path.is_file()):
@@ -201,7 +205,7 @@ class AlternatingAgent:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Return at once, as both agents are stopped elsewhere."""
+        """Do nothing, because both agents are stopped elsewhere."""
 
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool

@@ -20,7 +20,7 @@ from evalgate.system.pull_requests import (
 
 
 class ControlUnavailableError(EvalgateError):
-    """Control runs are not possible. The message states the reason as a part of a sentence."""
+    """Control runs are not possible. The message states the reason, as the end of a sentence."""
 
 
 @frozen
@@ -31,7 +31,7 @@ class ControlSource:
     overrides: Overrides
     """Options of the command line, which apply to the base commit's agent as well."""
     is_object: bool = False
-    """True: the agent is an object of the program, which no other commit has."""
+    """True: the agent is an object of the calling Python program, which no other commit has."""
     commit: str = ""
     """Full hash of the base commit; "" if it is not known, as `problem` explains. It is resolved before
     any code of the change runs, because this code could move branches and tags."""
@@ -73,8 +73,8 @@ def build_control_source(
 ) -> ControlSource:
     """Return the source of the control runs that the settings ask for.
 
-    If there is no base commit, the field `problem` of the source says why. `is_object`: the agent is an
-    object of the calling program, so no other commit has it.
+    If there is no base commit, the field `problem` of the source states the reason. `is_object` is True if
+    the agent is an object of the calling Python program, which no other commit has.
 
     Raises:
         InvalidInputError: the settings contradict each other, or git does not know `--control`.
@@ -115,7 +115,7 @@ def _find_named_commit(folder: Path, name: str) -> str:
 
 
 def _is_tested(commit: str, folder: Path, environ: Mapping[str, str]) -> bool:
-    """Return True if the working folder has the code of the commit.
+    """Return True if the tested, checked-out code is the code of `commit`.
 
     On a CI service edited files do not count, because a step of the job may have made them.
     """

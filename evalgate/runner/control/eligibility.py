@@ -32,16 +32,16 @@ from evalgate.system.pull_requests import is_known_service
 from evalgate.system.workspace import Workspace
 
 _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
-"""Variables that may name the folder of the change: the code in these places is checked in other ways."""
+"""Variables that may contain the folder of the change, because the code there is checked in other ways."""
 
 _PATH = re.compile(r"""/[^\s\0'"`;:,&|<>()=]+""")
 _HOME = re.compile(r"""(?<![^\s'"=:])~(?=/|$)""")
 
-_LONGEST_PATH = 4096  # no system opens a longer one; a text in base64 looks like one
-_MOST_PATHS = 20_000  # different ones; looking at them takes less than a second
+_LONGEST_PATH = 4096  # no system opens a longer path, but a text in base64 may look like a longer one
+_MOST_PATHS = 20_000  # different paths; checking so many takes less than a second
 
 _NOT_THE_AGENT = frozenset({"conftest", "docs", "examples", "setup", "test", "tests"})
-"""Names of a repository's modules that modules of other packages often have, too."""
+"""Names of modules in a repository that are ignored, because other packages often use these names too."""
 
 _PROBE = """
 import json, os, sys
@@ -74,9 +74,10 @@ for name in given["modules"]:
             found.append(name + " from " + place + ", not from the base commit")
 print(json.dumps(found))
 """
-"""Prints what an interpreter imports from a folder, and which modules of a commit it imports from elsewhere.
+"""Program that prints the code that an interpreter would import from a place other than the base commit.
 
-It runs without evalgate, on Python 3.9 and newer.
+It prints import paths and packages in the folder of the change, and modules that the interpreter would find
+outside of the base commit's files. It runs without evalgate, on Python 3.9 and newer.
 """
 
 _PROBE_SECONDS = 60
@@ -100,7 +101,7 @@ def check_code_origin(
 
     Raises:
         ControlUnavailableError: a part of the agent may come from the change's folder or from a package
-            that may hold the change, or the interpreter cannot be asked.
+            that may hold the change, or the interpreter fails to list its imports.
     """
     settings = spec.settings
     if settings.python is not None and settings.setup is not None:
@@ -115,7 +116,7 @@ def check_code_origin(
     _check_settings(spec, env, top)
     _check_links(checkout, top)
     if settings.setup is not None:
-        return  # it has an environment of its own
+        return  # the setup installs into a new environment
     python: PythonProgram | None = PythonProgram(settings.python or sys.executable, (str(control.folder),))
     if words:
         python = find_python(words, env, control.folder)
@@ -143,7 +144,7 @@ def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Ma
 
     Raises:
         ControlUnavailableError: git fails, or the change edits a file that decides how a job runs the agent
-            or what is installed. A file about packages may differ if `agent.setup` installs them anew.
+            or what is installed. Files about packages may differ if `agent.setup` installs the packages.
     """
     # A job tests what is checked out: files that its steps wrote are not the change.
     tested = ["HEAD"] if is_known_service(environ) else []
@@ -204,7 +205,7 @@ def _check_links(checkout: CommitCheckout, top: Path) -> None:
 
 
 def _names_file(text: str, top: Path) -> bool:
-    """Return True if a text contains the path of a folder or of a file in it, or of a link to one of them.
+    """Return True if `text` contains a path to `top`, to a file in `top`, or to a link that leads there.
 
     Raises:
         ControlUnavailableError: the text contains too many paths.

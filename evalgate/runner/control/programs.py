@@ -1,4 +1,4 @@
-"""Find the Python that a command starts, the folder at the head of its import path, and shell scripts."""
+"""Find the Python that a command starts, the first folder on its import path, and shell scripts it names."""
 
 import os
 import re
@@ -25,15 +25,14 @@ class PythonProgram:
 
     path: str
     first: tuple[str, ...] = ()
-    """The folder that it puts first on `sys.path`; () if there is none, or if it is not known."""
+    """Folder that the interpreter puts first on `sys.path`, as a tuple of one; () if none or unknown."""
 
 
 def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> PythonProgram | None:
     """Return the Python interpreter that a command starts.
 
-    For a shell, or a script of a shell, return the first Python in PATH: most likely it is the one that they
-    start. For another program, such as `timeout 60 python agent.py`, return the Python that a later word
-    names.
+    For a shell or a shell script, return the first Python in PATH, which it most likely starts. For another
+    program, such as `timeout 60 python agent.py`, return the Python that a later word names.
 
     Args:
         words: The command, not empty.
@@ -41,8 +40,8 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
         folder: The working folder of the command.
 
     Returns:
-        None if the command starts no Python, or names Python by a relative path, which lies in `folder`. Only
-            the words of the command and the first line of a script are read to find out.
+        None if the command starts no Python, or names it by a relative path, which lies in `folder`. To find
+            out, only the words of the command and the first line of a script are read.
     """
     path = env.get("PATH")
     program = str(folder / words[0]) if _is_relative(words[0]) else shutil.which(words[0], path=path)
@@ -61,7 +60,7 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
 
 
 def find_program(word: str, env: Mapping[str, str]) -> str | None:
-    """Return the path of a program in PATH or at an absolute path; None if it is relative or not there."""
+    """Return the path of a program in PATH or at an absolute path; None for a relative or missing path."""
     return None if _is_relative(word) else shutil.which(word, path=env.get("PATH"))
 
 
@@ -76,7 +75,7 @@ def may_be_shared(program: str) -> bool:
 
 
 def read_interpreter(script: Path) -> tuple[str, ...]:
-    """Return the words of a file's line `#!`, beginning with the interpreter.
+    """Return the words of a script's line `#!` from the interpreter on.
 
     The interpreter is the first Python on the line, as in `env -S uv run python`. Without a Python, it is
     the first program except `env`. Return () if the file has no such line.
@@ -146,7 +145,7 @@ def _split_words(text: str) -> list[str]:
 
 
 def _is_relative(program: str) -> bool:
-    """Return True for a relative path. A name without a slash is none: it is looked for in PATH."""
+    """Return True for a relative path with a slash. A name without a slash is searched in PATH instead."""
     return "/" in program and not program.startswith("/")
 
 

@@ -1,4 +1,4 @@
-"""Make runs of the control and of the change in turn, and compare the two."""
+"""Run cases with the control (the base commit's agent) and the change's agent in turn, and compare them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,9 @@ from evalgate.statistics.control_runs import ControlDecision, decide_control_run
 from evalgate.system import git
 
 _WITNESSES = 2
-"""Most passing cases that the control runs if it passes no suspect: one pass shows that it works at all."""
+"""Maximum number of cases, passed by the change, that the control runs if it passes no suspect.
+
+One pass shows that the control works."""
 
 
 @frozen
@@ -49,15 +51,15 @@ class ControlResult:
 
 @dataclass
 class _UsageJournal:
-    """Journal of the control runs' usage. The runs are not kept, because they must be made afresh."""
+    """Journal that stores only the usage of control runs, because the runs themselves cannot be resumed."""
 
     journal: RunJournal
 
     def begin_run(self) -> None:
-        """Return at once, as the journal has begun already."""
+        """Do nothing, because the journal was begun before the control runs."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Drop the runs: after an interruption both agents run again, in the same minutes."""
+        """Ignore the runs: after an interruption, both agents must run again at about the same time."""
 
     def record_usage(self, used: RunUsage) -> None:
         self.journal.record_usage(used)
@@ -77,7 +79,7 @@ class ControlStrategy:
     keys: Sequence[CaseKey]
     """The cases of the plan, in order."""
     fresh: Mapping[CaseKey, FreshRuns] = field(default_factory=dict)
-    """Runs until now."""
+    """Control runs until now, of both agents, by case."""
     decision: ControlDecision | None = None
     """None: more runs are wanted."""
 
@@ -92,9 +94,10 @@ class ControlStrategy:
         return self._plan_pairs()
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
-        """Return further pairs; after them, the witnesses' runs if needed; at the end, an empty schedule.
+        """Return further pairs of runs, or the witnesses' runs if they are needed, or an empty schedule.
 
-        `fresh` and `decision` are updated from the runs until now.
+        `fresh` and `decision` are updated from the runs until now. An empty schedule means that the decision
+        is final.
         """
         results = collect_results(None)
         first = {case.key: case for case in self.suspects.cases}
@@ -124,14 +127,17 @@ class ControlStrategy:
         return schedule
 
     def decide(self) -> ControlDecision:
-        """Return the final decision; before the end, the decision that the runs until now would give."""
+        """Return `decision`; if it is None, return the decision that follows from the runs until now."""
         return self.decision or decide_control_runs(
             *self.suspects.build_inputs(self.fresh), self.suspects.statistics.parameters
         )
 
     @property
     def is_witness_needed(self) -> bool:
-        """Return True if there is a decision other than `broke`, and no run of the control passed."""
+        """Return True if witnesses must show that the control works, because none of its runs passed.
+
+        Before a decision, and if the decision is `broke`, no witness is needed.
+        """
         return (
             self.decision is not None
             and self.decision.answer != "broke"
@@ -161,11 +167,11 @@ async def compare_with_control(
 
     Args:
         plan: The plan of the runs.
-        run_results: The runs, all made.
-        agent: The change's agent, which still runs.
+        run_results: The results of the change's runs, which are complete.
+        agent: The change's agent, still started.
         statistics: Settings of the comparison.
-        baseline: Stored runs.
-        anchor_baseline: Stored runs of `gate.anchor`, if it is set.
+        baseline: Stored runs; None if there is no baseline.
+        anchor_baseline: Stored runs of `gate.anchor`; None if it is not set.
         control_source: Source of the control.
         journal: Journal that gets the usage of the control runs.
     """
@@ -233,7 +239,7 @@ async def _make_runs(
 
     Raises:
         ControlUnavailableError: an agent could not be reached. It is also raised if the runs ended early or
-            no run of the control passed, except when the answer is `broke` (the change broke the cases).
+            no run of the control passed, unless the answer is `broke` (the change broke the cases).
     """
     witnesses = [
         case.key
@@ -262,7 +268,7 @@ async def _make_runs(
 
 
 def _describe_useless_control(strategy: ControlStrategy) -> str:
-    """Return the reason to distrust a control that answers but passes no case."""
+    """Return the reason, as a part of a sentence, to distrust a control that answers but passes no case."""
     asked = [strategy.fresh[key] for key in strategy.witnesses if key in strategy.fresh]
     names = ", ".join(each.control.eval_id for each in asked)
     tried = (
