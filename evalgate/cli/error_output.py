@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _REFUSED_PATHS = {
     errno.EACCES: "correct the permissions of this path and the folders above it, or name another",
+    errno.EISDIR: "remove this folder, or name another path",
     errno.ENAMETOOLONG: "name a shorter path",
+    errno.ENOTDIR: "a part of this path is a file: name another path",
+    errno.EROFS: "name a path on a file system that can be written",
 }
 """Advice for the user by error number, for errors of the operating system that depend on the path alone."""
 

@@ -42,7 +42,14 @@ def test_memory_that_ends_is_no_bug_and_no_verdict(
 
 
 @pytest.mark.parametrize(
-    ("number", "why"), [(errno.EACCES, "Permission denied"), (errno.ENAMETOOLONG, "File name too long")]
+    ("number", "why"),
+    [
+        (errno.EACCES, "Permission denied"),
+        (errno.EISDIR, "Is a directory"),
+        (errno.ENAMETOOLONG, "File name too long"),
+        (errno.ENOTDIR, "Not a directory"),
+        (errno.EROFS, "Read-only file system"),
+    ],
 )
 def test_a_path_that_the_system_refuses_is_no_bug(
     number: int, why: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -107,19 +107,22 @@ class Journal:
         is as for `create`. An incomplete last line is cut off the file.
 
         Raises:
-            InvalidInputError: the journal is missing or damaged, belongs to another plan or version, or
-                another run writes to it.
-            OSError: the file cannot be opened, read or cut.
+            InvalidInputError: the journal is missing or damaged, cannot be opened, read or cut, belongs to
+                another plan or version, or another run writes to it.
         """
         path = folder / FILE_NAME
         if not path.exists():
             raise InvalidInputError(f"{shown_as}: there is no run to resume: leave --resume out")
-        descriptor = _open_locked(path)
         try:
-            return cls._open_resumed(path, descriptor, plan, shown_as, transform, parts)
-        except (InvalidInputError, OSError):
-            os.close(descriptor)
-            raise
+            descriptor = _open_locked(path)
+            try:
+                return cls._open_resumed(path, descriptor, plan, shown_as, transform, parts)
+            except (InvalidInputError, OSError):
+                os.close(descriptor)
+                raise
+        except OSError as error:
+            reason = error.strerror or error
+            raise InvalidInputError(f"{shown_as}: cannot be resumed: {reason}: leave --resume out") from None
 
     @classmethod
     def _open_resumed(

@@ -123,6 +123,12 @@ def test_a_line_that_is_damaged_in_the_middle_is_told(tmp_path: Path) -> None:
         Journal.resume(tmp_path, PLAN, "journal")
 
 
+def test_folder_at_the_path_of_the_journal_is_named(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).mkdir()
+    with pytest.raises(InvalidInputError, match=r"^j: cannot be resumed: Is a directory: leave --resume out"):
+        Journal.resume(tmp_path, PLAN, "j")
+
+
 def test_nothing_to_resume_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="there is no run to resume"):
         Journal.resume(tmp_path, PLAN, "journal")
