@@ -15,7 +15,8 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentContext, AgentOptions, AgentType
 from evalgate.core.types import EvalSet, Record
-from evalgate.documents.validation_errors import Location, describe_unknown_key, translate_validation_error
+from evalgate.documents.strict_json import Location
+from evalgate.documents.validation_errors import describe_unknown_key, translate_validation_error
 from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.files import read_text
 from evalgate.system.workspace import Workspace

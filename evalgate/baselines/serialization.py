@@ -11,8 +11,8 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import Document
 from evalgate.core.types import Baseline, BaselineSource, CaseResult, Record
 from evalgate.datasets.results_io import get_case_adapter, load_record, split_record
-from evalgate.documents.strict_json import parse_json
-from evalgate.documents.validation_errors import Location, translate_validation_error
+from evalgate.documents.strict_json import Location, parse_json
+from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.system.gc import pause_gc
 
 KIND = "evalgate-baseline"

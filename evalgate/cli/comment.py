@@ -61,7 +61,7 @@ def post_stored_record(
     except InvalidInputError:
         post(build_error_record(InvalidInputError(_NO_RECORD)), CommentReport())
         raise
-    redactor.keep_texts(record.notices)
+    redactor.protect_notices(record.notices)
     post(redactor.redact_tree(record), CommentReport(is_trusted=False))
 
 

@@ -81,7 +81,7 @@ def merge(
             files = find_shards(shards, folder=folder)
             redactor.learn_masks(list_masks(overrides, publish_options.destinations))
             plan = build_plan(overrides, thresholds_file=thresholds, folder=folder, environ=os.environ)
-            redactor.keep_texts(plan.notices)
+            redactor.protect_notices(plan.notices)
             streams = (sys.stdout, sys.stderr)
             publisher = Publisher(plan.workspace, out, os.environ, *streams, redactor, publish_options)
             records = [(path, read_shard(plan.workspace.folder / path, path)) for path in files]

@@ -55,7 +55,7 @@ def record(
     The others are saved.
     """
     from evalgate.core.errors import InvalidInputError, NoVerdictError
-    from evalgate.runner.message_files import expect_replies, is_whole, run_conversations
+    from evalgate.runner.message_files import expect_replies, has_all_replies, run_conversations
     from evalgate.runner.saved_cases import check_target, save_cases
 
     redactor, thresholds_file = build_redactor(options["mask"]), options.pop("thresholds")
@@ -68,7 +68,9 @@ def record(
         for case, run in zip(cases, runs, strict=True):
             _print_run(case, run, printer)
         kept = [
-            expect_replies(case, run) for case, run in zip(cases, runs, strict=True) if is_whole(case, run)
+            expect_replies(case, run)
+            for case, run in zip(cases, runs, strict=True)
+            if has_all_replies(case, run)
         ]
         if not kept:
             raise NoVerdictError("no conversation came to its end, so nothing was saved")

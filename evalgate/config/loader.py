@@ -24,7 +24,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import Criterion
 from evalgate.documents.config_file import ConfigDocument, read_config_document
-from evalgate.documents.validation_errors import Location, translate_validation_error
+from evalgate.documents.strict_json import Location
+from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.system.files import is_readable_name, read_text
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")

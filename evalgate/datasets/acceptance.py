@@ -24,7 +24,7 @@ from evalgate.documents.json_edits import align_items
 from evalgate.redaction.redactor import TextCollector
 
 Part: TypeAlias = Literal["tools", "response"]
-HIDDEN = ("***", "[REDACTED]", "… nested too deep")
+REDACTION_MARKS = ("***", "[REDACTED]", "… nested too deep")
 """Texts that a redacted record has in place of hidden texts."""
 
 
@@ -285,7 +285,7 @@ def _refuse_hidden(eval_id: str, at: int, reply: Reply) -> None:
     texts = TextCollector()
     texts.gather_texts(reply)
     shown = "\n".join(texts.found)  # no mark has a line end
-    for mark in HIDDEN:
+    for mark in REDACTION_MARKS:
         if mark in shown:
             raise InvalidInputError(
                 f"{eval_id!r}: `{mark}` in turn {at + 1} stands for a text that results.json hides, "

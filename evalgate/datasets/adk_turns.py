@@ -57,7 +57,7 @@ def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
     return {key: value for key, value in spelled.items() if key in DURATIONS or not _PLAIN_CHECKS[key](value)}
 
 
-def has_only_another_role(word: str, content: Any) -> bool:
+def differs_only_in_role(word: str, content: Any) -> bool:
     """Return True if a `CaseTurn` can hold everything in `content` except the role.
 
     `word` is the key of the content in its invocation, such as `user_content`.

@@ -109,7 +109,7 @@ def describe_selection(ids: Iterable[str], tags: Iterable[str]) -> str:
     return " or ".join([*(f"called `{pattern}`" for pattern in ids), *(f"tagged `{name}`" for name in tags)])
 
 
-def describe_idle_names(
+def describe_unmatched_names(
     ids: Sequence[str],
     tags: Sequence[str],
     eval_sets: Sequence[EvalSet],

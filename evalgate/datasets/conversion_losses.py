@@ -25,7 +25,7 @@ from evalgate.core.types import (
     ToolCall,
     ToolResult,
 )
-from evalgate.datasets.adk_turns import CONTENTS, has_only_another_role, is_known_part
+from evalgate.datasets.adk_turns import CONTENTS, differs_only_in_role, is_known_part
 from evalgate.documents.json_layout import format_indented_json
 
 
@@ -316,7 +316,7 @@ def _describe_native_losses(name: str, kept: JsonObject) -> Iterator[str]:
     for key, value in kept.items():
         if key not in CONTENTS:
             yield f"`{key}`, which only {_OWNERS.get(name, name)} knows"
-        elif not has_only_another_role(key, value):
+        elif not differs_only_in_role(key, value):
             yield f"what `{key}` holds other than texts, calls and answers"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 from evalgate.datasets.javascript_patterns import UnknownPatternError
-from evalgate.datasets.promptfoo_values import NotCarriedError
+from evalgate.datasets.promptfoo_values import NoCounterpartError
 from evalgate.datasets.python_patterns import translate_full_match
 from evalgate.documents.re2_patterns import InvalidPatternError, RegexEngineMissingError, compile_pattern
 from evalgate.system.files import read_text
@@ -65,7 +65,7 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
                     checks.setdefault(name, []).append((where, check))
                     continue
                 threshold, found = _convert_tool_correctness(options)
-            except (NotCarriedError, UnknownPatternError) as error:
+            except (NoCounterpartError, UnknownPatternError) as error:
                 lost.append(f"{where} {error}")
                 continue
             for metric, criterion in found.items():
@@ -105,14 +105,14 @@ def _read_options(name: str, call: ast.Call) -> Mapping[str, ast.expr]:
     """Return the arguments of a constructor's call as unevaluated expressions, by parameter name.
 
     Raises:
-        NotCarriedError: the call has `*args` or `**options`, which only running the code would evaluate. Also
-            raised if a `ToolCorrectnessMetric` has positional arguments.
+        NoCounterpartError: the call has `*args` or `**options`, which only running the code would evaluate.
+            Also raised if a `ToolCorrectnessMetric` has positional arguments.
     """
     is_starred = any(isinstance(each, ast.Starred) for each in call.args)
     if is_starred or any(each.arg is None for each in call.keywords):
-        raise NotCarriedError("with options that are computed")
+        raise NoCounterpartError("with options that are computed")
     if name == _TOOL_CORRECTNESS and call.args:
-        raise NotCarriedError("with options that are not named")
+        raise NoCounterpartError("with options that are not named")
     options = dict(zip(_PARAMETERS.get(name, ()), call.args, strict=False))
     return options | {each.arg: each.value for each in call.keywords if each.arg}
 
@@ -121,14 +121,14 @@ def _convert_tool_correctness(options: Mapping[str, ast.expr]) -> tuple[float, d
     """Return the threshold of a `ToolCorrectnessMetric` and its criterion.
 
     Raises:
-        NotCarriedError: evalgate has no equivalent criterion, or an option's value is computed.
+        NoCounterpartError: evalgate has no equivalent criterion, or an option's value is computed.
     """
     if {*options} & {"should_consider_ordering", "available_tools"}:
-        raise NotCarriedError("(with the order of calls, or with a model that grades them)")
+        raise NoCounterpartError("(with the order of calls, or with a model that grades them)")
     is_strict = _read_value(options, "strict_mode", default=False)
     threshold = 1.0 if is_strict else _read_value(options, "threshold", _DEFAULT_THRESHOLD)
     if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
-        raise NotCarriedError(f"with the threshold {threshold}")
+        raise NoCounterpartError(f"with the threshold {threshold}")
     exact = _read_value(options, "should_exact_match", default=False)
     has_args = _compares_arguments(options.get("evaluation_params", ast.List([], ast.Load())))
     metric = "trajectory_exact_match" if exact else "trajectory_recall"
@@ -139,14 +139,14 @@ def _compares_arguments(params: ast.expr) -> bool:
     """Return True if `evaluation_params` selects the arguments, False if it is empty.
 
     Raises:
-        NotCarriedError: `evaluation_params` selects anything else, or is computed.
+        NoCounterpartError: `evaluation_params` selects anything else, or is computed.
     """
     items = params.elts if isinstance(params, ast.List | ast.Tuple) else [params]
     names = {each.attr if isinstance(each, ast.Attribute) else "" for each in items}
     if "" in names:
-        raise NotCarriedError("with `evaluation_params` that are computed")
+        raise NoCounterpartError("with `evaluation_params` that are computed")
     if names - {"INPUT_PARAMETERS"}:
-        raise NotCarriedError("with `evaluation_params` that no criterion compares")
+        raise NoCounterpartError("with `evaluation_params` that no criterion compares")
     return bool(names)
 
 
@@ -157,21 +157,21 @@ def _read_value(options: Mapping[str, ast.expr], name: str, default: object) -> 
     """Return the literal value of an option, or `default` if the option is absent.
 
     Raises:
-        NotCarriedError: the value is computed.
+        NoCounterpartError: the value is computed.
     """
     if name not in options:
         return default
     try:
         return ast.literal_eval(options[name])
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        raise NotCarriedError(f"with a `{name}` that is computed") from None
+        raise NoCounterpartError(f"with a `{name}` that is computed") from None
 
 
 def _require_threshold(options: Mapping[str, ast.expr], least: float) -> None:
-    """Raise NotCarriedError unless the option `threshold` is absent, None, or in (`least`, 1]."""
+    """Raise NoCounterpartError unless the option `threshold` is absent, None, or in (`least`, 1]."""
     threshold = _read_value(options, "threshold", 1)
     if threshold is not None and not (isinstance(threshold, int | float) and least < threshold <= 1):
-        raise NotCarriedError(f"with the threshold {threshold}")
+        raise NoCounterpartError(f"with the threshold {threshold}")
 
 
 def _convert_exact_match(options: Mapping[str, ast.expr]) -> JsonObject:
@@ -183,13 +183,13 @@ def _convert_pattern_match(options: Mapping[str, ast.expr]) -> JsonObject:
     _require_threshold(options, 0)
     pattern = _read_value(options, "pattern", None)
     if not isinstance(pattern, str):
-        raise NotCarriedError("without a pattern")
+        raise NoCounterpartError("without a pattern")
     ignore_case = _read_value(options, "ignore_case", default=False)
     translated = translate_full_match(pattern.strip(), ignore_case=bool(ignore_case))
     try:
         compile_pattern(translated)
     except InvalidPatternError as error:
-        raise NotCarriedError(f"with a pattern that RE2 does not read: {error}") from None
+        raise NoCounterpartError(f"with a pattern that RE2 does not read: {error}") from None
     except RegexEngineMissingError:
         pass  # `evalgate validate` says what to install
     return {"response": {"matches": translated}}
@@ -202,9 +202,9 @@ def _convert_permission(options: Mapping[str, ast.expr]) -> JsonObject:
     denied = _read_value(options, "denied_tools", None)
     for listed in (allowed, denied):
         if listed is not None and not _is_list_of_names(listed):
-            raise NotCarriedError("with tools that are no list of names")
+            raise NoCounterpartError("with tools that are no list of names")
     if allowed is None and not denied:
-        raise NotCarriedError("without tools")
+        raise NoCounterpartError("without tools")
     if allowed == []:
         return {"tools": {"forbid": ["*"]}}
     found = {"only": allowed, "forbid": denied}

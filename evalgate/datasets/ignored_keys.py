@@ -21,10 +21,9 @@ from pydantic.fields import FieldInfo
 from evalgate.core.errors import Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen, mutable
-from evalgate.documents.strict_json import as_sequence
+from evalgate.documents.strict_json import Location, as_sequence
 from evalgate.documents.validation_errors import describe_unknown_key
 
-Location: TypeAlias = tuple[str | int, ...]
 KeyNormalizer: TypeAlias = Callable[[str], str]
 """Returns a common form for all spellings of a key, as `evalid` for `evalId` and `eval_id`."""
 

@@ -21,7 +21,7 @@ from evalgate.datasets.promptfoo_assertions import (
     convert_assertions,
     merge_budgets,
 )
-from evalgate.datasets.promptfoo_values import NotCarriedError, parse_list, render_template
+from evalgate.datasets.promptfoo_values import NoCounterpartError, parse_list, render_template
 from evalgate.documents.config_file import ConfigDocument, read_config_document
 from evalgate.system.files import read_input_text
 
@@ -152,7 +152,7 @@ def _choose_prompt(document: ConfigDocument, folder: Path, lost: list[str]) -> s
         location = ("prompts", at) if isinstance(value, list) else ("prompts",)
         try:
             found += _read_prompts(raw, folder) if isinstance(raw, str) else []
-        except NotCarriedError as error:
+        except NoCounterpartError as error:
             lost.append(f"{document.path}:{document.find_position(location)[0]}: {error}")
     if len(found) > 1:
         line = document.find_position(("prompts",))[0]
@@ -167,7 +167,7 @@ def _read_prompts(raw: str, folder: Path) -> list[str]:
         return [raw]
     path = folder / name
     if path.suffix not in {".txt", ".md", ".json", ".j2"} or not path.is_file():
-        raise NotCarriedError(f"the prompt `{raw}`: only text and JSON files are read")
+        raise NoCounterpartError(f"the prompt `{raw}`: only text and JSON files are read")
     text = read_input_text(path, name)
     if path.suffix == ".txt":
         return [each.strip() for each in re.split(r"^---$", text, flags=re.MULTILINE) if each.strip()]
@@ -181,8 +181,8 @@ def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     variable.
 
     Raises:
-        NotCarriedError: there is no prompt and not exactly one variable, the prompt cannot be rendered, or a
-            message of the user has other parts than texts.
+        NoCounterpartError: there is no prompt and not exactly one variable, the prompt cannot be rendered, or
+            a message of the user has other parts than texts.
     """
     if prompt:
         rendered = render_template(prompt, variables)
@@ -197,21 +197,21 @@ def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     if len(variables) == 1:
         (value,) = variables.values()
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    raise NotCarriedError("no prompt says what its variables become")
+    raise NoCounterpartError("no prompt says what its variables become")
 
 
 def _join_texts(content: object) -> str:
     """Return the content of a chat message as text, with the texts of several parts on separate lines.
 
     Raises:
-        NotCarriedError: a part is no text.
+        NoCounterpartError: a part is no text.
     """
     if content is None or isinstance(content, str):
         return content or ""
     parts = content if isinstance(content, list) else [content]
     texts = [each.get("text") if isinstance(each, Mapping) else None for each in parts]
     if not all(isinstance(each, str) for each in texts):
-        raise NotCarriedError("a message with parts that are no text")
+        raise NoCounterpartError("a message with parts that are no text")
     return "\n".join(map(str, texts))
 
 
@@ -227,7 +227,7 @@ def _iter_tests(document: ConfigDocument, folder: Path, lost: list[str]) -> Iter
         elif isinstance(each, str):
             try:
                 yield from _read_tests(each, folder)
-            except NotCarriedError as error:
+            except NoCounterpartError as error:
                 lost.append(f"{document.path}:{document.find_position(location)[0]}: {error}")
         elif each is not None:
             lost.append(f"{document.path}:{document.find_position(location)[0]}: a test that is no object")
@@ -245,7 +245,7 @@ def _read_tests(name: str, folder: Path) -> Iterator[PromptfooTest]:
     """Yield the tests in the files that `name` selects, such as `file://tests/*.yaml`.
 
     Raises:
-        NotCarriedError: a file is missing, or is neither CSV, YAML nor JSON.
+        NoCounterpartError: a file is missing, or is neither CSV, YAML nor JSON.
     """
     pattern = name.removeprefix("file://")
     paths = sorted(folder.glob(pattern)) if "*" in pattern else [folder / pattern]
@@ -260,7 +260,7 @@ def _read_tests(name: str, folder: Path) -> Iterator[PromptfooTest]:
                 if isinstance(each, Mapping):
                     yield _build_test(each, found, (at,) if is_list else ())
         else:
-            raise NotCarriedError(f"the tests in `{name}`: only CSV, YAML and JSON files here are read")
+            raise NoCounterpartError(f"the tests in `{name}`: only CSV, YAML and JSON files here are read")
 
 
 def _read_csv_tests(path: Path, shown_as: str) -> Iterator[PromptfooTest]:
@@ -330,7 +330,7 @@ def _convert_test(
         try:
             message = _render_message(prompt, variables)
             message = f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}"
-        except NotCarriedError as error:
+        except NoCounterpartError as error:
             lost.append(f"{test.describe_line()}: {name}: {error}")
             return
         if not checks:
@@ -399,7 +399,7 @@ def _convert_all_assertions(
     if _get_object(test.values, "options").get("disableDefaultAsserts"):
         default = []
 
-    def lose(path: Sequence[str | int], sentence: str) -> None:
+    def report_loss(path: Sequence[str | int], sentence: str) -> None:
         at = path[0] if path else None
         if isinstance(at, int) and at < len(default):
             lost.append(f"{shared.describe_line('assert', *path)}: defaultTest: {sentence}")
@@ -409,7 +409,7 @@ def _convert_all_assertions(
         else:
             lost.append(f"{test.describe_line()}: {name}: {sentence}")
 
-    return list(convert_assertions([*default, *own], threshold, context, lose))
+    return list(convert_assertions([*default, *own], threshold, context, report_loss))
 
 
 def _merge_checks(

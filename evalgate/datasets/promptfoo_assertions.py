@@ -11,7 +11,7 @@ from evalgate.core.types import JsonObject
 from evalgate.datasets.javascript_patterns import UnknownPatternError, translate_pattern
 from evalgate.datasets.promptfoo_calls import convert_call_assertion
 from evalgate.datasets.promptfoo_values import (
-    NotCarriedError,
+    NoCounterpartError,
     format_text,
     parse_list,
     read_schema,
@@ -75,7 +75,7 @@ class AssertionContext:
     """Value of `options.provider`; None if there is none."""
 
 
-Lose = Callable[[Sequence[str | int], str], None]
+ReportLoss = Callable[[Sequence[str | int], str], None]
 """Function that records a loss: it takes the path of an assertion within a list, and a sentence.
 
 The path () means the whole list.
@@ -83,59 +83,60 @@ The path () means the whole list.
 
 
 def convert_assertions(
-    assertions: object, threshold: object, context: AssertionContext, lose: Lose
+    assertions: object, threshold: object, context: AssertionContext, report_loss: ReportLoss
 ) -> Iterator[CarriedCheck]:
     """Yield checks that pass if and only if the converted assertions pass.
 
     `threshold` is the lowest mean of the assertions' scores that passes; None if all assertions must pass.
-    `lose` is called for each assertion without a counterpart. If no checks can express the threshold, it is
-    called once for the whole list.
+    `report_loss` is called for each assertion without a counterpart. If no checks can express the threshold,
+    it is called once for the whole list.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False
     if threshold is not None:
         try:
             is_any = _needs_one_only(listed, threshold)
-        except NotCarriedError as error:
-            lose((), str(error))
+        except NoCounterpartError as error:
+            report_loss((), str(error))
             return
     if is_any and len(listed) > 1:
-        yield from _convert_any(listed, context, lose)
+        yield from _convert_any(listed, context, report_loss)
         return
     for at, each in enumerate(listed):
         if isinstance(each, Mapping) and each.get("type") == "assert-set":
 
             def lose_below(path: Sequence[str | int], sentence: str, at: int = at) -> None:
-                lose((at, "assert", *path) if path else (at,), sentence)
+                report_loss((at, "assert", *path) if path else (at,), sentence)
 
             yield from convert_assertions(each.get("assert"), each.get("threshold"), context, lose_below)
             continue
         try:
             yield _convert_assertion(each, context)
-        except NotCarriedError as error:
-            lose((at,), str(error))
+        except NoCounterpartError as error:
+            report_loss((at,), str(error))
 
 
 def _needs_one_only(listed: Sequence[object], threshold: object) -> bool:
     """Return True if one passed assertion is enough for the threshold, False if all of them have to pass.
 
     Raises:
-        NotCarriedError: no check can express the threshold, for example if two of three assertions must pass.
+        NoCounterpartError: no check can express the threshold, for example if two of three assertions must
+            pass.
     """
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-        raise NotCarriedError("a `threshold` that is no number")
+        raise NoCounterpartError("a `threshold` that is no number")
     if threshold <= 0:
-        raise NotCarriedError(f"assertions with the threshold {threshold:g}, which cannot fail")
+        raise NoCounterpartError(f"assertions with the threshold {threshold:g}, which cannot fail")
     objects = [each for each in listed if isinstance(each, Mapping)]
     weights = [_get_weight(each) for each in objects]
     counted = [weight for weight in weights if weight]
     if any(str(each.get("type")) in _GRADED for each in objects):
-        raise NotCarriedError(f"assertions with the threshold {threshold:g} for the mean of graded scores")
+        raise NoCounterpartError(f"assertions with the threshold {threshold:g} for the mean of graded scores")
     if not counted or threshold > 1 - min(counted) / sum(counted) + 1e-9:
         return False
     if threshold <= min(counted) / sum(counted) + 1e-9 and len(counted) == len(listed):
         return True
-    raise NotCarriedError(f"assertions with the threshold {threshold:g}, which some of them reach")
+    raise NoCounterpartError(f"assertions with the threshold {threshold:g}, which some of them reach")
 
 
 def _get_weight(assertion: Mapping[str, object]) -> float:
@@ -143,18 +144,20 @@ def _get_weight(assertion: Mapping[str, object]) -> float:
     return float(weight) if isinstance(weight, int | float) else 1.0
 
 
-def _convert_any(listed: Sequence[object], context: AssertionContext, lose: Lose) -> Iterator[CarriedCheck]:
+def _convert_any(
+    listed: Sequence[object], context: AssertionContext, report_loss: ReportLoss
+) -> Iterator[CarriedCheck]:
     try:
         checks = [_convert_assertion(each, context) for each in listed]
-    except NotCarriedError as error:
-        lose((), f"one of several assertions: {error}")
+    except NoCounterpartError as error:
+        report_loss((), f"one of several assertions: {error}")
         return
     if any(each.is_budget for each in checks):
-        lose((), "one of several assertions, of which one is a limit of cost or latency")
+        report_loss((), "one of several assertions, of which one is a limit of cost or latency")
         return
     groups = [each.content for each in checks]
     if any({*group} & {"alternatives", "none_of"} for group in groups):
-        lose((), "one of several assertions, of which one has several ways itself")
+        report_loss((), "one of several assertions, of which one has several ways itself")
         return
     yield CarriedCheck("any", {"alternatives": groups})
 
@@ -163,24 +166,24 @@ def _convert_assertion(assertion: object, context: AssertionContext) -> CarriedC
     """Convert one assertion to a check, or to a budget.
 
     Raises:
-        NotCarriedError: the assertion has no counterpart.
+        NoCounterpartError: the assertion has no counterpart.
     """
     kind = assertion.get("type") if isinstance(assertion, Mapping) else None
     if not isinstance(assertion, Mapping) or not isinstance(kind, str):
-        raise NotCarriedError("an assertion without a type")
+        raise NoCounterpartError("an assertion without a type")
     base = kind.removeprefix("not-")
     is_call = base.startswith("trajectory:")
     has_transform = assertion.get("transform") or assertion.get("contextTransform")
     if has_transform or (context.has_transform and not is_call):
-        raise NotCarriedError(f"assert `{kind}` with a transform")
+        raise NoCounterpartError(f"assert `{kind}` with a transform")
     try:
         if kind in BUDGETS:
             return CarriedCheck(BUDGETS[kind], convert_budget(kind, assertion), is_budget=True)
         content = _build_conditions(base, assertion, context)
-    except (NotCarriedError, UnknownPatternError) as error:
+    except (NoCounterpartError, UnknownPatternError) as error:
         why = str(error)
         between = " " if why.startswith(("with ", "of ", "(")) else ": " if why else ""
-        raise NotCarriedError(f"assert `{kind}`{between}{why}") from None
+        raise NoCounterpartError(f"assert `{kind}`{between}{why}") from None
     if kind != base:
         content = _negate(content, base)
     if _get_weight(assertion) == 0:
@@ -196,7 +199,7 @@ def _build_conditions(kind: str, assertion: Mapping[str, object], context: Asser
         return {"response": _RESPONSE_CONVERTERS[kind](assertion, context)}
     if kind in _CHECK_CONVERTERS:
         return _CHECK_CONVERTERS[kind](assertion, context)
-    raise NotCarriedError(f"({_REASONS.get(kind, 'no check has its meaning')})")
+    raise NoCounterpartError(f"({_REASONS.get(kind, 'no check has its meaning')})")
 
 
 def _negate(content: JsonObject, kind: str) -> JsonObject:
@@ -205,7 +208,7 @@ def _negate(content: JsonObject, kind: str) -> JsonObject:
     `content` is the content of the check for the assertion `KIND`.
 
     Raises:
-        NotCarriedError: no check can express the negation.
+        NoCounterpartError: no check can express the negation.
     """
     response, tools = content.get("response"), content.get("tools")
     if kind in {"contains", "icontains"} and isinstance(response, Mapping):
@@ -214,7 +217,7 @@ def _negate(content: JsonObject, kind: str) -> JsonObject:
     if kind == "trajectory:tool-used" and isinstance(tools, Mapping) and "require" in tools:
         return {"tools": {"forbid": tools["require"]}}  # promptfoo: none of several
     if "none_of" in content:
-        raise NotCarriedError(f"assert `not-{kind}`")
+        raise NoCounterpartError(f"assert `not-{kind}`")
     return {"none_of": content.get("alternatives") or [content]}
 
 
@@ -225,13 +228,13 @@ def _render(assertion: Mapping[str, object], context: AssertionContext) -> str:
     """Return the value of an assertion as text, with its variables filled in.
 
     Raises:
-        NotCarriedError: the value is empty, in a file, or neither text nor number.
+        NoCounterpartError: the value is empty, in a file, or neither text nor number.
     """
     text = render_template(format_text(assertion.get("value")), context.variables)
     if text.startswith("file://"):
-        raise NotCarriedError("with a value in a file")
+        raise NoCounterpartError("with a value in a file")
     if not text:
-        raise NotCarriedError("with an empty value")
+        raise NoCounterpartError("with an empty value")
     return text
 
 
@@ -239,7 +242,7 @@ def _render_list(assertion: Mapping[str, object], context: AssertionContext) -> 
     value = assertion.get("value")
     listed = parse_list(_render(assertion, context)) if isinstance(value, str) else value
     if not isinstance(listed, list) or not listed:
-        raise NotCarriedError("with a value that is no list")
+        raise NoCounterpartError("with a value that is no list")
     return [_render({"value": each}, context) for each in listed]
 
 
@@ -263,11 +266,11 @@ def _convert_any_text(assertion: Mapping[str, object], context: AssertionContext
 
 def _convert_equals(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
     if assertion.get("normalizeUnicode"):
-        raise NotCarriedError("with `normalizeUnicode`")
+        raise NoCounterpartError("with `normalizeUnicode`")
     value = assertion.get("value")
     if "value" in assertion and (value is None or isinstance(value, list | dict)):
         if "{{" in json.dumps(value, default=str):
-            raise NotCarriedError("with a template in an object")
+            raise NoCounterpartError("with a template in an object")
         return {"json_schema": {"const": value}}
     return {"equals": _render(assertion, context)}
 
@@ -279,7 +282,7 @@ def _convert_regex(assertion: Mapping[str, object], context: AssertionContext) -
     try:
         compile_pattern(pattern)
     except InvalidPatternError as error:
-        raise NotCarriedError(f"with a pattern that RE2 does not read: {error}") from None
+        raise NoCounterpartError(f"with a pattern that RE2 does not read: {error}") from None
     except RegexEngineMissingError:
         pass  # `evalgate validate` says what to install
     return {"matches": pattern}
@@ -287,21 +290,21 @@ def _convert_regex(assertion: Mapping[str, object], context: AssertionContext) -
 
 def _convert_rubric(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
     if assertion.get("threshold") is not None:
-        raise NotCarriedError("with a threshold: a judge affirms a statement or does not")
+        raise NoCounterpartError("with a threshold: a judge affirms a statement or does not")
     return {"semantic": _render(assertion, context)}
 
 
 def _convert_levenshtein(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
     most = assertion.get("threshold") or _DEFAULT_EDITS
     if not isinstance(most, int | float) or most < 0:
-        raise NotCarriedError("with a threshold that is no number")
+        raise NoCounterpartError("with a threshold that is no number")
     return {"similar": {"to": _render(assertion, context), "by": "edit_distance", "max_edits": int(most)}}
 
 
 def _convert_similar(assertion: Mapping[str, object], context: AssertionContext) -> JsonObject:
     value, threshold = assertion.get("value"), assertion.get("threshold", _DEFAULT_SIMILARITY)
     if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
-        raise NotCarriedError("with a threshold that is not between 0 and 1")
+        raise NoCounterpartError("with a threshold that is not between 0 and 1")
     rest = {
         "by": "embeddings",
         "model": _find_embedding_model(assertion.get("provider") or context.grader),
@@ -319,7 +322,7 @@ def _find_embedding_model(provider: object) -> str:
         return _EMBEDDING_MODEL  # the provider of another kind of assertions
     match = re.fullmatch(r"openai:embeddings?:([\w.-]+)", str(name))
     if match is None:
-        raise NotCarriedError(f"with the embeddings of `{name}`")
+        raise NoCounterpartError(f"with the embeddings of `{name}`")
     return match[1]
 
 
@@ -327,12 +330,12 @@ def _convert_word_count(assertion: Mapping[str, object], _: AssertionContext) ->
     value = assertion.get("value")
     least, most = (value.get("min"), value.get("max")) if isinstance(value, Mapping) else (value, value)
     if any(isinstance(each, bool) or not isinstance(each, int | None) for each in (least, most)):
-        raise NotCarriedError("with a value that is no number of words")
+        raise NoCounterpartError("with a value that is no number of words")
     found: JsonObject = {"response": {"max_words": most}} if most else {}
     if isinstance(least, int) and least > 1:
         found = {**found, "none_of": [{"response": {"max_words": least - 1}}]}
     if not found or least == 1 or most == 0:
-        raise NotCarriedError("with a count of no word or one")
+        raise NoCounterpartError("with a count of no word or one")
     return found
 
 
@@ -342,9 +345,9 @@ def _convert_character_count(assertion: Mapping[str, object], _: AssertionContex
     least = 0 if least is None and isinstance(value, Mapping) else least
     counts = [each for each in (least, most) if each is not None]
     if not counts or any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in counts):
-        raise NotCarriedError("with a value that is no number of characters")
+        raise NoCounterpartError("with a value that is no number of characters")
     if any(isinstance(each, int) and each > _LONGEST_COUNT for each in counts):
-        raise NotCarriedError(f"(a regular expression counts to {_LONGEST_COUNT:,})")
+        raise NoCounterpartError(f"(a regular expression counts to {_LONGEST_COUNT:,})")
     return {"matches": rf"(?s)\A.{{{least},{'' if most is None else most}}}\z"}
 
 
@@ -383,11 +386,11 @@ def convert_budget(kind: str, assertion: Mapping[str, object]) -> JsonObject:
     A latency is in milliseconds in the assertion, and in seconds in the criterion.
 
     Raises:
-        NotCarriedError: the assertion has no limit above 0.
+        NoCounterpartError: the assertion has no limit above 0.
     """
     limit = assertion.get("threshold")
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
-        raise NotCarriedError("with no `threshold` above 0")
+        raise NoCounterpartError("with no `threshold` above 0")
     return {"max": limit if kind == "cost" else limit / _MILLISECONDS, "gates": assertion.get("weight") != 0}
 
 

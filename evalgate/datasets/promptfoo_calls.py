@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from evalgate.core.types import JsonObject
-from evalgate.datasets.promptfoo_values import NotCarriedError, render_template
+from evalgate.datasets.promptfoo_values import NoCounterpartError, render_template
 
 
 def convert_call_assertion(kind: str, value: object, variables: Mapping[str, object]) -> JsonObject:
@@ -13,7 +13,7 @@ def convert_call_assertion(kind: str, value: object, variables: Mapping[str, obj
     `kind` is the type of the assertion without `not-`, such as `trajectory:tool-used`.
 
     Raises:
-        NotCarriedError: the assertion has no counterpart.
+        NoCounterpartError: the assertion has no counterpart.
     """
     if kind == "trajectory:tool-used":
         if isinstance(value, Mapping):
@@ -25,28 +25,28 @@ def convert_call_assertion(kind: str, value: object, variables: Mapping[str, obj
         return _match_args(value)
     if kind == "trajectory:step-count" and isinstance(value, Mapping):
         if value.get("type") not in ("tool", ["tool"]):
-            raise NotCarriedError("of steps that are no calls of tools")
+            raise NoCounterpartError("of steps that are no calls of tools")
         name = _get_name(value) if value.get("name") or value.get("pattern") else "*"
         return {"tools": _count_calls(value, name, default_min=0)}
-    raise NotCarriedError("(no check has this)")
+    raise NoCounterpartError("(no check has this)")
 
 
 def _get_name(value: Mapping[str, object]) -> str:
     if not {*value} <= {"name", "pattern", "type", "min", "max", "args", "arguments", "mode"}:
-        raise NotCarriedError("with more than names and numbers of tools")
+        raise NoCounterpartError("with more than names and numbers of tools")
     return _check_name(value.get("pattern") or value.get("name"))
 
 
 def _check_name(name: object) -> str:
     if not isinstance(name, str) or not name or "{{" in name or "[" in name:
-        raise NotCarriedError("with more than names of tools")
+        raise NoCounterpartError("with more than names of tools")
     return name
 
 
 def _list_tools(value: object, variables: Mapping[str, object]) -> list[str]:
     listed = value if isinstance(value, list) else [value]
     if not listed:
-        raise NotCarriedError("with more than names of tools")
+        raise NoCounterpartError("with more than names of tools")
     found = []
     for each in listed:
         name = _get_name(each) if isinstance(each, Mapping) else each
@@ -57,9 +57,9 @@ def _list_tools(value: object, variables: Mapping[str, object]) -> list[str]:
 def _count_calls(value: Mapping[str, object], name: str, *, default_min: int) -> JsonObject:
     least, most = value.get("min", default_min), value.get("max")
     if not isinstance(least, int) or not isinstance(most, int | None) or (not least and most is None):
-        raise NotCarriedError("with a number of calls that is none")
+        raise NoCounterpartError("with a number of calls that is none")
     if most is not None and most < least:
-        raise NotCarriedError("with `max` below `min`, which always fails")
+        raise NoCounterpartError("with `max` below `min`, which always fails")
     if (least, most) == (1, None):
         return {"require": [name]}
     found: JsonObject = {"min": {name: least}} if least > 0 else {}
@@ -70,7 +70,7 @@ def _order_calls(value: object, variables: Mapping[str, object]) -> JsonObject:
     steps = value.get("steps") if isinstance(value, Mapping) else value
     mode = value.get("mode", "in_order") if isinstance(value, Mapping) else "in_order"
     if not isinstance(steps, list) or mode not in {"in_order", "exact"}:
-        raise NotCarriedError("with more than steps")
+        raise NoCounterpartError("with more than steps")
     names = _list_tools(steps, variables)
     return {"order": names, **({"max": {"*": len(names)}} if mode == "exact" else {})}
 
@@ -79,9 +79,9 @@ def _match_args(value: Mapping[str, object]) -> JsonObject:
     tool = _get_name(value)
     args = value.get("args", value.get("arguments"))
     if not isinstance(args, Mapping) or value.get("mode", "partial") != "partial":
-        raise NotCarriedError(f"of `{tool}`: only some arguments of one call")
+        raise NoCounterpartError(f"of `{tool}`: only some arguments of one call")
     if "{{" in json.dumps(args, default=str):
-        raise NotCarriedError("with a template in the arguments")
+        raise NoCounterpartError("with a template in the arguments")
     if not args:
         return {"tools": {"require": [tool]}}
     return {"args": {tool: dict(_iter_rules(args))}, "calls": "some"}
@@ -90,13 +90,13 @@ def _match_args(value: Mapping[str, object]) -> JsonObject:
 def _iter_rules(args: Mapping[str, object]) -> Iterator[tuple[str, JsonObject]]:
     for name, expected in args.items():
         if set(name) & set(".[]"):
-            raise NotCarriedError("with an argument that is named like a path")
+            raise NoCounterpartError("with an argument that is named like a path")
         if isinstance(expected, Mapping):
             if not expected or _holds_objects_in_list(expected):
-                raise NotCarriedError("with an empty object, or objects in a list")
+                raise NoCounterpartError("with an empty object, or objects in a list")
             yield name, {"contains": expected}
         elif _holds_objects_in_list({"": expected}):
-            raise NotCarriedError("with an empty object, or objects in a list")
+            raise NoCounterpartError("with an empty object, or objects in a list")
         else:
             yield name, {"equals": expected}
 

@@ -15,7 +15,7 @@ _DRAFT = "http://json-schema.org/draft-07/schema#"
 """Version that promptfoo assumes for a JSON Schema without `$schema`."""
 
 
-class NotCarriedError(Exception):
+class NoCounterpartError(Exception):
     """Error for a part of another tool's configuration that evalgate has no counterpart for.
 
     The error's text describes the part.
@@ -28,7 +28,7 @@ def render_template(text: str, variables: Mapping[str, object]) -> str:
     A value that is not a text is written as JSON.
 
     Raises:
-        NotCarriedError: the template has other syntax, or a variable has no value.
+        NoCounterpartError: the template has other syntax, or a variable has no value.
     """
 
     def fill(match: re.Match[str]) -> str:
@@ -36,12 +36,12 @@ def render_template(text: str, variables: Mapping[str, object]) -> str:
         for part in match[1].split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
         if value is None:
-            raise NotCarriedError(f"no value for `{match[0]}`")
+            raise NoCounterpartError(f"no value for `{match[0]}`")
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
     filled = _VARIABLE.sub(fill, text)
     if "{%" in text or "{{" in _VARIABLE.sub("", text):
-        raise NotCarriedError("a template with more than `{{ name }}`")
+        raise NoCounterpartError("a template with more than `{{ name }}`")
     return filled
 
 
@@ -49,12 +49,12 @@ def format_text(value: object) -> str:
     """Return a text as it is, and a number as JavaScript writes it.
 
     Raises:
-        NotCarriedError: the value is neither text nor number.
+        NoCounterpartError: the value is neither text nor number.
     """
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise NotCarriedError("with a value that is no text")
+        raise NoCounterpartError("with a value that is no text")
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e21 else repr(value)
 
 
@@ -77,29 +77,29 @@ def read_schema(value: object, folder: Path) -> JsonObject:
     every value fits, if there is no schema. A schema without a version gets draft 7.
 
     Raises:
-        NotCarriedError: the value is not a schema, or names a file of another kind. Also raised for a schema
-            with a template or with `format`.
+        NoCounterpartError: the value is not a schema, or names a file of another kind. Also raised for a
+            schema with a template or with `format`.
         InvalidInputError: the file of the schema cannot be read.
     """
     if isinstance(value, str) and value.startswith("file://"):
         path = folder / value.removeprefix("file://")
         if path.suffix not in {".json", ".yaml", ".yml"} or not path.is_file():
-            raise NotCarriedError("with a schema in a file that is neither JSON nor YAML")
+            raise NoCounterpartError("with a schema in a file that is neither JSON nor YAML")
         value = read_config_document(path, path.name).value
     elif isinstance(value, str) and value:
         try:
             value = parse_yaml(value, "schema").value
         except InvalidInputError:
-            raise NotCarriedError("with a text that is no schema") from None
+            raise NoCounterpartError("with a text that is no schema") from None
     if value is None or value == "":
         return {}
     if value is False:
         return {"not": {}}
     if not isinstance(value, Mapping | bool):
-        raise NotCarriedError("with a value that is no schema")
+        raise NoCounterpartError("with a value that is no schema")
     schema = dict(value) if isinstance(value, Mapping) else {}
     if "{{" in json.dumps(schema, default=str):
-        raise NotCarriedError("with a template in a schema")
+        raise NoCounterpartError("with a template in a schema")
     if '"format"' in json.dumps(schema, default=str):
-        raise NotCarriedError("with `format` in a schema, which is not checked here")
+        raise NoCounterpartError("with `format` in a schema, which is not checked here")
     return {"$schema": _DRAFT, **schema} if schema else {}

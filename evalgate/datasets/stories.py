@@ -12,7 +12,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet, Journey, Scenario, SessionInput
 from evalgate.datasets.foreign_rows import read_csv_rows
 from evalgate.documents.config_file import read_config_document
-from evalgate.documents.validation_errors import Location, translate_validation_error
+from evalgate.documents.strict_json import Location
+from evalgate.documents.validation_errors import translate_validation_error
 
 _COLUMNS = ("story", "agent")
 

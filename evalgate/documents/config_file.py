@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
-from evalgate.documents.validation_errors import Location
+from evalgate.documents.strict_json import Location
 from evalgate.system.files import decode_text, read_input_file
 
 if TYPE_CHECKING:

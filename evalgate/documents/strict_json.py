@@ -19,7 +19,7 @@ from evalgate.core.lazy_pattern import compile_lazily
 from evalgate.system.files import decode_text, read_input_file
 from evalgate.system.gc import pause_gc
 
-LOOKED_AT = 100
+MOST_INSPECTED_CASES = 100
 """Most cases of an eval set that are inspected to detect its format, which is the same for all cases."""
 
 

@@ -10,10 +10,7 @@ from pydantic_core import ErrorDetails
 
 from evalgate.core.errors import Problem
 from evalgate.core.formatting import join_quoted
-from evalgate.documents.strict_json import as_sequence
-
-Location: TypeAlias = tuple[str | int, ...]
-"""Keys and indices from the top of a document down to a value."""
+from evalgate.documents.strict_json import Location, as_sequence
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

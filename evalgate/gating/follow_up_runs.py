@@ -23,9 +23,9 @@ from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.case_regression import (
     BreakageCriteria,
     StoredOutcomes,
-    count_runs_allowed,
     estimate_flaky,
     find_breakage_criteria,
+    get_max_runs,
 )
 
 
@@ -73,7 +73,7 @@ class FailureClassifier:
             # Follow-up runs would change nothing: a quarantined case does not gate, and a protected case
             # closes the gate by any failure.
             is_open = case.gates and not case.protected
-            can_run_again = is_open and 0 < len(case.runs) < count_runs_allowed(self._most)
+            can_run_again = is_open and 0 < len(case.runs) < get_max_runs(self._most)
             if not (can_run_again and _is_failing(case)):
                 continue
             stored = self._find_stored_runs(case)

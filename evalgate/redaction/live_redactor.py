@@ -80,7 +80,7 @@ class LiveRedactor:
         """
         self._replace_redactor(self.redactor.add_masks(masks))
 
-    def keep_texts(self, texts: Iterable[str]) -> None:
+    def protect_notices(self, texts: Iterable[str]) -> None:
         """Keep notices of the gate visible: announced masks that occur in `texts` are not learnt.
 
         Otherwise an agent could hide the notice that its change edits the eval sets. The gate wrote the

@@ -9,7 +9,7 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.protocols import MetricContext, MetricEnvironment
 from evalgate.core.types import CaseChecks, CaseKey, EvalSet
-from evalgate.documents.validation_errors import Location
+from evalgate.documents.strict_json import Location
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.metric_binding import bind_metrics
 from evalgate.runner.suites import Suite

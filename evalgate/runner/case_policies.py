@@ -8,7 +8,7 @@ from evalgate.config.schema.criteria import CaseRule
 from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.types import CaseKey, CasePolicy, EvalSet, ScopedThreshold
-from evalgate.datasets.cases import describe_idle_names, select_cases
+from evalgate.datasets.cases import describe_unmatched_names, select_cases
 
 CasePolicies: TypeAlias = Mapping[tuple[str, str], CasePolicy]
 """Policy by (eval set id, case id). A case has no entry if it has no tags and no rule changes it."""
@@ -41,7 +41,7 @@ def resolve_case_policies(
     for index, rule in enumerate(case_rules):
         problems += _find_unknown_metrics(rule, index, thresholds)
         chosen = list(select_cases(rule.ids, rule.tags, eval_sets, find_tags))
-        if not is_part and (idle := describe_idle_names(rule.ids, rule.tags, eval_sets, find_tags)):
+        if not is_part and (idle := describe_unmatched_names(rule.ids, rule.tags, eval_sets, find_tags)):
             position = thresholds.find_position(("cases", index))
             problems.append(Problem(thresholds.file, *position, f"no case is {idle}"))
         found |= {key: _apply_rule(found.get(key, _NO_POLICY), rule) for key in chosen}

@@ -7,7 +7,7 @@ from evalgate.config.schema.thresholds import Thresholds
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, CasePolicy, EvalCase, EvalSet
-from evalgate.datasets.cases import describe_idle_names, select_cases
+from evalgate.datasets.cases import describe_unmatched_names, select_cases
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 
 
@@ -42,7 +42,7 @@ def limit_checks(
         cases = frozenset(select_cases(check.ids, check.tags, eval_sets, find_tags))
         if cases:
             found.append(replace(bound, cases=cases))
-        if not is_part and (idle := describe_idle_names(check.ids, check.tags, eval_sets, find_tags)):
+        if not is_part and (idle := describe_unmatched_names(check.ids, check.tags, eval_sets, find_tags)):
             where = thresholds.find_position(thresholds.locate_criterion(bound.criterion))
             problems.append(Problem(thresholds.file, *where, f"`{bound.name}`: no case is {idle}"))
     if problems:

@@ -74,7 +74,7 @@ async def _run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> li
     return [found[index] for index in range(len(cases))]
 
 
-def is_whole(case: EvalCase, run: CaseRun) -> bool:
+def has_all_replies(case: EvalCase, run: CaseRun) -> bool:
     """Return True if the run has no failure and the agent replied to every message of the case."""
     return run.failure is None and len(run.replies) == len(case.turns) and None not in run.replies
 

@@ -24,7 +24,8 @@ from evalgate.core.protocols import (
 )
 from evalgate.core.types import Criterion
 from evalgate.datasets.fingerprint import compute_metric_fingerprint
-from evalgate.documents.validation_errors import Location, format_location, translate_validation_error
+from evalgate.documents.strict_json import Location
+from evalgate.documents.validation_errors import format_location, translate_validation_error
 from evalgate.llm.judge_resolver import JudgeNotConfiguredError, JudgeResolver
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.runner.base_branch import RuleFiles

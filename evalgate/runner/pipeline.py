@@ -133,7 +133,7 @@ class PreparedRun:
         """
         await self.evaluation.start_and_make_runs(self.hooks, self._make_control_runs)
         if not self.run_results.interrupted and self.evaluation.is_complete:
-            self.checkpoint.mark_over()
+            self.checkpoint.mark_complete()
 
     async def _make_control_runs(self) -> None:
         if self.plan.control_source is None or self.shard is not None:  # a shard decides nothing
@@ -241,7 +241,7 @@ def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
     """Make the redactor hide the secrets of the agent's env files, but no part of the plan's notices."""
     if plan.agent.settings.env_file:
         redactor.learn_environment(plan.agent_environ)
-    redactor.keep_texts(plan.notices)
+    redactor.protect_notices(plan.notices)
 
 
 def build_plan_agent(plan: Plan) -> Agent:

@@ -38,7 +38,7 @@ def rerender_reports(
     reporters = plugin_registry.get_reporters({"html", *requested})
     record = load_checked_record(workspace.folder, results)
     redactor = LiveRedactor(Redactor.from_environment(environ))
-    redactor.keep_texts(record.notices)
+    redactor.protect_notices(record.notices)
     record = redactor.redact_tree(record)
     opened = check_writable(target, workspace.owner, root=workspace.folder)
     remove_reports(opened, plugin_registry.list_report_files(), but={source.resolve()})

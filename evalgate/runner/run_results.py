@@ -210,7 +210,7 @@ class RunResults:
         return whole if whole.calls or whole.spared else None
 
     @property
-    def earlier_judging(self) -> RunUsage:
+    def earlier_judge_usage(self) -> RunUsage:
         """Return the judges' usage before this run, without `spent`, which the meter has counted already."""
         return RunUsage(self._run_start.used.judge_usage)
 

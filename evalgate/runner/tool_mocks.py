@@ -27,7 +27,7 @@ from evalgate.core.types import (
     ToolResult,
     TraceSpan,
 )
-from evalgate.datasets.cases import describe_idle_names, map_cases
+from evalgate.datasets.cases import describe_unmatched_names, map_cases
 from evalgate.integrations.recordings import read_recording
 from evalgate.redaction.redactor import REPLACEMENT
 from evalgate.runner.base_branch import RuleFiles
@@ -77,7 +77,7 @@ def _find_idle_mocks(
     eval_sets: Sequence[EvalSet], config: Config, thresholds: Thresholds
 ) -> Iterator[Problem]:
     for index, mock in enumerate(config.tool_mocks):
-        idle = describe_idle_names(mock.ids, (), eval_sets, lambda _: ())
+        idle = describe_unmatched_names(mock.ids, (), eval_sets, lambda _: ())
         if not any(each.cases for each in eval_sets):
             idle = "there to mock tools for"
         if idle:

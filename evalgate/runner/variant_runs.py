@@ -270,7 +270,7 @@ def measure_variants(
         again = asyncio.run(make_runs())
         if stage.is_complete and (again is None or again.is_complete):
             for checkpoint in checkpoints:
-                checkpoint.mark_over()
+                checkpoint.mark_complete()
         notices = dict.fromkeys(notice for checkpoint in checkpoints for notice in checkpoint.notices)
         measured = replace(stage.build_result(), notices=tuple(notices))
         return measured, None if again is None else again.build_result()
@@ -325,7 +325,7 @@ def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _S
     """Return a stage for fresh runs of the first variant and the winner; no journal keeps these runs."""
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
-    start = RunStart(journal=_VariantJournal(None, first), used=stage.run_results[0].earlier_judging)
+    start = RunStart(journal=_VariantJournal(None, first), used=stage.run_results[0].earlier_judge_usage)
     return _Stage(both, (stage.agents[0], stage.agents[at]), stage.progress, (start, start))
 
 

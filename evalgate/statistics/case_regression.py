@@ -205,7 +205,7 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
         most: most runs of the case as long as none of them passed.
     """
     in_a_row = _count_in_a_row(baseline_runs, flaky / _IN_A_ROW, most)
-    for runs in range(in_a_row + 1, count_runs_allowed(most) + 1):
+    for runs in range(in_a_row + 1, get_max_runs(most) + 1):
         # Possible places of the one pass: after `in_a_row` failures the case would already be called broken.
         orders = in_a_row
         if flaky * orders * _compute_flaky_chance(baseline_runs + 1, runs - 1) <= _WITH_ONE_PASS:
@@ -213,7 +213,7 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
     return BreakageCriteria(_count_in_a_row(baseline_runs, flaky / _IN_A_ROW_ALONE, most), None)
 
 
-def count_runs_allowed(most: int) -> int:
+def get_max_runs(most: int) -> int:
     """Return the most runs of a case that passed once: twice `most`, but 1 if `most` is 1.
 
     `most` is the most runs of the case as long as none of them passed, as for `find_breakage_criteria`.

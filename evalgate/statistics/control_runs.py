@@ -206,7 +206,7 @@ def plan_control_runs(
     decision = decide_control_runs(cases, averages, parameters)
     if decision.answer == "broke" and parameters.fail_fast:
         return decision
-    most = count_most_pairs(len(cases), parameters)
+    most = get_max_pairs(len(cases), parameters)
     wanted: dict[str, int] = {}
     open_cases = [each for each in cases if decision.cases[each.name].answer == "open"]
     first = _count_first_pairs(len(cases), most, parameters)
@@ -246,7 +246,7 @@ def decide_control_runs(
     )
 
 
-def count_most_pairs(suspects: int, parameters: Parameters) -> int:
+def get_max_pairs(suspects: int, parameters: Parameters) -> int:
     """Return the most pairs of runs of each case, 4 to 20, if `suspects` cases share `case_alpha`."""
     most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
     level = parameters.case_alpha / max(1, suspects)
@@ -274,7 +274,7 @@ def _compute_total_break_p(pairs: int, most: int) -> float:
 
 
 def _decide_cases(cases: Sequence[CaseSuspect], parameters: Parameters) -> dict[str, CaseControl]:
-    most = count_most_pairs(len(cases), parameters)
+    most = get_max_pairs(len(cases), parameters)
     results = {each.name: (_drop_missing(each.head), _drop_missing(each.control)) for each in cases}
     p_values = {name: compute_sequential_p(*sides, most) for name, sides in results.items()}
     levels = compute_holm_levels(p_values, parameters.case_alpha)

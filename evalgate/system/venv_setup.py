@@ -19,7 +19,7 @@ from evalgate.core.frozen import frozen
 
 _TAIL = 4000  # characters of the command's output that an error shows
 
-STOP: ContextVar[threading.Event | None] = ContextVar("STOP", default=None)
+STOP_EVENT: ContextVar[threading.Event | None] = ContextVar("STOP_EVENT", default=None)
 """Event that a caller sets to end a setup in another thread, which signals and cancellations do not reach."""
 
 _POLL_S = 0.1
@@ -89,7 +89,7 @@ def _run_command(
     argv: list[str], description: str, cwd: Path, env: Mapping[str, str], agent_user: tuple[int, int] | None
 ) -> None:
     uid, gid = agent_user or (None, None)
-    stop = STOP.get()
+    stop = STOP_EVENT.get()
     with subprocess.Popen(
         argv,
         cwd=cwd,

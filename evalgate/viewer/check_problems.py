@@ -10,8 +10,8 @@ from evalgate.config.schema.criteria import CheckConfig
 from evalgate.config.schema.field_types import CheckName
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.documents.config_file import parse_yaml
-from evalgate.documents.strict_json import read_json
-from evalgate.documents.validation_errors import Location, validate_model
+from evalgate.documents.strict_json import Location, read_json
+from evalgate.documents.validation_errors import validate_model
 from evalgate.viewer.check_draft import DraftCheck
 
 _SCOPE_KEYS = ("ids", "tags")

@@ -181,7 +181,7 @@ def test_no_announcement_hides_a_notice_of_the_gate(notice: str) -> None:
     announced = "::add-mask::This change edits refunds.json\n::add-mask::zebra-crossing-77"
     run = a_run_result(a_turn_result(actual=a_reply(f"{announced}\nI saw zebra-crossing-77")))
     redactor = LiveRedactor(REDACTOR)
-    redactor.keep_texts((notice,))
+    redactor.protect_notices((notice,))
 
     record = redactor.redact_tree(a_record(a_case_result(runs=(run,)), notices=(notice,)))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evalgate.core.errors import NoVerdictError
-from evalgate.system.venv_setup import STOP, SetupResult, run_setup
+from evalgate.system.venv_setup import STOP_EVENT, SetupResult, run_setup
 
 
 def provided(folder: Path, command: str, python: str | None = None) -> SetupResult:
@@ -54,12 +54,12 @@ def test_a_command_that_fails_is_shown_with_its_end(tmp_path: Path, command: str
 def test_a_setup_in_another_thread_ends_with_its_children(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
-    before = STOP.set(stop)
+    before = STOP_EVENT.set(stop)
     try:
         with pytest.raises(NoVerdictError, match="failed with exit code -9"):
             provided(tmp_path, "sleep 60 | cat", sys.executable)
     finally:
-        STOP.reset(before)
+        STOP_EVENT.reset(before)
 
 
 def test_an_interrupted_setup_ends_with_its_children(tmp_path: Path) -> None:

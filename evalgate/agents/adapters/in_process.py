@@ -20,7 +20,7 @@ from evalgate.agents.host.channel import encode_line
 from evalgate.agents.host.conversations import SessionManager
 from evalgate.agents.host.errors import AgentCreationError, UnusableEntryError, describe_fatal
 from evalgate.agents.host.frameworks import HostedAgent, load_hosted_agent
-from evalgate.agents.host.threads import DaemonThreadPool, own_process
+from evalgate.agents.host.threads import DaemonThreadPool, mark_host_process
 from evalgate.agents.workers.agent_thread import AgentThread, is_gate_loop_running
 from evalgate.agents.workers.protocol import decode_message, parse_failure
 from evalgate.agents.workers.session import GRACE_S, WorkerSession
@@ -248,7 +248,7 @@ class InProcessAgent:
         Raises:
             InvalidInputError: the object is not an agent, or it stores conversations and cannot be copied.
         """
-        own_process()
+        mark_host_process()
         try:
             hosted = await self._load_agent()
         except UnusableEntryError as error:

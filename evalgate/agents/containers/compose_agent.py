@@ -29,7 +29,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, AgentSession, AgentUnreachableError
 from evalgate.core.types import EvalCase, Failure
 from evalgate.documents.env_file import describe_read_error, read_env_file
-from evalgate.documents.validation_errors import Location, format_location
+from evalgate.documents.strict_json import Location
+from evalgate.documents.validation_errors import format_location
 from evalgate.system.files import is_readable_name
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.documents.config_file import ConfigDocument, parse_yaml
 from evalgate.documents.env_file import describe_read_error, read_env_file
-from evalgate.documents.validation_errors import Location, format_location, validate_model
+from evalgate.documents.strict_json import Location
+from evalgate.documents.validation_errors import format_location, validate_model
 from evalgate.system.files import is_readable_name, read_text
 
 # The empty group `wrong` matches every other `$`: a typing error is then reported, and not passed on.

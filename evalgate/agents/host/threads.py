@@ -20,7 +20,7 @@ from typing import Any, Callable, Optional, Tuple
 _PID = os.getpid()
 
 
-def own_process() -> None:
+def mark_host_process() -> None:
     """Mark this process as the host. `end_if_forked` then never terminates it, even if it was forked."""
     global _PID  # noqa: PLW0603  the module is the state: one process has one host
     _PID = os.getpid()

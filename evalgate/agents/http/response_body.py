@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from evalgate.agents.http.dialect import pause_turn_timer
 from evalgate.agents.http.errors import EXCERPT_BYTES, build_flood_error, build_format_error
 from evalgate.agents.workers.protocol import (
-    LARGE,
     MAX_ANSWER_BYTES,
+    THREAD_PARSE_SIZE,
     WorkerProtocolError,
     parse_untrusted_json,
     quote_text,
@@ -160,13 +160,13 @@ def parse_json_body(body: bytes | str) -> object:
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Call `work`, in a thread if `size` is above 64 KiB (`LARGE`), and return its result.
+    """Call `work`, in a thread if `size` is above 64 KiB (`THREAD_PARSE_SIZE`), and return its result.
 
     `size` is the size in bytes of the answer that `work` parses. The thread lets the event loop run, because
     `parse_untrusted_json` releases the GIL from time to time. The turn's timer is stopped meanwhile, so that
     the time does not count as the agent's.
     """
-    if size <= LARGE:
+    if size <= THREAD_PARSE_SIZE:
         return work()
     with pause_turn_timer():
         return await asyncio.to_thread(work)

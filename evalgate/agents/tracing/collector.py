@@ -45,7 +45,7 @@ class SpanCollector:
         self._known_as = endpoint.known_as or endpoint.host
         self._port = endpoint.port
         self._spans: list[Span] = []
-        self.forgotten = 0
+        self.dropped_spans = 0
         """Number of spans that were dropped because too many spans were stored."""
         self._arrived = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -90,7 +90,7 @@ class SpanCollector:
         """
         async with self._arrived:
             self._spans += spans
-            self.forgotten += max(0, len(self._spans) - _MAX_SPANS)
+            self.dropped_spans += max(0, len(self._spans) - _MAX_SPANS)
             del self._spans[:-_MAX_SPANS]
             self._arrived.notify_all()
 

@@ -121,8 +121,8 @@ class TracedAgent:
         return tuple(self._iter_notices())
 
     def _iter_notices(self) -> Iterator[str]:
-        if self._collector is not None and self._collector.forgotten:
-            forgotten = pluralize(self._collector.forgotten, "OpenTelemetry span")
+        if self._collector is not None and self._collector.dropped_spans:
+            forgotten = pluralize(self._collector.dropped_spans, "OpenTelemetry span")
             yield f"{forgotten} that belonged to no turn yet were left out: more than 200,000 came at once."
         if not self._seen.spans or self._seen.genai:
             return

@@ -74,7 +74,7 @@ def _parse_int(text: str) -> int:
 _YIELDING_DECODER = json.JSONDecoder(
     parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=lambda value: value
 )
-LARGE = 64 * 1024
+THREAD_PARSE_SIZE = 64 * 1024
 """Characters or bytes above which a JSON text should be parsed in a thread; below, it takes at most 10 ms."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _NOT_ASCII = b"\xff"
@@ -151,7 +151,7 @@ def parse_untrusted_json(text: str) -> object:
         WorkerProtocolError: the value nests too deep, or holds a number of more than 4,300 digits.
     """
     try:
-        value: object = (_DECODER if len(text) <= LARGE else _YIELDING_DECODER).decode(text)
+        value: object = (_DECODER if len(text) <= THREAD_PARSE_SIZE else _YIELDING_DECODER).decode(text)
     except json.JSONDecodeError:
         raise
     except ValueError:  # int() refuses to read on

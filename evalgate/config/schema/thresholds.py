@@ -25,7 +25,7 @@ from evalgate.config.schema.prices import Price
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import Criterion
-from evalgate.documents.validation_errors import Location
+from evalgate.documents.strict_json import Location
 
 NEWEST_ADK = (2, 13)
 

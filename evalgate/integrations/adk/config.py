@@ -12,7 +12,7 @@ from evalgate.config.schema.judge import UserConfig
 from evalgate.core.formatting import join_quoted
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 from evalgate.documents.config_file import ConfigDocument
-from evalgate.documents.validation_errors import Location
+from evalgate.documents.strict_json import Location
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 

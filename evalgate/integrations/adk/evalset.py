@@ -26,13 +26,14 @@ from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.key_case import find_snake_or_camel_key
 from evalgate.documents.strict_json import (
+    Location,
     UnexpectedShapeError,
     require_list,
     require_members,
     require_object,
     require_text,
 )
-from evalgate.documents.validation_errors import Id, Location, validate_id
+from evalgate.documents.validation_errors import Id, validate_id
 
 
 class AdkModel(BaseModel):
@@ -48,7 +49,7 @@ class AdkModel(BaseModel):
     )
 
 
-class AdkEvalSetHeader(AdkModel):
+class AdkEvalSetFile(AdkModel):
     """An eval set. Its cases are not validated here, because they are read one by one."""
 
     eval_set_id: Id
@@ -103,7 +104,7 @@ class AdkFormat:
                 reader.check_keys(AdkCase, index, raw)
             return case
 
-        return reader.read_eval_set(AdkEvalSetHeader, make_case)
+        return reader.read_eval_set(AdkEvalSetFile, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read.
@@ -115,7 +116,7 @@ class AdkFormat:
 
         reader = _create_reader(document)
         contents = {*CONTENTS, *map(to_camel, CONTENTS)}
-        for found in collect_ignored_keys(AdkEvalSetHeader, reader.header):
+        for found in collect_ignored_keys(AdkEvalSetFile, reader.header):
             yield found.location
         for index, case in enumerate(reader.raw_cases):
             for found in collect_ignored_keys(AdkCase, case, reader.get_case_location(index)):

@@ -12,8 +12,7 @@ from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
-from evalgate.documents.strict_json import LOOKED_AT, as_sequence
-from evalgate.documents.validation_errors import Location
+from evalgate.documents.strict_json import MOST_INSPECTED_CASES, Location, as_sequence
 
 
 class AdkRsFormat:
@@ -28,7 +27,7 @@ class AdkRsFormat:
         if not isinstance(value, dict) or as_sequence(value.get("eval_cases")) is None:
             return False
         return _has_plain_id(value, "eval_set_id", "evalSetId") or any(
-            _has_plain_id(case, "eval_id", "evalId") for case in value["eval_cases"][:LOOKED_AT]
+            _has_plain_id(case, "eval_id", "evalId") for case in value["eval_cases"][:MOST_INSPECTED_CASES]
         )
 
     def read_eval_set(self, document: Document) -> EvalSet:

@@ -42,8 +42,8 @@ from evalgate.datasets.cases import build_cases
 from evalgate.datasets.conversion_losses import find_linear_goal_order
 from evalgate.datasets.eval_set_reader import finish_reading
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker, collect_ignored_keys
-from evalgate.documents.strict_json import as_sequence, get_items
-from evalgate.documents.validation_errors import Id, Location, find_repeated_ids, validate_model
+from evalgate.documents.strict_json import Location, as_sequence, get_items
+from evalgate.documents.validation_errors import Id, find_repeated_ids, validate_model
 
 _Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
 

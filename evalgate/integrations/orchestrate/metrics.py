@@ -140,7 +140,7 @@ class JourneyMetric(BaseModel, ABC):
         - The journey has no goal that the metric counts. `JourneySuccess` has a score even then.
         """
         return await self.score_with_judge(
-            case, run, LiteralTextJudge(knows_only_equal=self.responses == "judged")
+            case, run, LiteralTextJudge(leaves_differences_undecided=self.responses == "judged")
         )
 
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:

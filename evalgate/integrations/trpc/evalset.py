@@ -11,8 +11,7 @@ from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.key_case import find_key_in_any_case, get_member, normalize_key
-from evalgate.documents.strict_json import LOOKED_AT, as_sequence
-from evalgate.documents.validation_errors import Location
+from evalgate.documents.strict_json import MOST_INSPECTED_CASES, Location, as_sequence
 
 _TRPC_CASE_KEYS = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}
 _TRPC_RUBRIC_KEYS = {"id", "content", "metricname"}
@@ -27,7 +26,9 @@ class TrpcFormat:
 
         Messages with `parts` do not count, since Google ADK writes them too.
         """
-        return any(map(_is_trpc_case, _to_list(get_member(document.value, "evalCases"))[:LOOKED_AT]))
+        return any(
+            map(_is_trpc_case, _to_list(get_member(document.value, "evalCases"))[:MOST_INSPECTED_CASES])
+        )
 
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build the eval set, with the line number of each case.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from evalgate.core.installation import describe_install
-from evalgate.documents.json_schemas import find_validator_type
+from evalgate.documents.json_schemas import SchemaValidatorMissingError, find_validator_type
 
 # Each comparison returns "" if the values match, else where and how they differ.
 
@@ -158,10 +158,6 @@ def _describe_inequality(actual: object, expected: object) -> str:
 
 
 _LONGEST_MESSAGE = 300
-
-
-class SchemaValidatorMissingError(RuntimeError):
-    """Error for the missing package `jsonschema`; the message says how to install it."""
 
 
 def check_schema_validator() -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from evalgate.core.errors import EvalgateError
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion
+from evalgate.documents.json_schemas import SchemaValidatorMissingError
 from evalgate.documents.key_case import normalize_key
 from evalgate.documents.re2_patterns import (
     InvalidPatternError,
@@ -22,7 +23,6 @@ from evalgate.documents.re2_patterns import (
 )
 from evalgate.integrations.trpc.go_json import lower_text, parse_json_text, truncate_text
 from evalgate.integrations.trpc.json_comparison import (
-    SchemaValidatorMissingError,
     check_schema_validator,
     find_schema_problem,
     find_selected_difference,

@@ -18,7 +18,7 @@ from evalgate.runner.plan import Plan
 class Checkpoint:
     """Context manager that locks the folder of a run and keeps the run's journal.
 
-    `begin_run` opens the journal. The end of the context deletes the journal if `mark_over` and
+    `begin_run` opens the journal. The end of the context deletes the journal if `mark_complete` and
     `mark_published` were called and there is no exception. Otherwise the journal is kept, as it may be the
     only copy of the runs. If `begin_run` is never called, the journal of an earlier run is not changed.
     """
@@ -76,7 +76,7 @@ class Checkpoint:
         except OSError as error:
             self._fault = error.strerror or str(error)
 
-    def mark_over(self) -> None:
+    def mark_complete(self) -> None:
         """Note that all planned runs were made, so that there is nothing to resume."""
         self._is_over = True
 

@@ -23,7 +23,7 @@ from evalgate.runner.control.eligibility import check_code_origin, check_environ
 from evalgate.runner.plan import Plan
 from evalgate.system import git
 from evalgate.system.git_checkout import CheckoutError, CommitCheckout, check_out_commit
-from evalgate.system.venv_setup import STOP
+from evalgate.system.venv_setup import STOP_EVENT
 from evalgate.system.workspace import Workspace
 
 _LOCAL_KINDS = ("python", "adk", "command")
@@ -106,13 +106,13 @@ async def build_control_in_thread(
     meter = plan.judge_resolver.models.meter
     left = meter.get_seconds_left()
     stop = threading.Event()
-    before = STOP.set(stop)
+    before = STOP_EVENT.set(stop)
     try:
         building = asyncio.create_task(
             asyncio.to_thread(stack.enter_context, build_control_agent(plan, control_source))
         )
     finally:
-        STOP.reset(before)
+        STOP_EVENT.reset(before)
     try:
         await asyncio.wait({building}, timeout=min(SETUP_MINUTES * 60, math.inf if left is None else left))
         if building.done():

@@ -252,7 +252,7 @@ async def _make_runs(
     ]
     strategy = ControlStrategy(suspects, witnesses, keys)
     usage_journal = _UsageJournal(journal) if journal is not None else None
-    run_start = RunStart(journal=usage_journal, used=run_results.earlier_judging)
+    run_start = RunStart(journal=usage_journal, used=run_results.earlier_judge_usage)
     fresh = RunResults(chosen, run_results.progress, run_start)
     fresh.calibration_verdict = run_results.calibration_verdict
     await Evaluation(fresh, AlternatingAgent(agent, control_agent.agent), strategy).make_runs()

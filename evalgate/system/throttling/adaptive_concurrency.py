@@ -34,7 +34,7 @@ class AdaptiveConcurrency:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def open_slots(self) -> int:
+    def current_limit(self) -> int:
         """Return the current limit; 1 or more."""
         if not self._ramp_up_s:
             return max(1, int(self._limit))
@@ -46,7 +46,7 @@ class AdaptiveConcurrency:
 
     async def acquire_slot(self) -> float:
         """Wait for a slot, in the order of the calls. Return the clock's time at the end of the wait."""
-        if not self._waiting and self._taken < self.open_slots:
+        if not self._waiting and self._taken < self.current_limit:
             self._taken += 1
             return self._clock.now()
         waiter = asyncio.get_running_loop().create_future()
@@ -119,7 +119,7 @@ class AdaptiveConcurrency:
 
         A slot counts as taken here, before its task runs again, so that no later task can overtake it.
         """
-        while self._waiting and self._taken < self.open_slots:
+        while self._waiting and self._taken < self.current_limit:
             waiter = self._waiting.popleft()
             # A cancelled task leaves its future in the queue: it gets no slot, which it would never release.
             if not waiter.done():

@@ -12,6 +12,7 @@ import pytest
 from evalgate.agents.containers import ownership
 from evalgate.agents.containers.cleanup import remove_orphans
 from evalgate.agents.containers.container_settings import find_daemon_host
+from evalgate.core.types import Reply
 from tests.agents.containers.test_docker import IMAGE, client, project
 from tests.agents.containers.test_published import build_server_agent
 from tests.agents.play import a_talk, outcomes
@@ -62,7 +63,7 @@ async def test_server_is_reached_at_the_host_of_the_daemon(project: Path, host: 
     assert find_daemon_host(with_tcp) == host
     with_tcp.close()
     run = (await outcomes(build_server_agent(project), [a_talk("case", "hi")]))["case"]
-    assert (run.failure, [reply.response for reply in run.replies]) == (None, ["HI"])
+    assert (run.failure, run.replies) == (None, (Reply("HI"),))
 
 
 def test_containers_of_a_gate_in_an_unknown_container_are_kept(

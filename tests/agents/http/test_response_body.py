@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from evalgate.agents.http import response_body
 from evalgate.agents.http.response_body import SseReader, parse_json_body, run_off_loop
-from evalgate.agents.workers.protocol import LARGE, parse_untrusted_json
+from evalgate.agents.workers.protocol import THREAD_PARSE_SIZE, parse_untrusted_json
 from evalgate.core.types import JsonObject, Message, Reply
 from tests.agents.http.server import Handler, run_case, scripted, serving, sse, streamed
 from tests.agents.play import a_talk
@@ -154,11 +154,11 @@ class Ticks:
 async def test_event_loop_continues_while_a_large_answer_is_parsed() -> None:
     seen = threading.Event()
     asyncio.get_running_loop().call_later(0, seen.set)
-    assert await run_off_loop(LARGE + 1, lambda: seen.wait(10))
+    assert await run_off_loop(THREAD_PARSE_SIZE + 1, lambda: seen.wait(10))
 
 
 async def test_small_answer_is_parsed_in_the_event_loop() -> None:
-    assert await run_off_loop(LARGE, threading.current_thread) is threading.main_thread()
+    assert await run_off_loop(THREAD_PARSE_SIZE, threading.current_thread) is threading.main_thread()
 
 
 async def test_parsing_tool_calls_lets_other_threads_run() -> None:
@@ -194,7 +194,7 @@ async def test_large_answers_of_each_dialect_are_parsed_in_a_thread(
     threads: list[bool] = []
 
     def parse_watched(text: str) -> object:
-        if len(text) > LARGE:
+        if len(text) > THREAD_PARSE_SIZE:
             threads.append(threading.current_thread() is threading.main_thread())
         return parse_untrusted_json(text)
 
@@ -206,7 +206,9 @@ async def test_large_answers_of_each_dialect_are_parsed_in_a_thread(
 
 
 async def test_large_and_small_answers_have_the_same_errors() -> None:
-    async with serving(scripted({"response": "x", "tool_calls": [*build_calls(LARGE), 1]})) as server:
+    async with serving(
+        scripted({"response": "x", "tool_calls": [*build_calls(THREAD_PARSE_SIZE), 1]})
+    ) as server:
         run = await run_case({"url": server.url}, a_talk("c", "hi"))
     assert run.failure is not None
     assert run.failure.message == "the agent's answer has a tool call that is not a JSON object (turn 1)"
@@ -223,4 +225,4 @@ def test_large_and_small_texts_parse_alike(text: str) -> None:
         except Exception as error:  # noqa: BLE001  compared
             return type(error), getattr(error, "msg", str(error))
 
-    assert outcome(text + " " * LARGE) == outcome(text)
+    assert outcome(text + " " * THREAD_PARSE_SIZE) == outcome(text)

@@ -12,6 +12,6 @@ async def test_dropped_spans_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     receiver = SpanCollector(CollectorEndpoint())
     stray = Span("t", "s", "", "GET", 0, 0, {})
     await receiver.add_spans([stray] * 2)
-    assert receiver.forgotten == 0
+    assert receiver.dropped_spans == 0
     await receiver.add_spans([stray] * 3)
-    assert receiver.forgotten == 2
+    assert receiver.dropped_spans == 2

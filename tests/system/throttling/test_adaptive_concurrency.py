@@ -60,18 +60,18 @@ async def test_it_halves_once_for_all_that_were_at_work_and_grows_again_by_one_a
     clock.now = 1.0
     for each in since:
         places.on_throttled(each)
-    assert places.open_slots == 4
+    assert places.current_limit == 4
     for _ in range(8):
         places.release_slot()
     assert await most_at_once(places, 8) == 4
     for _ in range(4):
         places.on_success()
-    assert places.open_slots == 4  # 4 + 1/4 + 1/4.25 + …
+    assert places.current_limit == 4  # 4 + 1/4 + 1/4.25 + …
     places.on_success()
-    assert places.open_slots == 5
+    assert places.current_limit == 5
     for _ in range(100):
         places.on_success()
-    assert places.open_slots == 8
+    assert places.current_limit == 8
 
 
 async def test_it_never_closes() -> None:
@@ -80,7 +80,7 @@ async def test_it_never_closes() -> None:
     for now in range(1, 9):
         clock.now = now
         places.on_throttled(now - 0.5)
-    assert places.open_slots == 1
+    assert places.current_limit == 1
     assert await most_at_once(places, 3) == 1
 
 
@@ -89,7 +89,7 @@ async def test_it_halves_what_is_used_not_what_could_be() -> None:
     places = AdaptiveConcurrency(100, clock=clock.clock())
     since = [await places.acquire_slot() for _ in range(4)]
     places.on_throttled(since[0])
-    assert places.open_slots == 2
+    assert places.current_limit == 2
 
 
 async def test_the_ramp_rises_from_one() -> None:
@@ -98,7 +98,7 @@ async def test_the_ramp_rises_from_one() -> None:
     found = []
     for now in (0.0, 1.0, 5.5, 9.9, 10.0, 11.0):
         clock.now = now
-        found.append(places.open_slots)
+        found.append(places.current_limit)
     assert found == [1, 2, 6, 10, 11, 11]
 
 

@@ -15,7 +15,7 @@ from ..streamed_calls import StreamedCalls, append_texts
 _MAX_DEPTH = 50
 
 
-def read_object(text: Any) -> Optional[dict[str, Any]]:
+def parse_call_arguments(text: Any) -> Optional[dict[str, Any]]:
     """Return the arguments of a tool call from a dict or from the JSON text of an object.
 
     Return {} for "", which means no arguments, and None for any other value.
@@ -174,7 +174,9 @@ class ChatCompletionsDialect:
         calls = [_read_chat_call(each) for each in filter_objects(message.get("tool_calls"))]
         legacy = message.get("function_call")
         if isinstance(legacy, dict) and _read_name(legacy):
-            calls.append(ModelToolCall(str(legacy["name"]), read_object(legacy.get("arguments")), None))
+            calls.append(
+                ModelToolCall(str(legacy["name"]), parse_call_arguments(legacy.get("arguments")), None)
+            )
         tokens = _read_tokens(body.get("usage"), "prompt_tokens", "completion_tokens")
         text = _join_texts(message.get("content"))
         return CapturedAnswer(calls, text if isinstance(text, str) else "", tokens, _read_model(body))
@@ -191,7 +193,9 @@ def _read_chat_call(call: _Json) -> ModelToolCall:
         return ModelToolCall(str(custom.get("name") or ""), _wrap_custom_input(custom.get("input")), id_)
     function = call.get("function")
     function = function if isinstance(function, dict) else {}
-    return ModelToolCall(str(function.get("name") or ""), read_object(function.get("arguments")), id_)
+    return ModelToolCall(
+        str(function.get("name") or ""), parse_call_arguments(function.get("arguments")), id_
+    )
 
 
 class _ChatAssembler:
@@ -260,7 +264,7 @@ def _read_response_call(item: _Json, kind: str) -> ModelToolCall:
     args = _wrap_custom_input(item.get("input")) if kind == "custom_tool_call" else item.get("arguments")
     result = item.get("output") if kind == "mcp_call" else None
     id_ = item.get("call_id") or item.get("id")
-    return ModelToolCall(_read_name(item) or kind, read_object(args), id_, decode_result(result))
+    return ModelToolCall(_read_name(item) or kind, parse_call_arguments(args), id_, decode_result(result))
 
 
 class _ResponseAssembler:
@@ -304,7 +308,7 @@ class MessagesDialect:
         calls = [
             ModelToolCall(
                 str(block.get("name") or ""),
-                read_object(block.get("input")),
+                parse_call_arguments(block.get("input")),
                 block.get("id"),
                 results.get(block.get("id")),
             )

@@ -173,7 +173,7 @@ class JudgedMetric(AdkOptions):
 
 
 @frozen
-class JudgedTurn:
+class ScoredTurn:
     """A turn's score. The details of the score hold the judge's samples."""
 
     score: TurnScore
@@ -181,17 +181,17 @@ class JudgedTurn:
     """The judge's failure, if it is the reason that the turn has no score; else None."""
 
 
-def build_unjudged_turn(reason: str) -> JudgedTurn:
+def build_unjudged_turn(reason: str) -> ScoredTurn:
     """Build a turn without a score, for the given reason."""
-    return JudgedTurn(TurnScore(None, reason))
+    return ScoredTurn(TurnScore(None, reason))
 
 
-def build_zero_turn(reason: str) -> JudgedTurn:
+def build_zero_turn(reason: str) -> ScoredTurn:
     """Build a turn that scores 0 without a judge."""
-    return JudgedTurn(TurnScore(0.0, reason))
+    return ScoredTurn(TurnScore(0.0, reason))
 
 
-def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
+def score_by_vote(samples: Samples[JudgeOpinion]) -> ScoredTurn:
     """Build a turn that scores 1.0 if more than half of the opinions are positive, else 0.0.
 
     The turn has no score if no sample has an opinion.
@@ -205,10 +205,10 @@ def score_by_vote(samples: Samples[JudgeOpinion]) -> JudgedTurn:
     says = "says" if len(samples.values) == 1 else "say"
     share = f"{len(side)} of {pluralize(len(samples.values), 'sample')} {says} so"
     reason = f"{share}: {side[0].reason}" if side[0].reason else share
-    return JudgedTurn(TurnScore(float(wins), reason, build_details(samples)))
+    return ScoredTurn(TurnScore(float(wins), reason, build_details(samples)))
 
 
-def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
+def score_by_mean(samples: Samples[JudgeOpinion]) -> ScoredTurn:
     """Build a turn with the mean of the opinions, and the reason of the opinion nearest to the mean.
 
     The turn has no score if no sample has an opinion.
@@ -218,13 +218,13 @@ def score_by_mean(samples: Samples[JudgeOpinion]) -> JudgedTurn:
     scores = [opinion.score for opinion in samples.values]
     mean = compute_sequential_mean(scores)
     nearest = min(samples.values, key=lambda opinion: abs(opinion.score - mean))
-    return JudgedTurn(TurnScore(mean, nearest.reason, build_details(samples)))
+    return ScoredTurn(TurnScore(mean, nearest.reason, build_details(samples)))
 
 
-def build_failed_turn(samples: Samples[JudgeOpinion]) -> JudgedTurn:
+def build_failed_turn(samples: Samples[JudgeOpinion]) -> ScoredTurn:
     """Build a turn without a score, because no answer of the judge is usable."""
     failure = samples.failed[0].failure
-    return JudgedTurn(TurnScore(None, str(failure), build_details(samples)), failure)
+    return ScoredTurn(TurnScore(None, str(failure), build_details(samples)), failure)
 
 
 def build_details(samples: Samples[JudgeOpinion]) -> JsonObject:
@@ -236,7 +236,7 @@ def build_details(samples: Samples[JudgeOpinion]) -> JsonObject:
 
 
 def compute_mean_result(
-    turns: Sequence[JudgedTurn],
+    turns: Sequence[ScoredTurn],
     *,
     nothing: str,
     mean: Callable[[Sequence[float]], float] = compute_sequential_mean,
@@ -257,7 +257,7 @@ def compute_mean_result(
     return MetricScore(mean(scores), tuple(turn.score for turn in turns), find_worst_reason(turns))
 
 
-def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
+def build_conversation_result(turn: ScoredTurn, turns: int) -> MetricResult:
     """Build the result of a metric that judges a conversation of `turns` turns as a whole.
 
     The score is recorded at the last turn. The result is not applicable if `turn`, which holds the judge's
@@ -274,7 +274,7 @@ def build_conversation_result(turn: JudgedTurn, turns: int) -> MetricResult:
     return replace(MetricScore(turn.score.score, (*earlier, turn.score)), reason=turn.score.reason)
 
 
-def find_worst_reason(turns: Sequence[JudgedTurn]) -> str:
+def find_worst_reason(turns: Sequence[ScoredTurn]) -> str:
     """Return the reason of the turn with the lowest score. At least one turn must have a score."""
     judged = [(at, turn.score) for at, turn in enumerate(turns, 1) if turn.score.score is not None]
     at, worst = min(judged, key=lambda pair: pair[1].score or 0.0)

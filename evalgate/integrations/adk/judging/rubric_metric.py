@@ -31,7 +31,7 @@ from evalgate.integrations.adk.judging.answers import (
 from evalgate.integrations.adk.judging.judged_metric import (
     AdkOptions,
     JudgedMetric,
-    JudgedTurn,
+    ScoredTurn,
     build_details,
     build_failed_turn,
 )
@@ -204,7 +204,7 @@ WeightedScores: TypeAlias = Sequence[tuple[float, float | None]]
 
 def score_turn_by_rubrics(
     samples: Samples[RubricVerdicts], rubrics: Mapping[str, str], points: Mapping[str, float]
-) -> tuple[JudgedTurn, WeightedScores]:
+) -> tuple[ScoredTurn, WeightedScores]:
     """Score a turn. Return the scored turn, and a pair (score, points) for each rubric with a verdict.
 
     As in Google ADK, a rubric is left out if no sample says yes or no. If no sample is usable, the turn has
@@ -226,7 +226,7 @@ def score_turn_by_rubrics(
         ],
     }
     mean = compute_rubric_mean(decided, compute_mean)
-    return JudgedTurn(TurnScore(mean, _explain_score(scores, rubrics), found)), decided
+    return ScoredTurn(TurnScore(mean, _explain_score(scores, rubrics), found)), decided
 
 
 def compute_rubric_mean(scores: WeightedScores, plain_mean: Callable[[Sequence[float]], float]) -> float:

@@ -32,7 +32,7 @@ from evalgate.integrations.adk.judging.answers import (
 )
 from evalgate.integrations.adk.judging.judged_metric import (
     JudgedMetric,
-    JudgedTurn,
+    ScoredTurn,
     build_conversation_result,
     build_unjudged_turn,
     build_zero_turn,
@@ -80,7 +80,7 @@ class FinalResponseMatch(JudgedMetric):
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said")
 
-    async def _judge_turn(self, exchange: Exchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: Exchange) -> ScoredTurn:
         if not exchange.is_asked_for:
             return build_zero_turn(NOT_ASKED_FOR)
         if exchange.reply is None:
@@ -113,7 +113,7 @@ class Hallucinations(JudgedMetric):
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said", mean=compute_exact_mean)
 
-    async def _judge_turn(self, exchange: Exchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: Exchange) -> ScoredTurn:
         if exchange.reply is None:
             return build_unjudged_turn(NO_REPLY)
         judged = [turn async for turn in self._judge_responses(exchange)]
@@ -126,9 +126,9 @@ class Hallucinations(JudgedMetric):
             return judged[0]
         score = compute_exact_mean([each.score for each in scored if each.score is not None])
         details = {"responses": [each.details for each in scored]}
-        return JudgedTurn(TurnScore(score, "; ".join(filter(None, (s.reason for s in scored))), details))
+        return ScoredTurn(TurnScore(score, "; ".join(filter(None, (s.reason for s in scored))), details))
 
-    async def _judge_responses(self, exchange: Exchange) -> AsyncIterator[JudgedTurn]:
+    async def _judge_responses(self, exchange: Exchange) -> AsyncIterator[ScoredTurn]:
         events = exchange.reply.events if exchange.reply else ()
         for at, event in enumerate(events if self.evaluate_intermediate_nl_responses else ()):
             if isinstance(event, Message) and event.text:
@@ -136,7 +136,7 @@ class Hallucinations(JudgedMetric):
         if response := exchange.response.strip("\n"):
             yield await self._judge_response(response, self._build_context(exchange, None))
 
-    async def _judge_response(self, response: str, context: str) -> JudgedTurn:
+    async def _judge_response(self, response: str, context: str) -> ScoredTurn:
         # Google ADK asks each of the two questions once, whatever `num_samples` is.
         cut = await self.ask_judge(parse_sentences, {"response": response}, samples=1)
         if not cut.good:
@@ -218,7 +218,7 @@ class _TurnMeanMetric(JudgedMetric):
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said")
 
-    async def _judge_turn(self, exchange: Exchange) -> JudgedTurn:
+    async def _judge_turn(self, exchange: Exchange) -> ScoredTurn:
         if exchange.reply is None:
             return build_unjudged_turn(NO_REPLY)
         response = self.get_response(exchange)
@@ -261,7 +261,7 @@ class _RubricsTurnByTurn(RubricMetric):
             rubrics = [self.collect_rubric_texts(case, exchange) for exchange in found]
         except DuplicateRubricError as error:
             return MetricFailure(str(error))
-        turns: list[JudgedTurn] = []
+        turns: list[ScoredTurn] = []
         # Pooled, as in Google ADK: a turn with more rubrics counts more.
         pool: list[tuple[float, float | None]] = []
         for exchange, own in zip(found, rubrics, strict=True):
@@ -277,7 +277,7 @@ class _RubricsTurnByTurn(RubricMetric):
 
     async def _judge_turn(
         self, exchange: Exchange, rubrics: Mapping[str, str], points: Mapping[str, float]
-    ) -> tuple[JudgedTurn, WeightedScores]:
+    ) -> tuple[ScoredTurn, WeightedScores]:
         if not exchange.is_asked_for:
             return build_zero_turn(NOT_ASKED_FOR), ((0.0, None),)
         if exchange.reply is None:
@@ -385,7 +385,7 @@ class UserSimulatorQuality(JudgedMetric):
         if not found:
             return NotApplicable("nothing was said")
         is_start = found[0].user.strip() == case.scenario.starting_prompt.strip()
-        first = JudgedTurn(TurnScore(1.0)) if is_start else build_zero_turn(_WRONG_START)
+        first = ScoredTurn(TurnScore(1.0)) if is_start else build_zero_turn(_WRONG_START)
         later = [
             await self._judge_message(case.scenario, found[:at], found[at].user)
             for at in range(1, len(found))
@@ -396,7 +396,7 @@ class UserSimulatorQuality(JudgedMetric):
         ending = await self._judge_message(case.scenario, found, self.stop_signal)
         if ending.score.score == 0.0:
             reason = f"the conversation should not end here: {ending.score.reason}"
-            turns[-1] = JudgedTurn(TurnScore(0.0, reason, ending.score.details))
+            turns[-1] = ScoredTurn(TurnScore(0.0, reason, ending.score.details))
         # The mean is over all messages: a message without a usable sample counts as not valid.
         return compute_mean_result(
             turns, nothing="nothing was said", mean=lambda scores: sum(scores) / len(turns)
@@ -404,7 +404,7 @@ class UserSimulatorQuality(JudgedMetric):
 
     async def _judge_message(
         self, scenario: Scenario, history: Sequence[Exchange], message: str
-    ) -> JudgedTurn:
+    ) -> ScoredTurn:
         material = {
             "plan": scenario.conversation_plan,
             "persona": self._describe_persona(scenario.user_persona),

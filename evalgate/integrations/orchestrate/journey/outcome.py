@@ -55,7 +55,7 @@ class TextJudge(Protocol):
 class LiteralTextJudge:
     """A judge that compares texts literally, except for case and the amount of white space."""
 
-    knows_only_equal: bool = True
+    leaves_differences_undecided: bool = True
     """If True, texts that differ stay undecided, as they may mean the same; if False, they do not match."""
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
@@ -66,11 +66,11 @@ class LiteralTextJudge:
     async def matches_text(self, expected: str, text: str) -> bool | None:
         """Return True for texts that are equal apart from case and white space.
 
-        For other texts return None (undecided) if `knows_only_equal` is True, otherwise False.
+        For other texts return None (undecided) if `leaves_differences_undecided` is True, otherwise False.
         """
         if _normalize_text(expected) == _normalize_text(text):
             return True
-        return None if self.knows_only_equal else False
+        return None if self.leaves_differences_undecided else False
 
     async def confirms_check(self, check: str, transcript: str) -> bool | None:
         """Return None: checks need a judge that understands texts."""
