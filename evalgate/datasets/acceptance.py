@@ -20,6 +20,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.case_edits import replace_turn, set_calls, set_conversation_goals, set_expected_reply
 from evalgate.datasets.raw_edits import is_same_call, is_same_data
+from evalgate.datasets.tool_results import is_result_of
 from evalgate.documents.json_edits import align_items
 from evalgate.redaction.redactor import TextCollector
 
@@ -240,21 +241,20 @@ def _replace_calls(expected: Reply, actual: Reply) -> Reply:
     """Return `expected` with the calls of `actual`, and with their results if `expected` has results."""
     old = expected.tool_calls
     has_results = any(isinstance(event, ToolResult) for event in expected.events)
+    sources = align_items(old, actual.tool_calls, is_same_call)
     calls = [
         _replace_call(old[source] if source is not None else None, call, keeps_id=has_results)
-        for call, source in zip(
-            actual.tool_calls, align_items(old, actual.tool_calls, is_same_call), strict=True
-        )
+        for call, source in zip(actual.tool_calls, sources, strict=True)
     ]
     if not has_results:
         is_same = len(old) == len(calls) and all(one is call for one, call in zip(old, calls, strict=True))
-        return expected if is_same else set_calls(expected, calls)
+        return expected if is_same else set_calls(expected, calls, sources)
     events: list[Event] = [event for event in expected.events if isinstance(event, Message)]
     left = [event for event in actual.events if isinstance(event, ToolResult)]
     known = [event for event in expected.events if isinstance(event, ToolResult)]
     for call, made in zip(calls, actual.tool_calls, strict=True):
         events.append(call)
-        found = next((each for each in left if _is_result_of(each, made)), None)
+        found = next((each for each in left if is_result_of(each, made)), None)
         if found is not None:
             left.remove(found)
             same = (each for each in known if each.id == call.id and is_same_data(each.result, found.result))
@@ -266,10 +266,6 @@ def _replace_calls(expected: Reply, actual: Reply) -> Reply:
 def _split_events(reply: Reply) -> tuple[list[Event], list[Event]]:
     calls = [event for event in reply.events if isinstance(event, ToolCall)]
     return [*calls], [event for event in reply.events if isinstance(event, ToolResult)]
-
-
-def _is_result_of(result: ToolResult, call: ToolCall) -> bool:
-    return result.id == call.id if result.id and call.id else result.name == call.name
 
 
 def _replace_call(old: ToolCall | None, call: ToolCall, *, keeps_id: bool) -> ToolCall:

@@ -22,6 +22,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.conversion_losses import find_linear_goal_order
 from evalgate.datasets.raw_edits import is_same_call
+from evalgate.datasets.tool_results import match_tool_results
 from evalgate.documents.json_edits import align_items
 
 
@@ -66,39 +67,32 @@ def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase
     return replace(case, journey=_set_expected_goals(_get_journey(case), calls, response))
 
 
-def set_calls(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
-    """Return the reply with the tool calls `calls`; its results and messages stay where they are.
+def set_calls(reply: Reply, calls: Sequence[ToolCall], sources: Sequence[int | None]) -> Reply:
+    """Return the reply with the tool calls `calls`; its messages and unmatched results stay where they are.
 
-    The new calls replace the old calls one by one, in order. Further new calls follow the last old call. If
-    there are fewer new calls than old ones, the results of removed calls are removed, too. A call is removed
-    if `calls` does not contain the same object.
+    The new calls stand where the old calls stood, in order. Further new calls follow the last old call.
+    `sources` holds, for each new call, the index of the old call that it replaces; None for an added call. If
+    a call is renamed, so is its result. If no call replaces an old call, its result is removed.
     """
-    removed = [old for old in reply.tool_calls if not any(old is call for call in calls)]
-    if len(calls) < len(reply.tool_calls):
-        reply = _drop_results(reply, removed)
+    new_calls = {source: call for call, source in zip(calls, sources, strict=True) if source is not None}
+    results: dict[int, ToolResult | None] = {}
+    for at, (old, result) in enumerate(match_tool_results(reply).pairs):
+        new = new_calls.get(at)
+        if result is not None and new is not None and new.name != old.name:
+            results[id(result)] = replace(result, name=new.name)
+        elif result is not None:
+            results[id(result)] = None if new is None else result
     events: list[Event] = []
     left = list(calls)
     for event in reply.events:
-        if not isinstance(event, ToolCall):
-            events.append(event)
-        elif left:
-            events.append(left.pop(0))
+        if isinstance(event, ToolCall):
+            events += left[:1]
+            del left[:1]
+        else:
+            kept = results.get(id(event), event)
+            events += [] if kept is None else [kept]
     last = max((at for at, event in enumerate(events) if isinstance(event, ToolCall)), default=-1)
     return replace(reply, events=(*events[: last + 1], *left, *events[last + 1 :]))
-
-
-def _drop_results(reply: Reply, calls: Sequence[ToolCall]) -> Reply:
-    events = list(reply.events)
-    for call in calls:
-        belongs = [
-            at
-            for at, event in enumerate(events)
-            if isinstance(event, ToolResult)
-            and (event.id == call.id if event.id and call.id else event.name == call.name)
-        ]
-        if belongs:
-            del events[belongs[0]]
-    return replace(reply, events=tuple(events))
 
 
 # --- turns --------------------------------------------------------------------------------------------------

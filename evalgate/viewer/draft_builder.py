@@ -109,10 +109,12 @@ def _build_turn(name: str, draft: DraftTurn, base: EvalCase, errors: dict[str, s
 
 def _build_reply(name: str, draft: DraftTurn, reply: Reply, errors: dict[str, str]) -> Reply:
     old = reply.tool_calls
-    calls = []
-    for number, each in enumerate(draft.calls):
-        known = old[each.source] if each.source is not None and each.source < len(old) else None
-        calls.append(_build_call(f"{name}.c{number}", each, known, errors))
+    # The file may have fewer calls than the page that was edited.
+    sources = [each.source if each.source in range(len(old)) else None for each in draft.calls]
+    calls = [
+        _build_call(f"{name}.c{number}", each, None if source is None else old[source], errors)
+        for number, (each, source) in enumerate(zip(draft.calls, sources, strict=True))
+    ]
     gone = [
         event
         for number, event in enumerate(reply.events)
@@ -122,7 +124,7 @@ def _build_reply(name: str, draft: DraftTurn, reply: Reply, errors: dict[str, st
         events = [event for event in reply.events if not any(event is each for each in gone)]
         reply = replace(reply, events=tuple(events))
     is_same = len(calls) == len(old) and all(map(lambda one, other: one is other, calls, old))
-    return reply if is_same else case_edits.set_calls(reply, calls)
+    return reply if is_same else case_edits.set_calls(reply, calls, sources)
 
 
 def _build_call(name: str, draft: DraftCall, known: ToolCall | None, errors: dict[str, str]) -> ToolCall:

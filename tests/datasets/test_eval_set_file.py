@@ -197,19 +197,21 @@ def _open(folder: Path, text: str) -> EvalSetFile:
 
 
 def _draw_reply(data: st.DataObject, reply: Reply) -> Reply:
-    calls = list(reply.tool_calls)
+    calls, sources = list(reply.tool_calls), list[int | None](range(len(reply.tool_calls)))
     kind = data.draw(st.sampled_from(["add", "delete", "move", "change"]))
     at = data.draw(st.integers(0, len(calls)))
     if kind == "add" or at == len(calls):
         calls.insert(at, data.draw(_CALLS))
+        sources.insert(at, None)
     elif kind == "delete":
-        del calls[at]
+        del calls[at], sources[at]
     elif kind == "move":
         calls.insert(0, calls.pop(at))
+        sources.insert(0, sources.pop(at))
     else:
         new = data.draw(_CALLS)
         calls[at] = replace(calls[at], name=new.name, args=new.args, other_args=None)
-    return case_edits.set_calls(reply, calls)
+    return case_edits.set_calls(reply, calls, sources)
 
 
 def _replace_user(case: EvalCase, at: int, text: str) -> EvalCase:

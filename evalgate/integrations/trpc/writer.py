@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from evalgate.core.frozen import frozen
 from evalgate.core.protocols import WriteResult
 from evalgate.core.types import (
     CaseTurn,
@@ -13,8 +12,6 @@ from evalgate.core.types import (
     Reply,
     Rubric,
     Scenario,
-    ToolCall,
-    ToolResult,
 )
 from evalgate.datasets.conversion_losses import (
     build_write_result,
@@ -23,50 +20,8 @@ from evalgate.datasets.conversion_losses import (
     omit_empty,
     to_trpc_part,
 )
+from evalgate.datasets.tool_results import match_tool_results
 from evalgate.integrations.trpc.cases import build_default_rubric_id
-
-
-@frozen
-class ToolCallPairs:
-    """The calls of a reply in order, each with its result, if it has one."""
-
-    pairs: tuple[tuple[ToolCall, ToolResult | None], ...]
-    unmatched: tuple[ToolResult, ...]
-    """Results that belong to no call."""
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """Return the calls' own ids if all are present and unique, else the calls' numbers from 1."""
-        own = [call.id for call, _ in self.pairs if call.id]
-        if len(own) == len(set(own)) == len(self.pairs):
-            return tuple(own)
-        return tuple(str(number) for number in range(1, len(self.pairs) + 1))
-
-
-def match_tool_results(reply: Reply) -> ToolCallPairs:
-    """Match each call, in order, with the first unmatched result that fits.
-
-    A result fits if it has the call's id. If the call or the result has no id, equal names suffice. The
-    result may come before the call.
-    """
-    open_answers = [event for event in reply.events if isinstance(event, ToolResult)]
-    pairs = []
-    for call in reply.tool_calls:
-        answer = _find_answer(call, open_answers)
-        if answer is not None:
-            # By identity: of several equal answers only one is taken.
-            open_answers = [each for each in open_answers if each is not answer]
-        pairs.append((call, answer))
-    return ToolCallPairs(tuple(pairs), tuple(open_answers))
-
-
-def _find_answer(call: ToolCall, answers: list[ToolResult]) -> ToolResult | None:
-    for answer in answers:
-        fits = answer.id == call.id if answer.id and call.id else answer.name == call.name
-        if fits:
-            return answer
-    return None
-
 
 _NAME = "trpc"
 _HOLDS = frozenset(
