@@ -207,7 +207,8 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 def _split_turns(spans: list[Span]) -> list[list[Span]]:
     """Return the spans of each turn. `spans` are all spans of a trace, sorted by start."""
     roots = _find_roots(spans)
-    starts: list[int] = []
+    requests: list[Span] = []
+    """First request of each turn."""
     asked: list[str] = []
     root = ""
     for span in spans:
@@ -221,12 +222,12 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
         grown = bool(asked) and len(questions) > len(asked) and questions[: len(asked)] == asked
         other_root = bool(root) and roots[span.span_id] != root and questions != asked
         if not asked or grown or other_root:
-            starts.append(span.start)
+            requests.append(span)
             asked, root = questions, roots[span.span_id]
-    if len(starts) < 2:
+    if len(requests) < 2:
         return [spans]
     # A span belongs to the last turn that began before it. An agent's span around several turns is in none.
-    edges = [0, *(_find_turn_start(spans, roots, start) for start in starts[1:]), 2**80]
+    edges = [0, *(_find_turn_start(spans, request) for request in requests[1:]), 2**80]
     parts = [
         [
             span
@@ -239,15 +240,20 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
     return [part for part in parts if part]
 
 
-def _find_turn_start(spans: list[Span], roots: dict[str, str], start: int) -> int:
-    """Return the time at which a turn begins. `start` is the time of the turn's first request to a model."""
-    first = next(span for span in spans if span.start == start)
-    root = next((span for span in spans if span.span_id == roots[first.span_id]), first)
-    others = any(
-        roots[span.span_id] == root.span_id and span.start < start for span in spans if span is not root
-    )
-    # A root span that also covers an earlier turn began before this turn.
-    return start if others else root.start
+def _find_turn_start(spans: list[Span], request: Span) -> int:
+    """Return the time at which a turn begins. `request` is the turn's first request to a model.
+
+    The turn begins with the outermost span around `request` that began after the earlier requests. A span
+    that began before one of them covers an earlier turn as well.
+    """
+    by_id = {span.span_id: span for span in spans}
+    models = (span for span in spans if span.get_text("gen_ai.operation.name") == "chat")
+    last = max((span.start for span in models if span.start < request.start), default=request.start)
+    outermost, seen = request, {request.span_id}
+    while (parent := by_id.get(outermost.parent_id)) and parent.span_id not in seen and parent.start > last:
+        outermost = parent
+        seen.add(parent.span_id)
+    return min(outermost.start, request.start)
 
 
 def _find_roots(spans: list[Span]) -> dict[str, str]:
