@@ -42,6 +42,8 @@ class ObservedConversation:
     feedback: Feedback = field(default_factory=dict)
     error: str = ""
     """Error of the first trace that failed; "" if none failed."""
+    turn_spans: tuple[tuple[Span, ...], ...] = ()
+    """Spans of each turn as they were recorded; () for a turn that only the history of a later turn has."""
 
     @property
     def tool_path(self) -> tuple[tuple[str, ...], ...]:
@@ -65,11 +67,15 @@ class _ObservedTurn:
     history: tuple[CaseTurn, ...]
     resumes: bool
     """True if the turn's first request has messages after the question: it may continue an earlier trace."""
+    recorded: tuple[Span, ...] = ()
+    """`spans` before their attributes were converted to those of GenAI."""
 
 
 @dataclass
 class _Session:
     turns: list[CaseTurn] = field(default_factory=list)
+    turn_spans: list[tuple[Span, ...]] = field(default_factory=list)
+    """Recorded spans of each turn, as in `ObservedConversation`."""
     last_spans: tuple[Span, ...] = ()
     traces: list[RecordedTrace] = field(default_factory=list)
 
@@ -154,10 +160,14 @@ def _add_turn(session: _Session, turn: _ObservedTurn) -> None:
         spans = (*session.last_spans, *turn.spans)
         session.turns[-1] = replace(session.turns[-1], expected=read_transcript(spans).reply)
         session.last_spans = spans
+        session.turn_spans[-1] += turn.recorded
         return
     if asked[: len(known)] == known:
-        session.turns += turn.history[len(known) :]
+        missing = turn.history[len(known) :]
+        session.turns += missing
+        session.turn_spans += [()] * len(missing)
     session.turns.append(CaseTurn(UserMessage(turn.question), turn.reply))
+    session.turn_spans.append(turn.recorded)
     session.last_spans = turn.spans
 
 
@@ -173,6 +183,7 @@ def _build_conversation(key: str, session: _Session) -> ObservedConversation:
         tags=tuple(dict.fromkeys(tag for info in infos for tag in info.tags)),
         feedback={name: value for info in infos for name, value in info.feedback.items()},
         error=next(filter(None, errors), ""),
+        turn_spans=tuple(session.turn_spans),
     )
 
 
@@ -193,10 +204,11 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 
     The question of a turn is "" if no message of the user was recorded.
     """
-    spans = sorted(map(convert_span, trace.spans), key=lambda span: (span.start, span.end))
+    recorded = sorted(trace.spans, key=lambda span: (span.start, span.end))
+    spans = list(map(convert_span, recorded))
     parts = _split_turns(spans)
     for number, part in enumerate(parts):
-        turn = _read_turn(part)
+        turn = replace(_read_turn([spans[at] for at in part]), recorded=tuple(recorded[at] for at in part))
         if not turn.question and trace.info.question:
             turn = replace(turn, question=trace.info.question)
         if turn.reply.response is None and number == len(parts) - 1 and trace.info.answer:
@@ -204,8 +216,8 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
         yield turn
 
 
-def _split_turns(spans: list[Span]) -> list[list[Span]]:
-    """Return the spans of each turn. `spans` are all spans of a trace, sorted by start."""
+def _split_turns(spans: list[Span]) -> list[list[int]]:
+    """Return the indices of the spans of each turn. `spans` are all spans of a trace, sorted by start."""
     roots = _find_roots(spans)
     requests: list[Span] = []
     """First request of each turn."""
@@ -225,13 +237,13 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
             requests.append(span)
             asked, root = questions, roots[span.span_id]
     if len(requests) < 2:
-        return [spans]
+        return [list(range(len(spans)))]
     # A span belongs to the last turn that began before it. An agent's span around several turns is in none.
     edges = [0, *(_find_turn_start(spans, request) for request in requests[1:]), 2**80]
     parts = [
         [
-            span
-            for span in spans
+            at
+            for at, span in enumerate(spans)
             if begin <= span.start < end
             and not (span.end > end and span.get_text("gen_ai.operation.name") == "invoke_agent")
         ]
