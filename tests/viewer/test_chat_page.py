@@ -136,6 +136,7 @@ def test_a_double_click_on_the_first_message_starts_one_agent(tmp_path: Path) ->
     try:
         with ThreadPoolExecutor(2) as pool:
             answers = sorted(pool.map(send, range(2)))
+        assert answers == ["", "the agent works on a message: wait for its reply, or stop it first"]
         while not chat.get_state().events:
             time.sleep(0.05)
         assert (folder / "started").read_text() == "x"
