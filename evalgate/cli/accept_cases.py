@@ -92,10 +92,7 @@ def accept_cases(options: AcceptOptions, folder: Path) -> int:
         if not click.confirm(f"Accept {pluralize(len(chosen), 'case')}?", default=False):
             click.echo("Nothing was saved.")
             return 1
-    try:
-        UndoableEdits().save_changes(changes[0].path, changes)
-    except OSError as error:
-        raise InvalidInputError(f"nothing was saved: {error.filename}: {error.strerror}") from None
+    UndoableEdits().save_changes(changes[0].path, changes)
     click.echo(f"Accepted {pluralize(len(chosen), 'case')}.")
     return 0
 

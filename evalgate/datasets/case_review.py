@@ -55,7 +55,7 @@ def mark_cases_expected(review: Review, names: Iterable[str]) -> None:
     Raises:
         InvalidInputError: a name belongs to no observed case, or the notes cannot be written.
     """
-    _save_changes(review, [_build_notes_change(review, check_names(review, names))])
+    UndoableEdits().save_changes(review.file.path, [_build_notes_change(review, check_names(review, names))])
 
 
 def drop_cases(review: Review, names: Iterable[str]) -> None:
@@ -81,7 +81,7 @@ def drop_cases(review: Review, names: Iterable[str]) -> None:
         review.notes_shown_as,
         lambda text: drop_notes(text, wanted, review.notes_shown_as),
     )
-    _save_changes(review, [notes, _build_file_change(review.file, edited.data)])
+    UndoableEdits().save_changes(review.file.path, [notes, _build_file_change(review.file, edited.data)])
 
 
 def format_case_json(review: Review, name: str) -> str:
@@ -119,7 +119,7 @@ def replace_case_json(review: Review, name: str, text: str) -> None:
     changes = [_build_file_change(file, mark + after.encode())]
     if name in {case.eval_id for case in review.open_cases}:
         changes.append(_build_notes_change(review, {name}))
-    _save_changes(review, changes)
+    UndoableEdits().save_changes(review.file.path, changes)
 
 
 def _check_edited(file: EvalSetFile, name: str, text: str) -> None:
@@ -189,10 +189,3 @@ def _build_file_change(file: EvalSetFile, data: bytes) -> FileChange:
 def _build_notes_change(review: Review, names: Iterable[str]) -> FileChange:
     shown_as = review.notes_shown_as
     return change_notes(review.notes_path, shown_as, lambda text: mark_expected(text, names, shown_as))
-
-
-def _save_changes(review: Review, changes: Sequence[FileChange]) -> None:
-    try:
-        UndoableEdits().save_changes(review.file.path, changes)
-    except OSError as error:
-        raise InvalidInputError(f"{review.file.shown_as}: cannot be written: {error.strerror}") from None

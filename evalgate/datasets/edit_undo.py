@@ -1,6 +1,7 @@
 """Save edits of eval sets, with undo and redo: an edit changes all of its files, or none of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
@@ -55,8 +56,8 @@ class UndoableEdits:
 
         Raises:
             FileChangedError: a file changed since the edit began. All files are as before.
-            InvalidInputError: a file cannot be read. All files are as before.
-            OSError: a file cannot be written. All files are as before.
+            InvalidInputError: a file cannot be read or written. All files are as before, except those that
+                the error names because they cannot be restored.
         """
         changes = [change for change in changes if change.before != change.after]
         if not changes:
@@ -81,8 +82,8 @@ class UndoableEdits:
 
         Raises:
             FileChangedError: a file was changed after the edit. All files are as before.
-            InvalidInputError: there is no edit to undo, or a file cannot be read.
-            OSError: a file cannot be written. All files are as before.
+            InvalidInputError: there is no edit to undo, or a file cannot be read or written. All files are as
+                before, except those that the error names because they cannot be restored.
         """
         with self._lock:
             step = _get_last(self._done, path, shown_as, "undo")
@@ -122,28 +123,65 @@ def _get_last(
 
 
 def _write_changes(changes: Sequence[FileChange]) -> None:
-    """Write all files; after an error, restore the files that were written, and raise the error again."""
-    written: list[FileChange] = []
+    """Write all files; after an error or an interruption, restore the files that were written.
+
+    Raises:
+        FileChangedError: a file changed since the edit began. All files are as before.
+        InvalidInputError: a file cannot be read or written. All files are as before, except those that the
+            error names because they cannot be restored.
+    """
+    begun: list[FileChange] = []
     try:
         for change in changes:
+            begun.append(change)
             _write_change(change)
-            written.append(change)
-    except (OSError, InvalidInputError):
-        for change in reversed(written):
-            _write_change(change.reverse())
+    except BaseException as error:
+        reasons = error.problems if isinstance(error, InvalidInputError) else ()
+        if lost := [problem for change in reversed(begun) for problem in _restore_file(change)]:
+            raise InvalidInputError([*reasons, *lost]) from error
+        if isinstance(error, InvalidInputError):
+            raise type(error)(_add_nothing_saved(reasons)) from None
         raise
 
 
+def _restore_file(change: FileChange) -> Sequence[Problem]:
+    """Write a file as it was before a change; return the problem if it cannot be written.
+
+    If the file does not hold the result of the change, leave it: the change was not made, or something else
+    has changed the file since.
+    """
+    try:
+        if read_content(change.path, change.shown_as) == change.after:
+            _write_change(change.reverse())
+    except InvalidInputError as error:
+        message = "was changed already, and cannot be changed back: check by hand what it holds"
+        return [Problem(change.shown_as, 0, 0, message), *error.problems]
+    return []
+
+
+def _add_nothing_saved(problems: Sequence[Problem]) -> list[Problem]:
+    return [replace(problem, message=f"{problem.message}: nothing was saved") for problem in problems]
+
+
 def _write_change(change: FileChange) -> None:
+    """Write one file.
+
+    Raises:
+        FileChangedError: the file changed since the edit began.
+        InvalidInputError: the file cannot be read or written.
+    """
     real = change.path.resolve()  # a link stays a link
-    make_folder(real.parent)
-    with lock_folder(real.parent):
-        if read_content(real, change.shown_as) != change.before:
-            message = "changed since the edit began: nothing was saved"
-            raise FileChangedError([Problem(change.shown_as, 0, 0, message)])
-        if change.after is None:
-            real.unlink()
-            return
-        mode = real.stat().st_mode & 0o777 if change.before is not None else 0o644
-        write_atomically(real, change.after.decode())
-        real.chmod(mode)
+    try:
+        make_folder(real.parent)
+        with lock_folder(real.parent):
+            if read_content(real, change.shown_as) != change.before:
+                message = "changed since the edit began"
+                raise FileChangedError([Problem(change.shown_as, 0, 0, message)])
+            if change.after is None:
+                real.unlink()
+                return
+            mode = real.stat().st_mode & 0o777 if change.before is not None else 0o644
+            write_atomically(real, change.after.decode(), mode=mode)
+    except OSError as error:
+        message = f"cannot be written: {error.strerror}"
+        raise InvalidInputError([Problem(change.shown_as, 0, 0, message)]) from None

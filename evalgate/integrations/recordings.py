@@ -13,7 +13,6 @@ from evalgate.integrations.adk.sessions import has_sessions, is_session, parse_s
 from evalgate.integrations.orchestrate.recordings import may_hold_conversations, read_conversations
 from evalgate.integrations.trace_sources.conversations import ObservedConversation, build_conversations
 from evalgate.integrations.trace_sources.sources import read_trace_file
-from evalgate.integrations.trace_sources.traces import RecordedTrace
 from evalgate.integrations.trpc.results import TrpcResultsFormat
 
 
@@ -32,8 +31,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     if may_hold_conversations(path):
         return read_conversations(path, shown_as)
     if is_trace_file(path):
-        _, conversations = _read_trace_conversations(path, shown_as)
-        cases = tuple(EvalCase(found.key, found.turns) for found in conversations)
+        cases = tuple(EvalCase(found.key, found.turns) for found in _read_trace_conversations(path, shown_as))
         return EvalSet(path.stem, cases, path=shown_as)
     return _find_recording(read_json(path, shown_as)) or load_record(
         read_record_bytes(path, shown_as), shown_as
@@ -63,23 +61,16 @@ def may_become_eval_set(path: Path, shown_as: str) -> bool:
 def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ...]]:
     """Return the steps of each conversation in a file of traces, by the id of the conversation's case.
 
-    Each trace is a turn. The times of the steps are seconds after the conversation began.
+    The turns of the steps are those of the case. Their times are seconds after the conversation began.
 
     Raises:
         InvalidInputError: the file or a part of it cannot be read, or it holds no trace.
     """
-    traces, conversations = _read_trace_conversations(path, shown_as)
-    spans = {trace.info.trace_id: trace.spans for trace in traces if trace.spans}
-    return {
-        found.key: build_trace([spans[id_] for id_ in found.trace_ids if id_ in spans])
-        for found in conversations
-    }
+    return {found.key: build_trace(found.turn_spans) for found in _read_trace_conversations(path, shown_as)}
 
 
-def _read_trace_conversations(
-    path: Path, shown_as: str
-) -> tuple[tuple[RecordedTrace, ...], list[ObservedConversation]]:
-    """Return the traces in a file, and the conversations in these traces.
+def _read_trace_conversations(path: Path, shown_as: str) -> list[ObservedConversation]:
+    """Return the conversations in a file of traces.
 
     Raises:
         InvalidInputError: the file or a part of it cannot be read, or it holds no trace.
@@ -89,7 +80,7 @@ def _read_trace_conversations(
         raise InvalidInputError(batch.problems)
     if not batch.traces:
         raise InvalidInputError([Problem(shown_as, 1, 1, "there is no span in the traces")])
-    return batch.traces, build_conversations(batch.traces, needs_questions=False)[0]
+    return build_conversations(batch.traces, needs_questions=False)[0]
 
 
 def _find_recording(document: JsonDocument) -> Record | EvalSet | None:

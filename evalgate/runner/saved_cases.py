@@ -1,7 +1,6 @@
 """Save recorded conversations as cases of an eval set, with secrets redacted."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from evalgate.core import plugin_registry
@@ -84,9 +83,11 @@ def save_cases(
     written = plugin_registry.get_writer(format_name).write_eval_set(eval_set)
     # A file that cannot be read again, such as one with a line break in an id, is never written.
     plugin_registry.get_formats()[format_name].read_eval_set(parse_json(written.text.encode(), out))
-    with _translate_os_errors(out):
+    try:
         (workspace.folder / out).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(workspace.folder / out, written.text, workspace.owner)
+    except OSError as error:
+        raise InvalidInputError(f"{out}: cannot be written: {error.strerror}") from None
     return SavedCases(out, format_name, (*refused, *written.lost), is_redacted, len(kept))
 
 
@@ -97,8 +98,7 @@ def _add_cases(
     _check_file(file, to, [case.eval_id for case in cases])
     kept, refused = split_writable(cases, file.eval_set.format_name)
     edited = edit_eval_set(file, (*file.eval_set.cases, *(kept or cases)))
-    with _translate_os_errors(out):
-        UndoableEdits().save(edited)
+    UndoableEdits().save(edited)
     return SavedCases(out, file.eval_set.format_name, (*refused, *edited.lost), is_redacted, len(kept))
 
 
@@ -118,11 +118,3 @@ def _is_readable_as(format_name: str, file: EvalSetFile) -> bool:
     except InvalidInputError:
         return False
     return True
-
-
-@contextmanager
-def _translate_os_errors(out: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InvalidInputError(f"{out}: cannot be written: {error.strerror}") from None

@@ -176,8 +176,10 @@ def _build_temporary_prefix(path: Path) -> str:
     return f".{path.name[:100]}."
 
 
-def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None = None) -> None:
-    """Replace the file at `path` with `text` in UTF-8, readable by every user.
+def write_atomically(
+    path: Path, text: str | Iterable[str], owner: Owner | None = None, *, mode: int = 0o644
+) -> None:
+    """Replace the file at `path` with `text` in UTF-8; `mode` has the permissions of the new file.
 
     If this fails, the earlier file is unchanged. `text` is one string or its pieces. Missing folders are
     created. A symbolic link at `path` is replaced, not followed. The file and the created folders get
@@ -196,7 +198,7 @@ def write_atomically(path: Path, text: str | Iterable[str], owner: Owner | None 
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.writelines((text,) if isinstance(text, str) else text)
             file.flush()
-            os.fchmod(descriptor, 0o644)  # `mkstemp` lets only its user read the file
+            os.fchmod(descriptor, mode)  # `mkstemp` lets only its user read the file
             if owner is not None:
                 os.fchown(descriptor, *owner)
             # Before the rename: a file system may store the new name first, and after a power failure that

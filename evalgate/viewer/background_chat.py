@@ -65,6 +65,8 @@ class BackgroundChat:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="evalgate-chat", daemon=True)
         self._thread.start()
+        self._lock = threading.Lock()
+        """Lock of `begin` and `send`, so that two clicks at once start one agent and one turn."""
         self._choice: str | None = None
         """The agent that was chosen; None: the default, as it is when the first message is sent."""
         self._setup: AgentSetup | None = None
@@ -107,7 +109,8 @@ class BackgroundChat:
         """
         if choice != PROJECT_AGENT and choice not in list_adk_agents(self._folder):
             raise InvalidInputError(f"there is no agent `{choice}` in the project")
-        self._call(self._begin(choice))
+        with self._lock:
+            self._call(self._begin(choice))
 
     def send(self, text: str) -> None:
         """Send a message to the agent and return at once; the turn continues in the background.
@@ -117,6 +120,10 @@ class BackgroundChat:
         """
         if not text.strip():
             raise InvalidInputError("the message is empty")
+        with self._lock:
+            self._send(text)
+
+    def _send(self, text: str) -> None:
         if self._message:
             raise InvalidInputError("the agent works on a message: wait for its reply, or stop it first")
         if self._setup is None:
@@ -172,7 +179,7 @@ class BackgroundChat:
 
     def close(self) -> None:
         """Stop the turn, the agent and the thread. No method may be called afterwards."""
-        with suppress(InvalidInputError):
+        with self._lock, suppress(InvalidInputError):
             self._call(self._begin(PROJECT_AGENT))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_END_S)

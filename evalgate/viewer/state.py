@@ -1,9 +1,11 @@
 """The state that all pages of one viewer share."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from evalgate.core.frozen import frozen
 from evalgate.datasets.edit_undo import UndoableEdits
@@ -21,6 +23,17 @@ class NavigationLink:
 
     title: str
     path: str
+
+
+class Closable(Protocol):
+    """Object that must be closed when the server ends."""
+
+    def close(self) -> None:
+        """Release what the object holds. No other method may be called afterwards."""
+        ...
+
+
+_Service = TypeVar("_Service", bound=Closable)
 
 
 @dataclass(slots=True)
@@ -41,9 +54,22 @@ class Viewer:
     resources: ExitStack = field(default_factory=ExitStack)
     """Resources that pages register to be closed when the server ends."""
     eval_sets: EvalSetStore = field(init=False)
+    _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self.eval_sets = EvalSetStore(self.folder, self.thresholds)
+
+    def get_service(self, kind: type[_Service], create: Callable[[], _Service]) -> _Service:
+        """Return the viewer's only object of the class `kind`; the first call creates it.
+
+        The object is closed when the server ends. Pages may call this at once, because they run in threads.
+        """
+        with self._lock:
+            found = self.services.get(kind)
+            if not isinstance(found, kind):
+                found = self.services[kind] = create()
+                self.resources.callback(found.close)
+            return found
 
 
 def get_viewer(request: "Request") -> Viewer:

@@ -3,12 +3,14 @@
 import asyncio
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from starlette.testclient import TestClient
 
+from evalgate.core.errors import InvalidInputError
 from evalgate.datasets.eval_set_file import open_eval_set
 from evalgate.viewer import background_chat
 from evalgate.viewer.state import Viewer
@@ -117,6 +119,29 @@ def test_an_agent_that_does_not_stop_is_told_on_the_page(
             patched.setattr(background_chat.BackgroundChat, "_stop_turn", hang)
             for action in ("stop", "new"):
                 assert "the agent did not stop within 0 s" in post(client, viewer, action, agent="")
+
+
+def test_a_double_click_on_the_first_message_starts_one_agent(tmp_path: Path) -> None:
+    folder = write_project(tmp_path)
+    (folder / "agent.py").write_text(f"open('started', 'a').write('x')\n{AGENT}")
+    chat = background_chat.BackgroundChat(folder, None)
+
+    def send(_: int) -> str:
+        try:
+            chat.send("wait")
+        except InvalidInputError as error:
+            return str(error)
+        return ""
+
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            answers = sorted(pool.map(send, range(2)))
+        assert answers == ["", "the agent works on a message: wait for its reply, or stop it first"]
+        while not chat.get_state().events:
+            time.sleep(0.05)
+        assert (folder / "started").read_text() == "x"
+    finally:
+        chat.close()
 
 
 def test_turns_are_kept_if_one_that_is_sent_again_has_no_reply(tmp_path: Path) -> None:

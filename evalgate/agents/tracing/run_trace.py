@@ -77,6 +77,10 @@ class RunTrace:
             parent = parents[index]
             self._add_span(ordered[index], turn, start_s, ids[index], "" if parent is None else ids[parent])
 
+    def skip_turn(self) -> None:
+        """Count a turn of which no step is known."""
+        self._turns += 1
+
     def _add_span(self, span: TraceSpan, turn: int, start_s: float, id_: str, parent_id: str) -> None:
         clip = self._clipper.clip_value
         attributes = clip(dict(span.attributes)) if span.attributes else {}

@@ -111,10 +111,16 @@ def find_span_kind(span: Span) -> SpanKind:
 
 
 def build_trace(turns: Sequence[Sequence[Span]]) -> tuple[TraceSpan, ...]:
-    """Build the trace of one conversation from the spans of its turns, in order. No turn may be empty."""
+    """Build the trace of one conversation from the spans of its turns, in order.
+
+    A turn without spans has no steps. The conversation begins with the first turn that has spans.
+    """
     trace = RunTrace()
-    first = _find_beginning(turns[0]) if turns else 0
+    first = next((_find_beginning(spans) for spans in turns if spans), 0)
     for spans in turns:
+        if not spans:
+            trace.skip_turn()
+            continue
         began, ended = _find_beginning(spans), max(span.end for span in spans)
         trace.add_turn(
             convert_spans(spans, began),

@@ -18,6 +18,7 @@ from evalgate.core.types import (
     Rubric,
     ToolCall,
 )
+from evalgate.datasets.raw_edits import is_same_data
 
 _IGNORED_FEATURES = {
     ("trpc", "expectedRunnerEnabled"): "`expectedRunnerEnabled` is passed over: only what is written counts",
@@ -172,7 +173,10 @@ _Key: TypeAlias = tuple[object, ...]
 
 
 class DuplicateLint:
-    """Lint for two cases, or two turns of a case, with the same messages and expectations."""
+    """Lint for two cases, or two turns of a case, with the same messages and expectations.
+
+    1, 1.0 and true are different values: an agent gets them as such.
+    """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Return the checker for duplicates. Call it once for each case of the set, in order."""
@@ -225,7 +229,9 @@ class _DuplicateFinder(Generic[_Thing]):
             return None
         own = self._content(thing)
         earlier: list[int] = self._alike.setdefault(_hash_content((first, own)), [])
-        twin = next((at for at in (first, *earlier) if self._content(self._things[at]) == own), None)
+        twin = next(
+            (at for at in (first, *earlier) if is_same_data(self._content(self._things[at]), own)), None
+        )
         if twin is None:
             earlier.append(index)
         return twin

@@ -42,6 +42,8 @@ class ObservedConversation:
     feedback: Feedback = field(default_factory=dict)
     error: str = ""
     """Error of the first trace that failed; "" if none failed."""
+    turn_spans: tuple[tuple[Span, ...], ...] = ()
+    """Spans of each turn as they were recorded; () for a turn that only the history of a later turn has."""
 
     @property
     def tool_path(self) -> tuple[tuple[str, ...], ...]:
@@ -65,11 +67,15 @@ class _ObservedTurn:
     history: tuple[CaseTurn, ...]
     resumes: bool
     """True if the turn's first request has messages after the question: it may continue an earlier trace."""
+    recorded: tuple[Span, ...] = ()
+    """`spans` before their attributes were converted to those of GenAI."""
 
 
 @dataclass
 class _Session:
     turns: list[CaseTurn] = field(default_factory=list)
+    turn_spans: list[tuple[Span, ...]] = field(default_factory=list)
+    """Recorded spans of each turn, as in `ObservedConversation`."""
     last_spans: tuple[Span, ...] = ()
     traces: list[RecordedTrace] = field(default_factory=list)
 
@@ -154,10 +160,14 @@ def _add_turn(session: _Session, turn: _ObservedTurn) -> None:
         spans = (*session.last_spans, *turn.spans)
         session.turns[-1] = replace(session.turns[-1], expected=read_transcript(spans).reply)
         session.last_spans = spans
+        session.turn_spans[-1] += turn.recorded
         return
     if asked[: len(known)] == known:
-        session.turns += turn.history[len(known) :]
+        missing = turn.history[len(known) :]
+        session.turns += missing
+        session.turn_spans += [()] * len(missing)
     session.turns.append(CaseTurn(UserMessage(turn.question), turn.reply))
+    session.turn_spans.append(turn.recorded)
     session.last_spans = turn.spans
 
 
@@ -173,6 +183,7 @@ def _build_conversation(key: str, session: _Session) -> ObservedConversation:
         tags=tuple(dict.fromkeys(tag for info in infos for tag in info.tags)),
         feedback={name: value for info in infos for name, value in info.feedback.items()},
         error=next(filter(None, errors), ""),
+        turn_spans=tuple(session.turn_spans),
     )
 
 
@@ -193,10 +204,11 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
 
     The question of a turn is "" if no message of the user was recorded.
     """
-    spans = sorted(map(convert_span, trace.spans), key=lambda span: (span.start, span.end))
+    recorded = sorted(trace.spans, key=lambda span: (span.start, span.end))
+    spans = list(map(convert_span, recorded))
     parts = _split_turns(spans)
     for number, part in enumerate(parts):
-        turn = _read_turn(part)
+        turn = replace(_read_turn([spans[at] for at in part]), recorded=tuple(recorded[at] for at in part))
         if not turn.question and trace.info.question:
             turn = replace(turn, question=trace.info.question)
         if turn.reply.response is None and number == len(parts) - 1 and trace.info.answer:
@@ -204,10 +216,11 @@ def iter_turns(trace: RecordedTrace) -> Iterator[_ObservedTurn]:
         yield turn
 
 
-def _split_turns(spans: list[Span]) -> list[list[Span]]:
-    """Return the spans of each turn. `spans` are all spans of a trace, sorted by start."""
+def _split_turns(spans: list[Span]) -> list[list[int]]:
+    """Return the indices of the spans of each turn. `spans` are all spans of a trace, sorted by start."""
     roots = _find_roots(spans)
-    starts: list[int] = []
+    requests: list[Span] = []
+    """First request of each turn."""
     asked: list[str] = []
     root = ""
     for span in spans:
@@ -221,16 +234,16 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
         grown = bool(asked) and len(questions) > len(asked) and questions[: len(asked)] == asked
         other_root = bool(root) and roots[span.span_id] != root and questions != asked
         if not asked or grown or other_root:
-            starts.append(span.start)
+            requests.append(span)
             asked, root = questions, roots[span.span_id]
-    if len(starts) < 2:
-        return [spans]
+    if len(requests) < 2:
+        return [list(range(len(spans)))]
     # A span belongs to the last turn that began before it. An agent's span around several turns is in none.
-    edges = [0, *(_find_turn_start(spans, roots, start) for start in starts[1:]), 2**80]
+    edges = [0, *(_find_turn_start(spans, request) for request in requests[1:]), 2**80]
     parts = [
         [
-            span
-            for span in spans
+            at
+            for at, span in enumerate(spans)
             if begin <= span.start < end
             and not (span.end > end and span.get_text("gen_ai.operation.name") == "invoke_agent")
         ]
@@ -239,15 +252,20 @@ def _split_turns(spans: list[Span]) -> list[list[Span]]:
     return [part for part in parts if part]
 
 
-def _find_turn_start(spans: list[Span], roots: dict[str, str], start: int) -> int:
-    """Return the time at which a turn begins. `start` is the time of the turn's first request to a model."""
-    first = next(span for span in spans if span.start == start)
-    root = next((span for span in spans if span.span_id == roots[first.span_id]), first)
-    others = any(
-        roots[span.span_id] == root.span_id and span.start < start for span in spans if span is not root
-    )
-    # A root span that also covers an earlier turn began before this turn.
-    return start if others else root.start
+def _find_turn_start(spans: list[Span], request: Span) -> int:
+    """Return the time at which a turn begins. `request` is the turn's first request to a model.
+
+    The turn begins with the outermost span around `request` that began after the earlier requests. A span
+    that began before one of them covers an earlier turn as well.
+    """
+    by_id = {span.span_id: span for span in spans}
+    models = (span for span in spans if span.get_text("gen_ai.operation.name") == "chat")
+    last = max((span.start for span in models if span.start < request.start), default=request.start)
+    outermost, seen = request, {request.span_id}
+    while (parent := by_id.get(outermost.parent_id)) and parent.span_id not in seen and parent.start > last:
+        outermost = parent
+        seen.add(parent.span_id)
+    return min(outermost.start, request.start)
 
 
 def _find_roots(spans: list[Span]) -> dict[str, str]:

@@ -32,11 +32,7 @@ FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 def get_chat(viewer: Viewer) -> BackgroundChat:
     """Return the conversation of a viewer; the first call creates it. Closing the viewer stops the agent."""
-    found = viewer.services.get(BackgroundChat)
-    if not isinstance(found, BackgroundChat):
-        found = viewer.services[BackgroundChat] = BackgroundChat(viewer.folder, viewer.thresholds)
-        viewer.resources.callback(found.close)
-    return found
+    return viewer.get_service(BackgroundChat, lambda: BackgroundChat(viewer.folder, viewer.thresholds))
 
 
 def show_chat(request: Request) -> Response:

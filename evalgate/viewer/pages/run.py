@@ -34,11 +34,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 def get_runs(viewer: Viewer) -> BackgroundRuns:
     """Return the runs of a viewer; the first call creates the list. Closing the viewer stops the runs."""
-    found = viewer.services.get(BackgroundRuns)
-    if not isinstance(found, BackgroundRuns):
-        found = viewer.services[BackgroundRuns] = BackgroundRuns()
-        viewer.resources.callback(found.close)
-    return found
+    return viewer.get_service(BackgroundRuns, BackgroundRuns)
 
 
 def show_form(request: Request) -> Response:

@@ -18,6 +18,7 @@ from evalgate.core.types import (
     RecordedCall,
     Reply,
     Scenario,
+    SessionInput,
     ToolMock,
     ToolRecording,
 )
@@ -109,6 +110,14 @@ def test_turns_that_ask_and_expect_the_same() -> None:
         ("c", "turn 4 asks and expects the same as turn 2"),
         ("c", "turn 5 asks and expects the same as turn 1"),
     ]
+
+
+def test_values_that_only_python_takes_for_equal_are_no_duplicates() -> None:
+    turns = (a_call_turn("1", q=1), a_call_turn("2", q=True), a_call_turn("3", q=1.0))
+    flag = replace(a_case("flag", FULL), session=SessionInput(state={"vip": True}))
+    count = replace(a_case("count", FULL), session=SessionInput(state={"vip": 1}))
+
+    assert said_by(DuplicateLint(), a_case("c", *turns), flag, count) == []
 
 
 def test_cases_that_ask_and_expect_the_same() -> None:

@@ -141,6 +141,23 @@ def test_a_loop_of_calls_in_several_traces_is_one_turn(tmp_path: Path) -> None:
     assert strip_turns(found.turns) == [turn.to_case_turn() for turn in TURNS]
 
 
+def test_a_call_before_the_first_request_belongs_to_the_turn_of_its_agent(tmp_path: Path) -> None:
+    """A turn may begin with a call that no model asked for, such as retrieval."""
+    steps = [
+        step
+        for step in list_steps(TURNS, one_trace=True)
+        if not (step.kind == "model" and "tool_calls" in step.answer)
+    ]
+    (found,) = read(tmp_path, FILES["otlp_genai"](steps))
+    assert strip_turns(found.turns) == [turn.to_case_turn() for turn in TURNS]
+
+
+def test_turns_that_began_at_one_time_are_read(tmp_path: Path) -> None:
+    steps = [replace(step, start=0) for step in list_steps(TURNS, one_trace=True)]
+    (found,) = read(tmp_path, FILES["otlp_genai"](steps))
+    assert found.turns
+
+
 def test_a_case_has_the_same_id_in_every_import(tmp_path: Path) -> None:
     found = [read(tmp_path, FILES[kind](list_steps(TURNS)))[0] for kind in ("jaeger", "phoenix")]
     ids = {each.build_case_id(each.turns[0].user.text) for each in found}
