@@ -144,10 +144,10 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
 
 
 def list_sources(sources: object) -> list[object]:
-    """Return a list of eval sets unchanged, and a single eval set as a list with one element.
+    """Return the eval sets in `sources` as a list; a single eval set becomes its only element.
 
-    A list is a single eval set in an old format of Google ADK if one of its JSON objects has no key such as
-    `eval_set_id` or `eval_cases`.
+    A list or tuple holds several eval sets, unless one of its items is a JSON object with neither an
+    `eval_set_id` nor `eval_cases`. Then the whole list is one eval set in an old format of Google ADK.
 
     >>> list_sources(["a.json", "b.json"])
     ['a.json', 'b.json']

@@ -158,9 +158,9 @@ class StickyComment:
     def post(self) -> PostResult:
         """Write the section into the comment. Return when no other job can overwrite the section any more.
 
-        Call this once. The result is `failed` if the time is over, or if another job of this run has written
-        a section with the same key that must stay. The result is `skipped` if a newer run has reported
-        already.
+        Call this once. The result is `failed` if the time is over, or if another job of this run posts under
+        the same key, and its section is newer or has replaced this job's. The result is `skipped` if a newer
+        run or attempt has reported already.
 
         Raises:
             PostError: the service refused the comment.

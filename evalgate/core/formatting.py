@@ -69,9 +69,9 @@ def format_score_pair(value: float, limit: float) -> tuple[str, str]:
 
 
 def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
-    """Return the texts of the drop of a mean and of its limit.
+    """Return the texts of the drop of a mean and of its limit, with enough digits to tell them apart.
 
-    The texts are equal if the numbers differ by less than 1e-9.
+    Numbers that differ by less than 1e-9, as by rounding errors, get equal texts.
     """
     return format_score_pair(round_to_limit(drop, limit), limit)
 

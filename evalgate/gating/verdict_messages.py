@@ -336,7 +336,10 @@ def format_odds(p: float) -> str:
 
 
 def _format_points(amount: float) -> str:
-    """Return a difference as whole points, with more digits only if it would look like zero."""
+    """Return a difference of scores in points (hundredths): `5 points` for 0.05.
+
+    It is rounded to whole points, with more digits only if it would look like zero.
+    """
     value = _to_percent(float(f"{amount:.2f}") or amount)  # rounded as a table of scores rounds it
     text = format_score(value, digits=_count_digits(value, 0))
     return f"{text} point" if text == "1" else f"{text} points"

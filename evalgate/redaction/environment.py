@@ -320,10 +320,10 @@ def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
 
 
 def _is_named_by_list(name: str, item: object) -> bool:
-    """Return True if an item of a JSON list is to be judged by the name of the list.
+    """Return True if an item of a JSON list may be a secret because of the name of the list.
 
-    In a list with a name such as `tokens`, these are all items. In other lists, these are the URLs, the texts
-    that look like tokens, and the items that are no texts.
+    In a list with a name such as `tokens`, any item may be. In any other list, such as `WEBHOOK_EVENTS`, only
+    URLs, texts that look like tokens, and items that are no texts may be: ordinary words are not hidden.
     """
     if not isinstance(item, str) or _SECRET_LIST_NAME.search(_CAMEL.sub("_", name).lower()):
         return True

@@ -136,7 +136,10 @@ def _remove_leftovers(results: int) -> None:
 
 
 def _measure_kept(results: int, name: str) -> int | None:
-    """Return the size of a kept result in bytes; None if the file only has the name of a kept result."""
+    """Return the size of a kept result in bytes; `results` is the descriptor of its folder.
+
+    Return None if the file cannot be read, or if `name` is not made of the start of the run in the file.
+    """
     try:
         with _open_regular(results, name) as file:
             head = _HEAD.match(file.read(_HEAD_BYTES))

@@ -217,9 +217,11 @@ def _measure_union(times: Iterable[tuple[float, float]]) -> float:
 def _match_events(
     spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
 ) -> dict[int, int]:
-    """Return the index of each step that has an event in a reply, and the index of the event.
+    """Return the event that each step of a trace belongs to, as {index of the step: index of the event}.
 
-    Other steps are left out.
+    `replies` are by turn, and an event's index counts within the reply to the step's turn. The response has
+    the index after the last event. `times` are (start, duration) in seconds. Steps without an event are left
+    out.
 
     - A tool's step belongs to the first call of the tool with equal arguments that no earlier step took. If
       there is no such call, it belongs to the first call of the tool that no earlier step took.

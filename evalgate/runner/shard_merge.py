@@ -207,7 +207,7 @@ def _find_contradictions(
 
 
 class _Expected(NamedTuple):
-    """Metric of a case, with the relation between the scores of a run and of its turns."""
+    """Metric that an answered run must have, and whether its score must be the mean of the turns' scores."""
 
     bound: BoundMetric
     is_mean: bool

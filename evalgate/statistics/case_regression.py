@@ -214,9 +214,9 @@ def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> Br
 
 
 def get_max_runs(most: int) -> int:
-    """Return the most runs of a case that passed once: twice `most`, but 1 if `most` is 1.
+    """Return the largest number of runs that a failing case may get if one of its runs passed.
 
-    `most` is the most runs of the case as long as none of them passed, as for `find_breakage_criteria`.
+    This is twice `most`, the limit as long as no run passed; if `most` is 1, it is 1.
     """
     return most if most == 1 else _MORE_AFTER_A_PASS * most
 

@@ -216,7 +216,11 @@ def plan_confirmation(
     parameters: Parameters,
     confirm_runs: int,
 ) -> ConfirmationPlan:
-    """Return the confirmation plan over all cells (metric, case) that are tested by statistics."""
+    """Return the rules by which the fall of a score counts as a break, for all cells (metric, case).
+
+    Metrics that are compared exactly, do not judge cases or lack scores have no cells. `confirm_runs` is the
+    largest number of runs of a case in which a break can be confirmed.
+    """
     baselines = {
         (name, pair.case): pair.baseline
         for name, assessment in assessments.items()

@@ -89,9 +89,10 @@ def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResul
 
 
 def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
-    """Return the index of the run that made the replies in the baseline; None if no run was answered.
+    """Return the index of the run that gave the replies in the baseline; None if no run was answered.
 
-    `runs` are sorted, the oldest first.
+    It is the first answered run of the newest gate run (one stored `evalgate run`) that has one. `runs` are
+    the stored runs of one case, the oldest first.
     """
     answered = [at for at, run in enumerate(runs) if run.outcome == "answered"]
     # A baseline keeps replies of only one run of each case: the first answered run of the newest gate run

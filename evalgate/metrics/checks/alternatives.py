@@ -106,10 +106,10 @@ class NoneOfCondition:
         self._groups = groups
 
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
-        """Yield a sentence for each group that holds.
+        """Yield a sentence for each group that holds, since none may.
 
-        If the only fault of a group is an unknown session state, the group counts as holding, and the fault
-        is yielded.
+        If the agent reported no session state, a group that lacks only this cannot be ruled out. So the group
+        counts as holding, and the sentence yielded is `NO_STATE`.
 
         Raises:
             UndecidedError: a group has no verdict. The sentences about the other groups are yielded first.

@@ -238,7 +238,10 @@ def _render_lines(entries: list[CaseEntry], marking: _Marking, left: int) -> lis
 
 
 def _describe_left_out(cases: int, full: int, lines: int) -> str:
-    """Return a sentence about the cases that are not shown in full; "" if all cases are."""
+    """Return a sentence about the cases that are not shown in full; "" if all are.
+
+    Of `cases` cases, the most important `full` are shown in full, and `lines` more by name only.
+    """
     if full == cases:
         return ""
     rest = cases - full - lines
