@@ -12,7 +12,7 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseKey, Record, Reply
 from evalgate.reporting.findings import Finding
 from evalgate.reporting.html.reporter import HtmlReport
-from evalgate.runner.regating import EMPTY_RECORD, build_stored_record, compare_with_baseline
+from evalgate.runner.regating import EMPTY_RECORD, build_stored_record, compare_stored_record
 from evalgate.runner.result_loading import load_stored_baseline, load_stored_result
 from evalgate.system.files import write_atomically
 from evalgate.system.workspace import Workspace, resolve_workspace
@@ -34,7 +34,7 @@ def compare_results(before: str, after: str, *, thresholds_file: str | None, fol
     record = load_stored_result(workspace, after)
     if record is None:
         record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)
-    found = compare_with_baseline(record, baseline, thresholds, before)
+    found = compare_stored_record(record, baseline, thresholds, before)
     what = pluralize(len(found.cases), "case")
     notice = f"{after} ({what}) was compared with {before}; nothing was run."
     return replace(found, notices=(notice, *found.notices))

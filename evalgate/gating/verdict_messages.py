@@ -25,7 +25,7 @@ from evalgate.statistics.metric_decisions import Decision, MetricDecision
 from evalgate.statistics.parameters import EPSILON, Parameters
 
 REGRESSION = "Regression: "
-"""First word of sentences about averages that fell; `gating.control` finds the sentences by it."""
+"""First word of sentences about averages that fell; `control_comparison.py` finds the sentences by it."""
 
 _EFFECTS: Mapping[str, str] = {
     "warn": "Not blocking.",
@@ -169,7 +169,7 @@ def describe_broken_case(case: str, outcome: CaseComparison, context: MessageCon
 
 
 def open_broken_sentence(name: str) -> str:
-    """Return the first words of `describe_broken_case`; `gating.control` finds its sentences by them."""
+    """Return the first words of `describe_broken_case`; `control_comparison.py` finds sentences by them."""
     return f"{name} broke: "
 
 

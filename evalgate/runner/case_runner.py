@@ -42,8 +42,11 @@ from evalgate.system.throttling.throttle import Throttle
 if TYPE_CHECKING:
     from evalgate.agents.tracing.run_trace import RunTrace
 
-_MOST_MOVES = 3
-"""Maximum number of times that a run is restarted because the machine of its worker was lost."""
+_MOST_LOST_MACHINES = 3
+"""Number of lost machines after which a run is made again, each time in another worker.
+
+After one more loss the run is given up and has the outcome of `SessionLostError`, which is `faulted`.
+"""
 
 
 @frozen
@@ -120,7 +123,8 @@ class CaseRunner:
         - If the worker died, the case is run once more, alone in a worker. If the case was alone already, the
           agent crashed, and there is no retry.
         - After a transient fault, the case is run again after a pause, as often as the throttle allows.
-        - If the worker's machine was lost, the case is run again at once, at most `_MOST_MOVES` times.
+        - If the worker's machine was lost, the case is run again at once, at most `_MOST_LOST_MACHINES`
+          times, and is faulted after the next loss.
 
         `history` collects the failed attempts, so that they are available even if the call is cancelled.
 
@@ -128,14 +132,14 @@ class CaseRunner:
             AgentUnreachableError: the agent cannot be reached.
         """
         history = AttemptHistory() if history is None else history
-        alone, faults, moves = False, 0, 0
+        alone, faults, lost = False, 0, 0
         while True:
             async with self._throttle.create_slot() as slot:
                 attempt = await self._make_attempt(case, run_number, slot, alone=alone)
             if attempt.retry == "alone" and not alone:
                 alone, pause = True, 0.0
-            elif attempt.retry == "elsewhere" and moves < _MOST_MOVES and self._stop_reason() is None:
-                moves, pause = moves + 1, 0.0
+            elif attempt.retry == "elsewhere" and lost < _MOST_LOST_MACHINES and self._stop_reason() is None:
+                lost, pause = lost + 1, 0.0
             elif attempt.retry == "later" and self._stop_reason() is None:
                 faults += 1
                 delay = self._throttle.compute_retry_delay(faults, attempt.retry_after_s)

@@ -105,7 +105,7 @@ def build_gate_input(
 ) -> GateInput:
     """Build the input of `decide_verdict`; `control`, if given, corrects verdicts of `compared_runs`."""
     if control is not None:
-        from evalgate.gating.control import apply_control
+        from evalgate.gating.control_comparison import apply_control
 
         compared_runs = apply_control(compared_runs, scored, control)
     return GateInput(

@@ -150,8 +150,8 @@ def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Itera
     yield from describe_already_failing(compared_runs.cases, baseline)
 
 
-def compare_with_baseline(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
-    """Return the record compared with a baseline; `name` is the baseline's name in reports.
+def compare_stored_record(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
+    """Compare a stored record with a baseline, without running anything; reports call the baseline `name`.
 
     The `gate` section of `thresholds` applies. The stored thresholds of cases are not changed.
     """

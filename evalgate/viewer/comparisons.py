@@ -14,7 +14,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.types import Baseline, CaseKey, CaseResult, Reply, RunResult
 from evalgate.runner.baseline_targets import BaselineTarget, resolve_target
-from evalgate.runner.regating import compare_with_baseline
+from evalgate.runner.regating import compare_stored_record
 from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.state import Viewer
 
@@ -160,7 +160,7 @@ def _compare(
     if baseline is None:
         baseline = build_baseline(earlier.record if earlier else opened.record, path=title)
     title = baseline.path or title
-    record = compare_with_baseline(opened.record, baseline, thresholds, title)
+    record = compare_stored_record(opened.record, baseline, thresholds, title)
     return ComparedRecord(
         OpenedRecord(opened.record_id, opened.title, opened.version, record),
         {case.key: case for case in earlier.record.cases} if earlier else {},

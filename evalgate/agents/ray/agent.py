@@ -148,7 +148,8 @@ class ClusterSession:
 
 
 _MAX_LOST_AT_START = 3
-"""Number of actors lost in a row before they were ready, after which all sessions are refused."""
+"""Number of actors lost in a row before they were ready, thus without a case: all sessions are then refused.
+How often one case may lose its actor is `_MOST_LOST_MACHINES` in `runner/case_runner.py`."""
 _SILENCE_S = 300.0
 # An actor is given up if it does not answer within twice the time limit of a turn plus these seconds: its
 # node hangs, and Ray does not report it as lost. The time limit of the turn itself is applied in the actor.
@@ -274,8 +275,7 @@ class ClusterAgent:
 
     def on_lost(self, number: int, why: str) -> None:
         """Replace a lost actor and fail its requests. After 3 failed starts in a row, refuse all sessions."""
-        gone = self._slots.pop(number, None)
-        if gone is None:
+        if (gone := self._slots.pop(number, None)) is None:
             return
         if not gone.ready:
             self._lost_at_start += 1

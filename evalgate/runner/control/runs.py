@@ -13,7 +13,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry
 from evalgate.core.types import Baseline, CaseKey, ControlComparison, RunResult
 from evalgate.gating.comparison import compare_runs
-from evalgate.gating.control import build_best_case, build_control_comparison
+from evalgate.gating.control_comparison import build_best_case, build_control_comparison
 from evalgate.gating.control_suspects import (
     ControlSuspects,
     FreshRuns,

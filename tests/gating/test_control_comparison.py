@@ -22,7 +22,7 @@ from evalgate.core.types import (
     RunResult,
 )
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
-from evalgate.gating.control import apply_control, build_control_comparison
+from evalgate.gating.control_comparison import apply_control, build_control_comparison
 from evalgate.gating.control_suspects import ControlSuspects, FreshRuns, find_suspects
 from evalgate.gating.follow_up_runs import classify_failures
 from evalgate.gating.significance import decide_metrics
