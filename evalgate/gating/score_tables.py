@@ -14,7 +14,6 @@ from evalgate.core.types import (
     CaseMetric,
     CaseResult,
 )
-from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.metrics.metric_summaries import MetricKey, group_by_metric
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
@@ -110,6 +109,9 @@ def split_score_tables(
 def _build_budget_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Iterator[tuple[str, GatingMetric]]:
+    # Imported here, because most runs have no budget.
+    from evalgate.gating.budgets import collect_budget_figures
+
     for name, figures in collect_budget_figures(cases, baseline, statistics).items():
         if figures.metric in statistics.criteria and figures.limits.max_increase is not None:
             yield name, figures.build_table(statistics)

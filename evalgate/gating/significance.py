@@ -33,7 +33,6 @@ from evalgate.core.types import (
     MetricComparison,
     MetricSummary,
 )
-from evalgate.gating.budgets import compare_budgets
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
     ScoreTables,
@@ -90,7 +89,11 @@ def apply_decision(
     beyond = tuple(describe_out_of_range_scores(outside, quote))
     parameters = statistics.parameters
     context = build_message_context(baseline, cases, parameters, gate)
-    metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
+    if any(each.range.lower_is_better for each in metrics):
+        # Imported here, because most runs have no budget.
+        from evalgate.gating.budgets import compare_budgets
+
+        metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
         return ComparedRuns(metrics, cases, notices=beyond)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
