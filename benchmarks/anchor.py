@@ -11,8 +11,8 @@ from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.gating.anchor import decide_anchor_outcome
 from evalgate.gating.statistical_policy import build_statistical_policy
-from evalgate.statistics.gate_decision import decide_fixed_runs
 from evalgate.statistics.metric_assessment import AnalysisStage, build_assessments
+from evalgate.statistics.metric_decisions import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric
 

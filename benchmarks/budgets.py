@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from evalgate.core.frozen import frozen
 from evalgate.statistics import mean_difference
 from evalgate.statistics.budget_figures import CaseFigures, scale_logarithms
-from evalgate.statistics.gate_decision import decide_fixed_runs
+from evalgate.statistics.metric_decisions import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric
 

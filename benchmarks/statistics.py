@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import anchor, controlruns, falsealarms, matrix
 from evalgate.statistics.auto_runs import plan_next_step
-from evalgate.statistics.gate_decision import decide_fixed_runs
+from evalgate.statistics.metric_decisions import decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.power_simulation import simulate_procedure
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric

@@ -29,7 +29,7 @@ from evalgate.datasets.acceptance import (
 from evalgate.datasets.case_notes_edits import change_notes, set_note
 from evalgate.datasets.edit_undo import FileChange, UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, build_diff, edit_eval_set, open_eval_set
-from evalgate.datasets.loading import build_notes_name
+from evalgate.datasets.eval_set_paths import build_notes_name
 from evalgate.datasets.raw_edits import is_same_data
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_yaml import compose_yaml

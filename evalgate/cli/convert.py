@@ -9,7 +9,8 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import EvalFormat, ReportsIgnoredKeys
 from evalgate.core.types import EvalSet, SessionInput
-from evalgate.datasets.loading import build_notes_name, load_eval_sets
+from evalgate.datasets.eval_set_paths import build_notes_name
+from evalgate.datasets.loading import load_eval_sets
 from evalgate.documents.strict_json import JsonDocument, read_json
 from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
 from evalgate.system.files import write_atomically

@@ -20,9 +20,9 @@ from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import CreateUser
 from evalgate.core.types import CaseRun, CaseTurn, EvalCase, EvalSet, Record, UserMessage
+from evalgate.datasets.eval_set_paths import build_eval_set_id
 from evalgate.datasets.foreign_datasets import Dataset, convert_dataset, detect_dataset
 from evalgate.datasets.foreign_rows import QUESTIONS
-from evalgate.datasets.loading import build_eval_set_id
 from evalgate.datasets.results_io import NoRecordError
 from evalgate.datasets.stories import read_stories
 from evalgate.integrations.recordings import may_become_eval_set, read_recording

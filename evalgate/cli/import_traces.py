@@ -19,7 +19,7 @@ from evalgate.datasets.case_notes import CaseNotes, read_case_notes
 from evalgate.datasets.case_notes_edits import add_notes, build_note, change_notes
 from evalgate.datasets.edit_undo import UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
-from evalgate.datasets.loading import build_eval_set_id, build_notes_name
+from evalgate.datasets.eval_set_paths import build_eval_set_id, build_notes_name
 from evalgate.documents.validation_errors import is_valid_id
 from evalgate.integrations.trace_sources.api_client import TraceQuery
 from evalgate.integrations.trace_sources.conversation_selection import (

@@ -27,7 +27,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalSet, JsonObject
-from evalgate.datasets.loading import TEST_CONFIG
+from evalgate.datasets.eval_set_paths import TEST_CONFIG
 from evalgate.system.workspace import Workspace
 
 _PROMPTFOO = ("promptfooconfig.yaml", "promptfooconfig.yml", "promptfooconfig.json")
@@ -439,7 +439,7 @@ def _choose_name(stem: str, taken: Mapping[str, str]) -> str:
 
 def _write_eval_set(eval_set: EvalSet, out: str, to: str) -> tuple[str, list[str]]:
     """Return the text of an eval set in the format `to`, and sentences about content that is lost."""
-    from evalgate.datasets.loading import build_eval_set_id
+    from evalgate.datasets.eval_set_paths import build_eval_set_id
 
     name = build_eval_set_id(Path(out).name)
     written = plugin_registry.get_writer(to).write_eval_set(replace(eval_set, eval_set_id=name, path=out))

@@ -244,7 +244,7 @@ class _WatchLoop:
 
     def _load_cases(self) -> set[CaseKey] | None:
         """Read the eval sets and return the new or edited cases. Return None if the input is invalid."""
-        from evalgate.datasets.loading import build_notes_name
+        from evalgate.datasets.eval_set_paths import build_notes_name
         from evalgate.runner.plan import build_plan
 
         try:

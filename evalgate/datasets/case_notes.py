@@ -17,7 +17,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.types import CaseChecks, EvalCase, EvalSet, Event, Reply, ToolCall, ToolMock, ToolResult
 from evalgate.datasets.cases import map_cases
-from evalgate.datasets.loading import build_notes_name
+from evalgate.datasets.eval_set_paths import build_notes_name
 from evalgate.documents.config_file import ConfigDocument, parse_yaml, read_config_document
 from evalgate.documents.validation_errors import Id, validate_model
 

@@ -18,7 +18,7 @@ from evalgate.datasets.case_notes import apply_case_notes
 from evalgate.datasets.case_notes_edits import change_notes, drop_notes, mark_expected
 from evalgate.datasets.edit_undo import FileChange, UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, get_editor, open_eval_set
-from evalgate.datasets.loading import build_notes_name
+from evalgate.datasets.eval_set_paths import build_notes_name
 from evalgate.documents.json_edits import update_json
 
 

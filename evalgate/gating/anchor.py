@@ -31,9 +31,9 @@ from evalgate.gating.score_tables import build_pool_name, build_score_tables, is
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict_messages import format_odds
 from evalgate.metrics.metric_summaries import group_by_metric
-from evalgate.statistics.gate_decision import MetricDecision
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import AnalysisStage, Assessment, build_assessments
+from evalgate.statistics.metric_decisions import MetricDecision
 from evalgate.statistics.parameters import EPSILON, MetricRule, is_within_level
 from evalgate.statistics.score_pairs import GatingMetric
 

@@ -13,7 +13,7 @@ from evalgate.core.formatting import (
 )
 from evalgate.core.means import compute_mean
 from evalgate.core.types import RatioEstimate, ThresholdEstimate
-from evalgate.statistics.gate_decision import MetricDecision
+from evalgate.statistics.metric_decisions import MetricDecision
 
 if TYPE_CHECKING:
     from evalgate.gating.verdict_messages import MessageContext

@@ -41,7 +41,7 @@ from evalgate.statistics.budget_figures import (
     count_needed_runs,
     scale_logarithms,
 )
-from evalgate.statistics.gate_decision import SEVERITY, Decision, MetricDecision
+from evalgate.statistics.metric_decisions import SEVERITY, Decision, MetricDecision
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric, Score, UnpairedReason
 
@@ -256,7 +256,7 @@ def _find_growth(
     if decision is not None:
         return decision.metrics.get(name)
     from evalgate.statistics.auto_runs import decide_available_runs
-    from evalgate.statistics.gate_decision import decide_fixed_runs
+    from evalgate.statistics.metric_decisions import decide_fixed_runs
 
     decide = decide_available_runs if statistics.makes_more_runs else decide_fixed_runs
     return decide({name: figures.build_table(statistics)}, statistics.parameters).metrics[name]

@@ -28,7 +28,7 @@ from evalgate.core.types import (
     Status,
 )
 from evalgate.datasets.fingerprint import is_other_judge
-from evalgate.statistics.exact_test import compute_case_p
+from evalgate.statistics.case_permutation_test import compute_case_p
 from evalgate.statistics.score_pairs import UNIT
 
 MOST_POINTS = 12

@@ -13,7 +13,7 @@ from evalgate.metrics.metric_summaries import summarize_metrics
 
 if TYPE_CHECKING:
     from evalgate.gating.statistical_policy import StatisticalPolicy
-    from evalgate.statistics.gate_decision import Decision
+    from evalgate.statistics.metric_decisions import Decision
 
 
 @frozen

@@ -34,7 +34,7 @@ from evalgate.gating.verdict_messages import (
 )
 from evalgate.metrics.metric_summaries import group_by_metric
 from evalgate.statistics.control_runs import AverageControl, CaseControl, ControlDecision
-from evalgate.statistics.gate_decision import SEVERITY, MetricDecision
+from evalgate.statistics.metric_decisions import SEVERITY, MetricDecision
 
 _VERDICTS: Mapping[ControlAnswer | None, MetricVerdict] = {
     "broke": "fail",

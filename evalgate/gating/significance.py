@@ -8,7 +8,7 @@ range, in the record they are in points of its scores:
 | `MeanDifference` | a mean | `mean_difference.py` | `change` of `Assessment` and `MetricDecision` |
 | `RuleCheck` | a rule | `metric_assessment.py` | `checks` of both |
 | `Assessment` | a metric, after some rounds | `metric_assessment.py` | none |
-| `MetricDecision` | a metric, at the end | `gate_decision.py` | `Decision.metrics`, by name of its table |
+| `MetricDecision` | a metric, at the end | `metric_decisions.py` | `Decision.metrics`, by name of its table |
 | `CaseComparison` | a case | as `MetricDecision` | `MetricDecision.cases`, `CaseMetric.standing` |
 | `MetricComparison` | a metric, in the record | here | `MetricSummary.judgement` |
 | `Comparison` | all cases that changed | `case_changes.py` | `Record.comparison`, `GateInput.comparison` |
@@ -58,8 +58,8 @@ from evalgate.gating.verdict_messages import (
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.metrics.metric_summaries import MetricKey, group_by_metric
 from evalgate.statistics.auto_runs import decide_available_runs, estimate_early_stop_bias
-from evalgate.statistics.gate_decision import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
+from evalgate.statistics.metric_decisions import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.parameters import EPSILON, Parameters
 from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
 

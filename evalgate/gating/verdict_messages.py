@@ -19,9 +19,9 @@ from evalgate.core.formatting import (
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseComparison, MetricSummary, ThresholdEstimate
 from evalgate.gating.score_tables import is_line_table
-from evalgate.statistics.gate_decision import Decision, MetricDecision
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck
+from evalgate.statistics.metric_decisions import Decision, MetricDecision
 from evalgate.statistics.parameters import EPSILON, Parameters
 
 REGRESSION = "Regression: "

@@ -15,7 +15,7 @@ from evalgate.core.exit_codes import ExitCode
 from evalgate.core.formatting import pluralize
 from evalgate.core.protocols import Agent, TracksFiles
 from evalgate.core.types import AgentInfo, CaseKey, Record, Totals, TrackedFiles, Verdict
-from evalgate.datasets.loading import build_notes_name, find_eval_files
+from evalgate.datasets.eval_set_paths import build_notes_name, find_eval_files
 from evalgate.gating.affected_suites import AffectedSuites, ChangeRules, SuiteScope, find_affected_suites
 from evalgate.gating.environment_files import matches_pattern
 from evalgate.runner.base_branch import RuleFiles, iter_link_steps

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from evalgate.core.sanitize import to_one_line
-from evalgate.datasets.loading import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
+from evalgate.datasets.eval_set_paths import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.runner.base_branch import RuleFiles, format_paths, iter_link_steps
 from evalgate.system.git import is_tracked, run_git

@@ -187,7 +187,7 @@ def build_plan(
             plan = replace(plan, notices=(*plan.notices, *cache_notices))
     if not overrides.selection_options.words:
         return plan
-    from evalgate.runner.case_selection import select_plan_cases
+    from evalgate.runner.selection_options import select_plan_cases
 
     return select_plan_cases(plan, overrides.selection_options, thresholds, rule_files)
 

@@ -13,7 +13,7 @@ from evalgate.system.pull_requests import describe_unmerged_change
 if TYPE_CHECKING:  # a run without a baseline loads no statistics
     from evalgate.gating.statistical_policy import StatisticalPolicy
     from evalgate.statistics.auto_runs import Step
-    from evalgate.statistics.gate_decision import Decision
+    from evalgate.statistics.metric_decisions import Decision
 
 MEASURED_RUNS = 3
 """Number of stored runs of a case that suffices to measure its noise, so that `runs: auto` is useful."""
@@ -105,7 +105,7 @@ class StatisticalRuns:
         from evalgate.gating.follow_up_runs import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.auto_runs import plan_next_step
-        from evalgate.statistics.gate_decision import Decision
+        from evalgate.statistics.metric_decisions import Decision
 
         results = collect_results(None)
         tables = (
@@ -139,7 +139,7 @@ class StatisticalRuns:
 
     def _count_rounds(self, step: "Step | None", results: Sequence[CaseResult]) -> int:
         """Return the number of first runs of each case that count for its score at this step."""
-        from evalgate.statistics.gate_decision import Decision
+        from evalgate.statistics.metric_decisions import Decision
 
         first = self.statistics.parameters.first_runs
         if isinstance(step, Decision):

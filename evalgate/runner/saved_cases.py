@@ -10,7 +10,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.edit_undo import UndoableEdits
 from evalgate.datasets.eval_set_file import EvalSetFile, edit_eval_set, open_eval_set, split_writable
-from evalgate.datasets.loading import build_eval_set_id
+from evalgate.datasets.eval_set_paths import build_eval_set_id
 from evalgate.documents.strict_json import parse_json
 from evalgate.documents.validation_errors import is_valid_id
 from evalgate.redaction.live_redactor import LiveRedactor

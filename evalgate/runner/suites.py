@@ -16,7 +16,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import LlmJudged, MetricCode, MetricContext, MetricEnvironment
 from evalgate.core.types import CaseKey, CasePolicy, EvalCase, EvalSet
 from evalgate.datasets.cases import fingerprint_cases
-from evalgate.datasets.loading import find_adjacent_thresholds_file, load_eval_sets
+from evalgate.datasets.eval_set_paths import find_adjacent_thresholds_file
+from evalgate.datasets.loading import load_eval_sets
 from evalgate.llm.judge_resolver import JudgeResolver
 from evalgate.metrics.scoring import DEFAULT_CASE_POLICY, BoundMetric
 from evalgate.runner import metric_binding

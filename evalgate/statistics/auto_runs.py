@@ -16,9 +16,14 @@ from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
 from evalgate.statistics.case_regression import Cell, ConfirmationPlan, RegressionStatus, classify_case
-from evalgate.statistics.gate_decision import Decision, build_decision, count_runs_per_case, plan_confirmation
 from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
 from evalgate.statistics.metric_assessment import AnalysisStage, Assessment, build_assessments
+from evalgate.statistics.metric_decisions import (
+    Decision,
+    build_decision,
+    count_runs_per_case,
+    plan_confirmation,
+)
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric, Pair, Score, Thousandths, normalize_scores
 from evalgate.statistics.threshold_test import compute_normal_quantile

@@ -12,7 +12,7 @@ from math import factorial
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.exact_test import compute_case_p
+from evalgate.statistics.case_permutation_test import compute_case_p
 from evalgate.statistics.parameters import EPSILON, P_EPSILON, is_within_level
 from evalgate.statistics.score_pairs import UNIT, Thousandths, compute_score_mean
 

@@ -1,7 +1,7 @@
 """Compare the candidate's mean with the baseline's, and test the drop by permuting runs within each case.
 
-The test convolves the exact distributions of all cases (`exact_test.py`). With binary scores it is the
-conditional Mantel-Haenszel test, and with one run on both sides McNemar's test.
+The test convolves the exact distributions of all cases (`case_permutation_test.py`). With binary scores it is
+the conditional Mantel-Haenszel test, and with one run on both sides McNemar's test.
 """
 
 import math
@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from evalgate.core.frozen import frozen
-from evalgate.statistics.exact_test import compute_case_p, compute_sum_distribution
+from evalgate.statistics.case_permutation_test import compute_case_p, compute_sum_distribution
 from evalgate.statistics.parameters import EPSILON
 from evalgate.statistics.score_pairs import (
     UNIT,

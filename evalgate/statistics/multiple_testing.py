@@ -7,7 +7,7 @@ correction, this metric would close the gate.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from evalgate.statistics.exact_test import compute_case_p, find_largest_p
+from evalgate.statistics.case_permutation_test import compute_case_p, find_largest_p
 from evalgate.statistics.parameters import EPSILON, is_within_level
 from evalgate.statistics.score_pairs import Pair, Thousandths, compute_score_mean
 

@@ -14,8 +14,8 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict
 from evalgate.statistics.auto_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
-from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means
+from evalgate.statistics.metric_decisions import Decision, decide_fixed_runs
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.score_pairs import (
     UNIT,

@@ -12,7 +12,7 @@ from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseResult, EvalCase, EvalSet, RunResult
 from evalgate.datasets.eval_set_file import EvalSetFile, create_eval_set, open_eval_set
-from evalgate.datasets.loading import EvalFile, find_eval_files
+from evalgate.datasets.eval_set_paths import EvalFile, find_eval_files
 
 NEW_ENDING = ".evalset.json"
 

@@ -25,7 +25,7 @@ from evalgate.datasets.case_notes_edits import (
 )
 from evalgate.datasets.edit_undo import FileChange
 from evalgate.datasets.eval_set_file import EvalSetFile, compute_digest
-from evalgate.datasets.loading import build_notes_name
+from evalgate.datasets.eval_set_paths import build_notes_name
 from evalgate.documents.json_edits import is_same_json
 
 

@@ -25,7 +25,7 @@ from evalgate.cli.watch import (
 )
 from evalgate.config.cli_overrides import Overrides, SelectionOptions
 from tests.forbidden_folders import make_forbidden_folder
-from tests.runner.test_case_selection import build_set
+from tests.runner.test_selection_options import build_set
 
 A, B, C = ("s", "a"), ("s", "b"), ("s", "c")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from evalgate.statistics.auto_runs import NextRuns, plan_next_step
+from evalgate.statistics.case_permutation_test import compute_case_p
 from evalgate.statistics.case_regression import build_confirmation_plan, classify_case
-from evalgate.statistics.exact_test import compute_case_p
-from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means
 from evalgate.statistics.metric_assessment import decide_mean_verdict
+from evalgate.statistics.metric_decisions import Decision, decide_fixed_runs
 from evalgate.statistics.multiple_testing import compute_holm_levels, find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Pair, normalize_scores

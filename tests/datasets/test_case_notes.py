@@ -10,7 +10,8 @@ from evalgate.config.schema.gate import GateConfig
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import EvalSet, GateInput, Record, Verdict
 from evalgate.datasets.cases import fingerprint_cases
-from evalgate.datasets.loading import build_notes_name, load_eval_sets
+from evalgate.datasets.eval_set_paths import build_notes_name
+from evalgate.datasets.loading import load_eval_sets
 from evalgate.datasets.results_io import dump_record, load_record
 from evalgate.gating.verdict import decide_verdict
 from evalgate.integrations.adk.evalset import AdkFormat

@@ -8,9 +8,9 @@ import pytest
 from evalgate.core.types import CaseComparison, CaseStatus, MetricVerdict, ThresholdEstimate
 from evalgate.gating.verdict_messages import MessageContext, describe_corrections, describe_metric
 from evalgate.statistics.auto_runs import plan_next_step
-from evalgate.statistics.gate_decision import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck
+from evalgate.statistics.metric_decisions import Decision, MetricDecision, decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from tests.builders import a_summary
 from tests.statistics.suites import suite

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evalgate.statistics.auto_runs import NextRuns, decide_available_runs, plan_next_step
-from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import Decision, decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric
 from tests.statistics.suites import metric, runs, suite

@@ -13,7 +13,7 @@ from evalgate.statistics.budget_figures import (
     count_needed_runs,
     scale_logarithms,
 )
-from evalgate.statistics.gate_decision import MetricDecision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import MetricDecision, decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric
 from evalgate.statistics.threshold_test import compute_student_quantile

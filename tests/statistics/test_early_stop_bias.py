@@ -7,7 +7,7 @@ from statistics import NormalDist, mean
 import pytest
 
 from evalgate.statistics.auto_runs import NextRuns, estimate_early_stop_bias, plan_next_step
-from evalgate.statistics.gate_decision import Decision
+from evalgate.statistics.metric_decisions import Decision
 from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, pair_cases
 from tests.statistics.suites import pairs

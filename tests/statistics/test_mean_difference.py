@@ -11,7 +11,7 @@ from evalgate.statistics import mean_difference
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.score_pairs import Pair
 from tests.statistics.suites import pair, pairs
-from tests.statistics.test_exact_test import every_choice, scores
+from tests.statistics.test_case_permutation_test import every_choice, scores
 
 binary = st.sampled_from([0.0, 1.0])
 

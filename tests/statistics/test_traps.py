@@ -5,8 +5,8 @@ import pytest
 from evalgate.core.errors import InvalidInputError
 from evalgate.statistics.auto_runs import NextRuns, Step, plan_next_step
 from evalgate.statistics.case_regression import classify_case
-from evalgate.statistics.gate_decision import Decision, decide_fixed_runs
 from evalgate.statistics.mean_difference import compare_means
+from evalgate.statistics.metric_decisions import Decision, decide_fixed_runs
 from evalgate.statistics.multiple_testing import find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, normalize_scores, pair_cases

@@ -3,7 +3,7 @@
 import pytest
 
 from evalgate.core.types import Margin
-from evalgate.statistics.gate_decision import MetricDecision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import MetricDecision, decide_fixed_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from tests.statistics.suites import metric, suite
 

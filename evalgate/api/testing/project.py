@@ -16,7 +16,8 @@ from evalgate.core import plugin_registry
 from evalgate.core.errors import EvalgateError, InvalidInputError, Problem
 from evalgate.core.sanitize import to_file_name
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.loading import EvalFile, find_eval_files, load_eval_sets
+from evalgate.datasets.eval_set_paths import EvalFile, find_eval_files
+from evalgate.datasets.loading import load_eval_sets
 from evalgate.runner.case_policies import CasePolicies, resolve_case_policies
 from evalgate.runner.plan import Plan
 

@@ -1,4 +1,8 @@
-"""Cases of Google ADK's eval sets, built from the models of their files."""
+"""Cases of Google ADK's eval sets, built from the models of their files.
+
+Of a file's cases, `common_cases.py` builds those with only today's keys, which is faster. Every other case
+and every error goes through the models.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

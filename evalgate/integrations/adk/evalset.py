@@ -4,36 +4,19 @@ Every field of releases 2.3 to 2.13 is read, unknown fields are tolerated, and n
 Contents for which evalgate's model has no field are kept as `native`, so that a writer can restore them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import AliasGenerator, BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalgate.core.protocols import Document
-from evalgate.core.types import (
-    CaseTurn,
-    EvalCase,
-    EvalSet,
-    Event,
-    Reply,
-    SessionInput,
-    ToolCall,
-    ToolResult,
-    UserMessage,
-)
+from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.eval_set_reader import EvalSetReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.key_case import find_snake_or_camel_key
-from evalgate.documents.strict_json import (
-    Location,
-    UnexpectedShapeError,
-    require_list,
-    require_members,
-    require_object,
-    require_text,
-)
-from evalgate.documents.validation_errors import Id, validate_id
+from evalgate.documents.strict_json import Location
+from evalgate.documents.validation_errors import Id
 
 
 class AdkModel(BaseModel):
@@ -87,6 +70,9 @@ class AdkFormat:
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
+        # Imported here, because files of every format are tried with `matches_document`.
+        from evalgate.integrations.adk.common_cases import has_common_keys, parse_common_case
+
         reader = _create_reader(document)
 
         # Cases are validated one at a time, so that a big file is never in memory as pydantic models, too.
@@ -100,7 +86,7 @@ class AdkFormat:
 
             wire = reader.validate_case(AdkCase, index, raw)
             case = None if wire is None else build_adk_case(wire, line, raw)
-            if reader.keys.is_open and not _has_plain_keys(raw, case):
+            if reader.keys.is_open and not has_common_keys(raw, case):
                 reader.check_keys(AdkCase, index, raw)
             return case
 
@@ -142,116 +128,3 @@ def _create_reader(document: Document) -> EvalSetReader:
         id_key="eval_id",
         elsewhere=_OF_OLD_LISTS,
     )
-
-
-def _has_plain_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the case has only the most common keys, none of which is ignored.
-
-    This is true of nearly every case, and saves the slower search for ignored keys.
-    """
-    return (
-        case is not None
-        and raw.keys() <= _CASE_KEYS
-        and (raw.get("session_input") or {}).keys() <= _SESSION_KEYS
-        and all(each.keys() <= _TURN_KEYS for each in raw.get("conversation") or ())
-        # Keys within messages are not compared with a list: data that a `CaseTurn` cannot hold would be in
-        # `native`, and parts without text would be attachments.
-        and not any(turn.native or turn.user.attachments for turn in case.turns)
-    )
-
-
-# --- common cases, without pydantic -------------------------------------------------------------------------
-
-_NO_SESSION = SessionInput()
-"""The session of every case without a `session_input`; one shared object saves memory in large sets."""
-
-_CASE_KEYS = frozenset({"eval_id", "conversation", "session_input", "creation_timestamp"})
-_SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
-_TURN_KEYS = frozenset(
-    {"user_content", "final_response", "intermediate_data", "invocation_id", "creation_timestamp"}
-)
-_CONTENT_KEYS = frozenset({"parts", "role"})
-_TEXT_KEYS = frozenset({"text"})
-_DATA_KEYS = frozenset({"tool_uses", "tool_responses", "intermediate_responses"})
-_CALL_KEYS = frozenset({"id", "name", "args"})
-_RESULT_KEYS = frozenset({"id", "name", "response"})
-
-
-def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
-    """Build a common case without pydantic, in a third of the time. Return None for any other case.
-
-    A common case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
-    tool calls, tool results and a session. For all other cases, the pydantic models read the case or report
-    errors.
-    """
-    try:
-        case = require_members(raw, _CASE_KEYS)
-        return EvalCase(
-            validate_id(require_text(case.get("eval_id"))),
-            tuple([_parse_common_turn(each) for each in require_list(case.get("conversation"))]),
-            session=_parse_common_session(case.get("session_input")),
-            line=line,
-            eval_set_id=eval_set_id,
-            creation_timestamp=_parse_common_time(case.get("creation_timestamp")),
-        )
-    except (UnexpectedShapeError, ValueError):
-        return None
-
-
-def _parse_common_session(raw: object) -> SessionInput:
-    if raw is None:
-        return _NO_SESSION
-    session = require_members(raw, _SESSION_KEYS)
-    state = require_object(session.get("state", {}))
-    return SessionInput(
-        require_text(session.get("app_name", "")), require_text(session.get("user_id", "")), state
-    )
-
-
-def _parse_common_turn(raw: object) -> CaseTurn:
-    turn = require_members(raw, _TURN_KEYS)
-    data, response, invocation_id = map(turn.get, ("intermediate_data", "final_response", "invocation_id"))
-    return CaseTurn(
-        UserMessage(_parse_common_content(turn.get("user_content"), "user")),
-        Reply(
-            None if response is None else _parse_common_content(response, "model"),
-            () if data is None else _parse_common_events(require_members(data, _DATA_KEYS)),
-        ),
-        invocation_id="" if invocation_id is None else require_text(invocation_id),
-        creation_timestamp=_parse_common_time(turn.get("creation_timestamp")),
-    )
-
-
-def _parse_common_content(raw: object, role: str) -> str:
-    content = require_members(raw, _CONTENT_KEYS)
-    parts = content.get("parts")
-    if not isinstance(parts, list) or len(parts) != 1 or content.get("role", role) != role:
-        raise UnexpectedShapeError
-    return require_text(require_members(parts[0], _TEXT_KEYS).get("text"))
-
-
-def _parse_common_events(data: Mapping[str, object]) -> tuple[Event, ...]:
-    events: list[Event] = []
-    for each in require_list(data.get("tool_uses", [])):
-        call = require_members(each, _CALL_KEYS)
-        args, id_ = call.get("args"), call.get("id")
-        events.append(
-            ToolCall(
-                require_text(call.get("name", "")),
-                None if args is None else require_object(args),
-                None if id_ is None else require_text(id_),
-            )
-        )
-    for each in require_list(data.get("tool_responses", [])):
-        result = require_members(each, _RESULT_KEYS)
-        name, id_ = require_text(result.get("name", "")), result.get("id")
-        events.append(ToolResult(name, result.get("response"), None if id_ is None else require_text(id_)))
-    if require_list(data.get("intermediate_responses", [])):
-        raise UnexpectedShapeError
-    return tuple(events)
-
-
-def _parse_common_time(raw: object) -> float:
-    if raw is not None and not isinstance(raw, float):
-        raise UnexpectedShapeError
-    return raw or 0.0

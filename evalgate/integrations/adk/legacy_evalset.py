@@ -3,6 +3,9 @@
 A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case. A *case list*
 (`[{name, data: [turns], initial_session}, …]`) is several. Neither names the set. The set's id is the
 file's path, which is also the id of a turn list's only case.
+
+Of a list's cases, `common_legacy_cases.py` builds those with only the usual keys, which is faster. Every
+other case and every error goes through the models below.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,21 +31,8 @@ from evalgate.core.types import (
 from evalgate.datasets.cases import build_cases
 from evalgate.datasets.eval_set_reader import finish_reading
 from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
-from evalgate.documents.strict_json import (
-    UnexpectedShapeError,
-    as_sequence,
-    read_json,
-    require_list,
-    require_members,
-    require_object,
-    require_text,
-)
-from evalgate.documents.validation_errors import (
-    Id,
-    find_repeated_ids,
-    translate_validation_error,
-    validate_id,
-)
+from evalgate.documents.strict_json import as_sequence, read_json
+from evalgate.documents.validation_errors import Id, find_repeated_ids, translate_validation_error
 
 _MOST_COMPARED = 100
 """Most items that are inspected to distinguish a list of turns from a data set; items of a list are alike."""
@@ -177,9 +167,12 @@ def _build_turn_list_case(
 def _build_cases(
     document: Document, listed: Sequence[Any], problems: list[Problem], keys: KeyChecker
 ) -> Sequence[EvalCase]:
+    # Imported here, because files of every format are tried with `matches_document`.
+    from evalgate.integrations.adk.common_legacy_cases import parse_common_legacy_case
+
     def make_case(index: int, raw: object) -> EvalCase | None:
         line, _ = document.find_position((index,))
-        if (case := _parse_common_case(raw, line)) is not None:
+        if (case := parse_common_legacy_case(raw, line)) is not None:
             return case
         if keys.is_open:
             keys.check_value(_LegacyCase, raw, (index,))
@@ -210,52 +203,6 @@ def _build_reply(turn: _LegacyTurn) -> Reply:
     ]
     # Google ADK makes an empty text of a missing reference, which `response_match_score` never matches.
     return Reply(turn.reference or None, (*calls, *messages))
-
-
-# --- conversion of common cases without pydantic ------------------------------------------------------------
-
-_CASE_KEYS = frozenset({"name", "data", "initial_session"})
-_TURN_KEYS = frozenset(_LegacyTurn.model_fields)
-_USE_KEYS = frozenset({"tool_name", "tool_input"})
-_SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
-
-
-def _parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build a common case without pydantic, in half the time. Return None if the case is unusual or wrong.
-
-    The pydantic models would build the same case. They also read unusual cases, and report errors.
-    """
-    try:
-        case = require_members(raw, _CASE_KEYS)
-        turns = tuple([_parse_common_turn(each) for each in require_list(case.get("data"))])
-        session = (
-            _parse_common_session(case["initial_session"]) if "initial_session" in case else SessionInput()
-        )
-        return EvalCase(validate_id(require_text(case.get("name"))), turns, session=session, line=line)
-    except (UnexpectedShapeError, ValueError):
-        return None
-
-
-def _parse_common_turn(raw: object) -> CaseTurn:
-    turn = require_members(raw, _TURN_KEYS)
-    if require_list(turn.get("expected_intermediate_agent_responses", [])):
-        raise UnexpectedShapeError
-    calls = []
-    for each in require_list(turn.get("expected_tool_use", [])):
-        use = require_members(each, _USE_KEYS)
-        calls.append(ToolCall(require_text(use.get("tool_name")), require_object(use.get("tool_input"))))
-    return CaseTurn(
-        UserMessage(require_text(turn.get("query"))),
-        Reply(require_text(turn.get("reference", "")) or None, tuple(calls)),
-    )
-
-
-def _parse_common_session(raw: object) -> SessionInput:
-    session = require_members(raw, _SESSION_KEYS)
-    state = require_object(session.get("state", {}))
-    return SessionInput(
-        require_text(session.get("app_name", "")), require_text(session.get("user_id", "")), state
-    )
 
 
 def is_turn_list(eval_set: EvalSet) -> bool:

@@ -37,12 +37,8 @@ class TrpcFormat:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
-        from evalgate.integrations.trpc.cases import (
-            TrpcCase,
-            TrpcEvalSetFile,
-            build_trpc_case,
-            parse_common_case,
-        )
+        from evalgate.integrations.trpc.cases import TrpcCase, TrpcEvalSetFile, build_trpc_case
+        from evalgate.integrations.trpc.common_cases import parse_common_case
 
         reader = EvalSetReader(
             document, find_key_in_any_case, cases_key="evalCases", id_key="evalId", spelled=normalize_key

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase
-from evalgate.integrations.adk.evalset import AdkFormat, parse_common_case
+from evalgate.integrations.adk.common_cases import parse_common_case
+from evalgate.integrations.adk.evalset import AdkFormat
 from tests.integrations.reading import read
 
 CALL = {"id": "t1", "name": "add", "args": {"a": 2}}

@@ -13,7 +13,7 @@ from evalgate.config.schema.thresholds import NEWEST_ADK
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import MetricContext, MetricEnvironment
 from evalgate.core.types import Criterion
-from evalgate.datasets.loading import find_metrics_file
+from evalgate.datasets.eval_set_paths import find_metrics_file
 from evalgate.documents.config_file import read_config_document
 from evalgate.documents.env_expansion import expand_go_env
 from evalgate.integrations.trpc.metrics_file import parse_trpc_criteria

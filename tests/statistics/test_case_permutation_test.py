@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalgate.statistics.exact_test import compute_case_p, compute_sum_distribution, find_largest_p
+from evalgate.statistics.case_permutation_test import compute_case_p, compute_sum_distribution, find_largest_p
 from evalgate.statistics.score_pairs import Pair
 from tests.statistics.suites import pair, runs
 

@@ -1,4 +1,8 @@
-"""Select cases of a plan by the options `--affected`, `--tag`, `-k`, `--failed` and `--sample`."""
+"""Select cases of a plan by the options `--affected`, `--tag`, `-k`, `--failed` and `--sample`.
+
+Cases that `file:case_a,case_b` selects are not handled here: `evalgate.datasets.eval_set_paths` parses such a
+pattern, and `evalgate.datasets.loading` loads only these cases of the file.
+"""
 
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -1,4 +1,6 @@
-"""Test one case exactly, by permutation of its runs.
+"""Test one case exactly, by permutation of its runs and its stored runs.
+
+`mean_difference.py` tests the average of all cases.
 
 Baseline and candidate together have n scores of a case, R of them the candidate's. If nothing changed, every
 choice of R of the n scores is equally likely. With binary scores this is Fisher's exact test.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evalgate.__main__ import main
-from evalgate.runner.case_selection import Candidate, allocate_sample, draw_sample
+from evalgate.runner.selection_options import Candidate, allocate_sample, draw_sample
 
 PAGE = (Path(__file__).parents[2] / "docs/select-cases.md").read_text("utf-8")
 TAGS = {

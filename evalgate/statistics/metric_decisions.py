@@ -1,4 +1,7 @@
-"""Combine the assessments of all metrics into a decision, and decide after a fixed number of runs."""
+"""Decide each metric from its assessment and its cases, and decide after a fixed number of runs.
+
+`evalgate.gating.verdict` decides whether the gate closes.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -13,6 +16,7 @@ from evalgate.core.types import (
     SamplingCost,
     ThresholdEstimate,
 )
+from evalgate.statistics.case_permutation_test import compute_case_p
 from evalgate.statistics.case_regression import (
     Cell,
     ConfirmationPlan,
@@ -20,7 +24,6 @@ from evalgate.statistics.case_regression import (
     build_confirmation_plan,
     classify_case,
 )
-from evalgate.statistics.exact_test import compute_case_p
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import (
     AnalysisStage,

@@ -1,0 +1,56 @@
+"""Common cases of Google ADK's old case lists, built without pydantic.
+
+There are two ways to build a case, because this one takes half of the time: it builds the cases with only
+the usual keys, which nearly all are. Every other case and every error goes through the models, in
+`legacy_evalset.py`.
+"""
+
+from evalgate.core.types import CaseTurn, EvalCase, Reply, SessionInput, ToolCall, UserMessage
+from evalgate.documents.strict_json import (
+    UnexpectedShapeError,
+    require_list,
+    require_members,
+    require_object,
+    require_text,
+)
+from evalgate.documents.validation_errors import validate_id
+
+_CASE_KEYS = frozenset({"name", "data", "initial_session"})
+_TURN_KEYS = frozenset({"query", "expected_tool_use", "expected_intermediate_agent_responses", "reference"})
+_USE_KEYS = frozenset({"tool_name", "tool_input"})
+_SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
+
+
+def parse_common_legacy_case(raw: object, line: int) -> EvalCase | None:
+    """Build a common case, as the models would; return None for any other case."""
+    try:
+        case = require_members(raw, _CASE_KEYS)
+        turns = tuple([_parse_common_turn(each) for each in require_list(case.get("data"))])
+        session = (
+            _parse_common_session(case["initial_session"]) if "initial_session" in case else SessionInput()
+        )
+        return EvalCase(validate_id(require_text(case.get("name"))), turns, session=session, line=line)
+    except (UnexpectedShapeError, ValueError):
+        return None
+
+
+def _parse_common_turn(raw: object) -> CaseTurn:
+    turn = require_members(raw, _TURN_KEYS)
+    if require_list(turn.get("expected_intermediate_agent_responses", [])):
+        raise UnexpectedShapeError
+    calls = []
+    for each in require_list(turn.get("expected_tool_use", [])):
+        use = require_members(each, _USE_KEYS)
+        calls.append(ToolCall(require_text(use.get("tool_name")), require_object(use.get("tool_input"))))
+    return CaseTurn(
+        UserMessage(require_text(turn.get("query"))),
+        Reply(require_text(turn.get("reference", "")) or None, tuple(calls)),
+    )
+
+
+def _parse_common_session(raw: object) -> SessionInput:
+    session = require_members(raw, _SESSION_KEYS)
+    state = require_object(session.get("state", {}))
+    return SessionInput(
+        require_text(session.get("app_name", "")), require_text(session.get("user_id", "")), state
+    )
