@@ -173,8 +173,8 @@ def _write_job_credentials(repository: PrivateRepository, environ: Mapping[str, 
         GitError: git cannot be run.
     """
     # GitLab's runner leaves neither a header nor a token in the address of `origin`. The login is given by a
-    # helper, because git asks one only without these two. It is the only helper, because git tells all of them
-    # the login that worked, and the user's helper would keep a token that ends with the job.
+    # helper, because git asks one only without these two. It is the only helper, because git tells all of
+    # them the login that worked, and the user's helper would keep a token that ends with the job.
     token, server = environ.get("CI_JOB_TOKEN"), urlsplit(environ.get("CI_SERVER_URL", ""))
     if not token or not server.netloc:
         return []
