@@ -217,5 +217,6 @@ def _read_buildkite(environ: Mapping[str, str]) -> PullRequestContext | None:
 
 
 def _build_fetch_hint(branch: str) -> str:
+    # Without `--depth`, which would cut the history of a full clone, and `affected` needs it.
     name = branch or "BASE"
-    return f"Run `git fetch --depth=1 origin +refs/heads/{name}:refs/remotes/origin/{name}` first"
+    return f"Run `git fetch origin +refs/heads/{name}:refs/remotes/origin/{name}` first"

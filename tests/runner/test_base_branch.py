@@ -429,8 +429,8 @@ def test_a_thresholds_file_of_another_name_takes_the_place_of_none(repository: P
     [
         (AZURE, "Set `fetchDepth: 2` at the `checkout` step, so that"),
         (BITBUCKET, "Set `depth: full` in the section `clone`, so that"),
-        (JENKINS, r"Run `git fetch --depth=1 origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
-        (BUILDKITE, r"Run `git fetch --depth=1 origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
+        (JENKINS, r"Run `git fetch origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
+        (BUILDKITE, r"Run `git fetch origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
         ({"CI_MERGE_REQUEST_IID": "3"}, "Set `GIT_DEPTH: 0` in the job, so that"),
         ({}, "--policy base: no variable of a CI service says here whether a pull request is tested"),
     ],
