@@ -6,7 +6,6 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -47,11 +46,13 @@ def test_an_address_with_a_plain_user_stays_as_it_is(account: str, tmp_path: Pat
         assert not repository.run_git("config", "--get-regexp", "extraheader", missing=1)
 
 
-class _Refusal(BaseHTTPRequestHandler):
-    logins: ClassVar[list[str]] = []
+LOGINS: list[str] = []
+"""Values of the header Authorization that `refusing_server` got."""
 
+
+class _Refusal(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self.logins += self.headers.get_all("Authorization", [])
+        LOGINS.extend(self.headers.get_all("Authorization", []))
         self.send_response(401)
         self.send_header("WWW-Authenticate", "Basic realm=git")
         self.end_headers()
@@ -62,7 +63,7 @@ class _Refusal(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def refusing_server() -> Iterator[str]:
-    _Refusal.logins.clear()
+    LOGINS.clear()
     with HTTPServer(("127.0.0.1", 0), _Refusal) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -120,5 +121,5 @@ def test_git_logs_in_to_gitlab_as_the_job(
         pytest.raises(GitError, match=r"could not read Username|Authentication failed"),
     ):
         repository.run_git("ls-remote", repository.fetch_url)
-    logins = {base64.b64decode(each.split()[-1]).decode() for each in _Refusal.logins}
+    logins = {base64.b64decode(each.split()[-1]).decode() for each in LOGINS}
     assert logins == ({expected} if expected else set())
