@@ -78,7 +78,7 @@ class _Frozen:
         if other.__class__ is not self.__class__:
             return NotImplemented
         values = self.__class__.__compared__
-        # As parts of tuples, as dataclasses compare before Python 3.13: there an object equals itself, even NaN.
+        # As parts of tuples, as dataclasses compare before Python 3.13: an object equals itself, even NaN.
         return (values(self),) == (values(other),)
 
     def __hash__(self) -> int:
