@@ -1,5 +1,6 @@
 """Check the arguments of the Python library. Errors name Python arguments, not command-line options."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -107,7 +108,7 @@ def _find_problems(name: str, value: object) -> Iterator[str]:
     is_auto = name == "runs" and value == "auto"
     if isinstance(value, bool) or not (is_auto or isinstance(value, types)):
         yield _format_wrong(name, words, _describe(value))
-    elif isinstance(value, str | Path) and (not str(value) or not _is_encodable(str(value))):
+    elif isinstance(value, str | Path) and (not str(value) or not _is_encodable(name, str(value))):
         yield _format_wrong(name, words, repr(str(value)))
     elif isinstance(value, list | tuple):
         wrong = [each for each in value if not isinstance(each, str)]
@@ -129,10 +130,13 @@ def _describe(value: object) -> str:
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
-def _is_encodable(text: str) -> bool:
-    """Return True if `text` can be a file name: it has no NUL and can be written as UTF-8."""
+def _is_encodable(name: str, text: str) -> bool:
+    """Return True if `text` has no NUL and can be encoded: for arguments that take a path, as a file name.
+
+    A file name may have bytes that are not UTF-8, as those of a folder `café` in Latin-1.
+    """
     try:
-        text.encode()
+        os.fsencode(text) if Path in _TYPES[name][0] else text.encode()
     except UnicodeEncodeError:
         return False
     return "\0" not in text

@@ -178,7 +178,7 @@ async def evaluate_plan(plan: Plan, *, progress: bool = False) -> Record:
 
 
 def _build_progress(*, shown: bool) -> _ClosableProgress:
-    if not shown:
+    if not shown or sys.stderr is None:  # None: the program was started without a standard error
         return SilentProgress()
     from evalgate.reporting.terminal import LiveProgress
 

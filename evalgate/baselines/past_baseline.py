@@ -23,7 +23,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import StoreContext
 from evalgate.core.types import Baseline
-from evalgate.system.git import GitError, find_commit, read_blob, run_git
+from evalgate.system.git import WHOLE_HISTORY, GitError, find_commit, read_blob, run_git
 from evalgate.system.private_git import PrivateRepository, open_private_repository
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].*)?")
@@ -104,7 +104,7 @@ class PastBaseline:
             )
             if not commit:
                 is_shallow = run_git(folder, "rev-parse", "--is-shallow-repository") == "true"
-                hint = ": check out the whole history (`fetch-depth: 0`)" if is_shallow else ""
+                hint = f": {WHOLE_HISTORY}" if is_shallow else ""
                 self._fail(f"git knows no commit of that time or before{hint}")
             data = read_blob(folder, commit, self.source)
         else:

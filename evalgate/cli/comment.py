@@ -15,11 +15,11 @@ from evalgate.ci.posting import PostNotice, PostOptions, PostTimeouts
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import load_record
-from evalgate.gating.verdict import find_inconsistencies
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.runner.posts import build_error_record, post_record
+from evalgate.runner.result_loading import find_inconsistencies
 from evalgate.system.workspace import resolve_workspace
 
 LARGEST_RECORD = 64 * 1024 * 1024

@@ -78,7 +78,7 @@ class _Frozen:
         if other.__class__ is not self.__class__:
             return NotImplemented
         values = self.__class__.__compared__
-        # Compared as parts of tuples, as a dataclass does it: there an object equals itself, even NaN.
+        # As parts of tuples, as dataclasses compare before Python 3.13: an object equals itself, even NaN.
         return (values(self),) == (values(other),)
 
     def __hash__(self) -> int:
@@ -144,7 +144,8 @@ class _DeferredInitializer:
         self._objects = 0
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> Callable[..., None]:
-        if instance is not None and self._objects < _FIRST_OBJECTS:
+        # Not `is not None`: from Python 3.13 on, `inspect.signature` passes the class as the instance.
+        if isinstance(instance, self._cls) and self._objects < _FIRST_OBJECTS:
             self._objects += 1
             return partial(self._initialize, instance)
         bound: Callable[..., None] = self._compile().__get__(instance, owner)

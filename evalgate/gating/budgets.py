@@ -32,6 +32,7 @@ from evalgate.gating.budget_messages import (
     describe_percentile,
     describe_unknown_figures,
 )
+from evalgate.gating.score_tables import build_pool_name, build_row_name
 from evalgate.metrics.metric_summaries import group_by_metric
 from evalgate.statistics.budget_figures import (
     CaseFigures,
@@ -104,8 +105,6 @@ def collect_budget_figures(
     If the limits of a budget differ between cases, the report shows the budget on several lines. The result
     has one entry for all lines.
     """
-    from evalgate.gating.score_tables import build_pool_name, build_row_name
-
     before = baseline.index_cases() if baseline else {}
     found: dict[str, dict[str, CaseFigures]] = {}
     metrics: dict[str, str] = {}
@@ -226,10 +225,6 @@ def compare_budgets(
             is every budget if `decision` is None.
         context: words and settings of the sentences.
     """
-    if not any(each.range.lower_is_better for each in metrics):
-        return tuple(metrics), tuple(cases)
-    from evalgate.gating.score_tables import build_pool_name, build_row_name
-
     figures = collect_budget_figures(cases, baseline, statistics)
     described = set[str]()
     found = []
@@ -383,8 +378,6 @@ def _judge_percentile(figures: BudgetFigures, statistics: "StatisticalPolicy") -
 
 def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep: int) -> CaseResult:
     """Return the case with the comparison of each budget with the baseline in `CaseMetric.standing`."""
-    from evalgate.gating.score_tables import build_pool_name, build_row_name
-
     name = build_row_name(case)
     metrics = [
         replace(metric, standing=_compare_case_figures(found.rows[name], keep))

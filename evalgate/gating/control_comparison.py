@@ -25,8 +25,7 @@ from evalgate.gating.control_suspects import (
     FreshRuns,
     SuspectOutcomes,
 )
-from evalgate.gating.score_tables import build_pool_name, build_row_name
-from evalgate.gating.significance import build_row_quote
+from evalgate.gating.score_tables import build_pool_name, build_row_name, build_row_quote
 from evalgate.gating.verdict_messages import (
     REGRESSION,
     MessageContext,

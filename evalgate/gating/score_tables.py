@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from evalgate.core.formatting import build_case_quote
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import (
@@ -14,7 +15,6 @@ from evalgate.core.types import (
     CaseMetric,
     CaseResult,
 )
-from evalgate.gating.budgets import collect_budget_figures
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.metrics.metric_summaries import MetricKey, group_by_metric
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
@@ -49,6 +49,17 @@ def build_pool_name(name: str, fingerprint: str) -> str:
 def build_row_name(case: CaseResult) -> str:
     """Return the name of a case's row in every score table, built from the ids of eval set and case."""
     return f"{case.eval_set_id}\0{case.eval_id}"
+
+
+def build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
+    """Return a function that converts the name of a case's row to the case's name in sentences."""
+    quote = build_case_quote(case.key for case in cases)
+
+    def quote_row(row: str) -> str:
+        eval_set_id, _, eval_id = row.partition("\0")
+        return quote((eval_set_id, eval_id))
+
+    return quote_row
 
 
 def build_score_tables(
@@ -110,6 +121,9 @@ def split_score_tables(
 def _build_budget_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> Iterator[tuple[str, GatingMetric]]:
+    # Imported here, because most runs have no budget.
+    from evalgate.gating.budgets import collect_budget_figures
+
     for name, figures in collect_budget_figures(cases, baseline, statistics).items():
         if figures.metric in statistics.criteria and figures.limits.max_increase is not None:
             yield name, figures.build_table(statistics)

@@ -17,9 +17,9 @@ For a budget, `budgets.py` makes the `CaseComparison` and the `MetricComparison`
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.formatting import build_case_quote
@@ -32,13 +32,14 @@ from evalgate.core.types import (
     CaseResult,
     MetricComparison,
     MetricSummary,
+    Status,
 )
-from evalgate.gating.budgets import compare_budgets
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
     ScoreTables,
     build_pool_name,
     build_row_name,
+    build_row_quote,
     build_score_tables,
     build_table_name,
     compare_line_means,
@@ -90,7 +91,11 @@ def apply_decision(
     beyond = tuple(describe_out_of_range_scores(outside, quote))
     parameters = statistics.parameters
     context = build_message_context(baseline, cases, parameters, gate)
-    metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
+    if any(each.range.lower_is_better for each in metrics):
+        # Imported here, because most runs have no budget.
+        from evalgate.gating.budgets import compare_budgets
+
+        metrics, cases = compare_budgets(metrics, cases, baseline, statistics, decision, context)
     if decision is None:
         return ComparedRuns(metrics, cases, notices=beyond)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
@@ -317,47 +322,23 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
     return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
-def build_row_quote(cases: Sequence[CaseResult]) -> Callable[[str], str]:
-    """Return a function that converts the name of a case's row to the case's name in sentences."""
-    quote = build_case_quote(case.key for case in cases)
-
-    def quote_row(row: str) -> str:
-        eval_set_id, _, eval_id = row.partition("\0")
-        return quote((eval_set_id, eval_id))
-
-    return quote_row
-
-
 def _add_metric_comparison(
     summary: MetricSummary, metric_decision: MetricDecision, context: MessageContext, *, has_minimum: bool
 ) -> MetricSummary:
+    """Return the summary with the decision of the statistics.
+
+    `has_minimum` is True if the thresholds file sets `min_mean` for the summary's line.
+    """
     change, score_range = metric_decision.change, summary.range
-    # If the statistics compared the interval with the minimum, this replaces the plain comparison.
-    status = summary.status
-    if summary.score is not None and (metric_decision.minimum or metric_decision.reliability):
-        bad = any(
-            each is not None and each.verdict == "fail"
-            for each in (metric_decision.minimum, metric_decision.reliability)
-        )
-        status = "failed" if bad else "passed"
+    status, judged_by = _decide_mean_status(summary, metric_decision, has_minimum=has_minimum)
     annotated = replace(
         summary,
         status=status,
+        mean_judged_by=judged_by,
+        flip=None if judged_by == "baseline" else summary.flip,
         regressed=_has_regressed(metric_decision),
         judgement=_build_metric_comparison(metric_decision, context, score_range),
     )
-    has_rule = metric_decision.rule.min_score is not None or metric_decision.rule.reliability is not None
-    # With too many missing scores there is no verdict, and the plain threshold must not decide instead.
-    # Without `max_drop` (`max_regression: 1`) no drop is too large, and the plain difference is shown.
-    is_compared = change is not None or metric_decision.reason == "missing_runs"
-    allows_any_drop = metric_decision.rule.max_drop is None and any(
-        case.status in MEASURED_STATUSES for case in metric_decision.cases.values()
-    )
-    if (is_compared or allows_any_drop) and not has_minimum and not has_rule:
-        # The threshold of single cases is not a minimum of the mean. Otherwise, three flaky cases of sixty,
-        # which pass nine times in ten, would close the gate on every fourth harmless change.
-        status = "not_evaluated" if summary.score is None else "passed"
-        annotated = replace(annotated, status=status, mean_judged_by="baseline", flip=None)
     if metric_decision.rule.max_drop is None:
         return annotated
     return replace(
@@ -367,6 +348,36 @@ def _add_metric_comparison(
         delta=-change.drop * score_range.width + 0.0 if change else None,
         compared=change.cases if change else 0,
     )
+
+
+def _decide_mean_status(
+    summary: MetricSummary, metric_decision: MetricDecision, *, has_minimum: bool
+) -> tuple[Status, Literal["minimum", "baseline"]]:
+    """Return the status of a metric's mean, and whether the minimum or the baseline decided it.
+
+    - If the statistics judged a minimum or pass^k with its interval, they decide.
+    - If the mean has a minimum otherwise, the plain comparison of `summarize_metrics` stays.
+    - If the mean has no minimum, only a drop since the baseline could fail it, so it passes here:
+      `regressed` and `judgement` report a drop. Without a comparison, the plain one stays.
+
+    `has_minimum` is True if the thresholds file sets `min_mean` for the summary's line.
+    """
+    rule = metric_decision.rule
+    checks = [each for each in (metric_decision.minimum, metric_decision.reliability) if each is not None]
+    if summary.score is not None and checks:
+        return ("failed" if any(each.verdict == "fail" for each in checks) else "passed"), "minimum"
+    # With too many missing scores there is no verdict, and the plain threshold must not decide instead.
+    # Without `max_drop` (`max_regression: 1`) no drop is too large, and the plain difference is shown.
+    is_compared = metric_decision.change is not None or metric_decision.reason == "missing_runs"
+    allows_any_drop = rule.max_drop is None and any(
+        case.status in MEASURED_STATUSES for case in metric_decision.cases.values()
+    )
+    has_rule = has_minimum or rule.min_score is not None or rule.reliability is not None
+    if has_rule or not (is_compared or allows_any_drop):
+        return summary.status, "minimum"
+    # The threshold of single cases is not a minimum of the mean. Otherwise, three flaky cases of sixty, which
+    # pass nine times in ten, would close the gate on every fourth harmless change.
+    return ("not_evaluated" if summary.score is None else "passed"), "baseline"
 
 
 def _build_line_context(summary: MetricSummary, context: MessageContext) -> MessageContext:

@@ -23,50 +23,22 @@ from evalgate.core.types import (
     FollowUp,
     GateInput,
     MetricSummary,
-    Record,
     Status,
     Verdict,
-    VerdictStatus,
 )
 from evalgate.gating.comparison import compute_drop_limit, has_dropped
 from evalgate.metrics.metric_summaries import compute_lost_share
 
-_UNDECIDED: Mapping[str, ExitCode] = {
+UNDECIDED_CODES: Mapping[str, ExitCode] = {
     "warn": ExitCode.OPEN,
     "fail": ExitCode.CLOSED,
     "distinguish": ExitCode.INCONCLUSIVE,
 }
+"""Exit code of an inconclusive verdict, by the setting `gate.on_inconclusive`."""
 
 _NAMED = 3  # cases that a reason names
 
 _QUOTED = 300  # characters of an agent's or a metric's own sentence; the record holds all of it
-
-
-_CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
-    "pass": {ExitCode.OPEN},
-    "fail": {ExitCode.CLOSED},
-    "inconclusive": set(_UNDECIDED.values()),
-    "skipped": {ExitCode.OPEN},
-    "error": {ExitCode.INVALID_INPUT, ExitCode.NO_VERDICT, ExitCode.INTERRUPTED},
-}
-
-
-def find_inconsistencies(record: Record) -> Iterator[str]:
-    """Yield the contradictions in a stored record, as clauses. They show that the record was edited."""
-    verdict, totals = record.verdict, record.totals
-    gating = verdict.gating_exit_code
-    code = verdict.exit_code if gating is None else gating
-    if code not in _CODES[verdict.status] or (gating is not None and verdict.exit_code != ExitCode.OPEN):
-        yield f"the verdict `{verdict.status}` does not go with exit code {verdict.exit_code}"
-    counted_cases = Counter(case.status for case in record.cases)
-    if totals.cases != len(record.cases) or any(
-        getattr(totals, status) != counted_cases[status] for status in get_args(Status)
-    ):
-        yield "the totals are not those of the cases"
-    if verdict.status == "pass" and any(
-        metric.status == "failed" and metric.gates for metric in record.metrics
-    ):
-        yield "the verdict is `pass` although a metric failed"
 
 
 def decide_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
@@ -91,16 +63,16 @@ def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
         return Verdict(
             "error", ExitCode.INTERRUPTED, (f"Interrupted after {done} of {_format_case_count(evidence)}.",)
         )
-    untrustworthy = tuple(_describe_untrustworthy(evidence, gate))
+    untrustworthy = tuple(_find_reasons_for_distrust(evidence, gate))
     control = evidence.control
     since_anchor = evidence.anchor.metrics if evidence.anchor else ()
     failures = (
         *(control.iter_sentences("broke") if control else ()),
-        *_describe_failures(evidence, gate),
-        *_describe_regressions(evidence, gate),
+        *_find_failures(evidence, gate),
+        *_find_regressions(evidence, gate),
         *(each.sentence for each in since_anchor if each.outcome == "fell"),
     )
-    missing = tuple(_describe_missing(evidence, gate))
+    missing = tuple(_find_missing_results(evidence, gate))
     explained = tuple(control.iter_sentences("drifted", "recovered")) if control else ()
     # Before the failures: if half of the cases are missing, the failures may be misleading. They are still
     # listed, because they are true of the cases that ran.
@@ -112,10 +84,10 @@ def _decide_gating_verdict(evidence: GateInput, gate: GateConfig) -> Verdict:
     if missing:
         return Verdict("error", ExitCode.NO_VERDICT, missing)
     # With `max_failed_cases` the user counts failures literally; nothing is left open then.
-    open_cases = _describe_open_cases(evidence) if gate.max_failed_cases is None else ()
+    open_cases = _find_open_cases(evidence) if gate.max_failed_cases is None else ()
     open_sentences = control.iter_sentences("open") if control else ()
-    if undecided := (*open_sentences, *_describe_undecided(evidence), *open_cases):
-        return Verdict("inconclusive", _UNDECIDED[gate.on_inconclusive], (*undecided, *explained))
+    if undecided := (*open_sentences, *_find_undecided_metrics(evidence), *open_cases):
+        return Verdict("inconclusive", UNDECIDED_CODES[gate.on_inconclusive], (*undecided, *explained))
     return Verdict("pass", ExitCode.OPEN, (*explained, _describe_pass(evidence, gate)))
 
 
@@ -144,7 +116,7 @@ def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
     return replace(evidence, metrics=gating, cases=cases)
 
 
-def _describe_undecided(evidence: GateInput) -> Iterator[str]:
+def _find_undecided_metrics(evidence: GateInput) -> Iterator[str]:
     """Yield the sentences of inconclusive metrics; without any baseline, skip the reason `no_baseline`."""
     for metric in evidence.metrics:
         judgement = metric.judgement
@@ -162,7 +134,8 @@ def _explain_no_cases(evidence: GateInput) -> str:
     return "all of them are quarantined" if evidence.quarantined else "the eval sets are empty"
 
 
-def _describe_untrustworthy(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
+def _find_reasons_for_distrust(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
+    """Yield a sentence for each reason why the run, as a whole, must not give a verdict."""
     totals = evidence.totals
     if evidence.unreachable:
         yield f"The agent could not be reached: {shorten_text(evidence.unreachable, _QUOTED)}"
@@ -208,9 +181,14 @@ def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
     return f". The first reason: {shorten_text(first, _QUOTED)}" if first else "."
 
 
-def _describe_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
+def _find_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
+    """Yield a sentence for each metric below its minimum, and for failed cases that are not allowed.
+
+    By `gate.max_failed_cases`, so many cases may fail. Without it, a failed case closes the gate unless its
+    follow-up excuses it: runs that passed, or failures that the baseline has as well.
+    """
     for metric in evidence.metrics:
-        # If the statistics judged the minimum, `_describe_regressions` reports it.
+        # If the statistics judged the minimum, `_find_regressions` reports it.
         if metric.status == "failed" and not _has_statistical_minimum(metric):
             score, minimum = metric.range.format_pair(metric.score, metric.minimum)
             name = "threshold" if metric.min_mean is None else "min_mean"
@@ -285,7 +263,7 @@ def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
     return f"passed {passed} of {found.baseline_runs} on {base_branch}{remark and f' ({remark})'}"
 
 
-def _describe_open_cases(evidence: GateInput) -> Iterator[str]:
+def _find_open_cases(evidence: GateInput) -> Iterator[str]:
     """Yield a sentence for each case that failed in a new way, but has too few runs to decide."""
     settled = evidence.control.settled if evidence.control else ()
     quote = build_case_quote(case.key for case in evidence.cases)
@@ -329,7 +307,8 @@ def _format_case_share(cases: Sequence[CaseResult], evidence: GateInput) -> str:
     return f"{len(cases):,} of {_format_case_count(evidence)} ({_format_case_names(cases, evidence)})"
 
 
-def _describe_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
+def _find_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
+    """Yield a sentence for each metric that fell: by the statistics, if they judged it, else by its mean."""
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is not None:
@@ -347,7 +326,7 @@ def _describe_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str
             yield f"{metric.label} regressed by {drop} ({then} → {now}){rule}."
 
 
-def _describe_missing(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
+def _find_missing_results(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
     """Yield sentences about metrics and cases without a result, for which the gate has no verdict."""
     if gate.min_cases == 0 and evidence.totals.cases == 0:
         return

@@ -127,6 +127,7 @@ def _summarize_metric(name: str, scope: str, members: MetricGroup, *, split: boo
         met = metrics[0].range.is_met(score, threshold if min_mean is None else min_mean - EPSILON)
         # By a framework's rule or by pass@k, every case may pass although the mean is below the threshold.
         met = met or (min_mean in {None, threshold} and all(m.status == "passed" for m in scored))
+        # With a baseline, `gating.significance` may replace this status.
         status = "passed" if met else "failed"
     return MetricSummary(
         name=name,

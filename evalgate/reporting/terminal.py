@@ -5,6 +5,7 @@ log once.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, TextIO, TypeAlias
 
@@ -141,10 +142,14 @@ class LiveProgress:
         return f"{text}  {speed}" + (f"  eta {_format_duration(left)}" if self._done < self.total else "")
 
     def _write_text(self, text: str) -> None:
-        """Write `text`, with "?" for characters that the terminal cannot show: an error would end the run."""
+        """Write `text`, with "?" for characters that the terminal cannot show.
+
+        If the stream is closed or full, do nothing: an error would end the run.
+        """
         encoding = self.stream.encoding or "utf-8"
-        self.stream.write(text.encode(encoding, "replace").decode(encoding))
-        self.stream.flush()
+        with suppress(OSError, ValueError):
+            self.stream.write(text.encode(encoding, "replace").decode(encoding))
+            self.stream.flush()
 
 
 def _is_inconclusive(outcome: Outcome, statuses: set[Status]) -> bool:

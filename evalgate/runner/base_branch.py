@@ -9,6 +9,7 @@ read from the change itself. A notice lists the eval sets that the change edits.
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -134,6 +135,15 @@ class RuleFiles:
 
         return CommittedFiles(self.folder, self.base_commit)
 
+    @cached_property
+    def _common_commits(self) -> Sequence[str]:
+        """Return the commits at which the change branched off the base branch; () if git cannot tell."""
+        from evalgate.system.changed_files import UnknownChangeError, find_common_commits
+
+        with suppress(UnknownChangeError, git.GitError):
+            return find_common_commits(self.folder, self.base_commit)
+        return ()
+
     @property
     def lacks_base_commit(self) -> bool:
         """Return True if the base branch's rules apply, but git does not know its commit."""
@@ -248,14 +258,27 @@ class RuleFiles:
         commit. `options` are options of `git diff`. Without options, all files of a submodule count as edited
         if the change moves the submodule to another commit.
         """
-        if not self.base_commit or not paths:
+        return self._list_changes(self.base_commit, paths, options) if self.base_commit else []
+
+    def list_outdated_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
+        """Return the members of `list_changed_files` that only the base branch has changed.
+
+        They are as they were when the change branched off. Return [] if git cannot tell.
+        """
+        changed = self.list_changed_files(*paths, options=options)
+        own = [each for commit in self._common_commits for each in self._list_changes(commit, paths, options)]
+        return [each for each in changed if each not in own] if self._common_commits else []
+
+    def _list_changes(self, commit: str, paths: Sequence[str], options: Sequence[str]) -> list[str]:
+        """Return the tracked files at the pathspecs that differ from those of a commit."""
+        if not paths:
             return []
         top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
         changed = "".join(
-            git.run_git(self.folder, *_LIST_CHANGES, "-z", *options, self.base_commit, "--", *some)
+            git.run_git(self.folder, *_LIST_CHANGES, "-z", *options, commit, "--", *some)
             for some in (paths[at : at + _PATHS_AT_ONCE] for at in range(0, len(paths), _PATHS_AT_ONCE))
         )
-        moved = () if options else git.list_files_of_moved_submodules(self.folder, self.base_commit, paths)
+        moved = () if options else git.list_files_of_moved_submodules(self.folder, commit, paths)
         return [self.format_relative_path(top / name) for name in (*changed.split("\0"), *moved) if name]
 
     def note_local_plugins(self) -> None:
@@ -293,9 +316,15 @@ class RuleFiles:
             return BaseVersion(is_new=any(git.is_tracked(self.folder, each) for each in steps))
         from evalgate.runner.edit_notices import describe_edit
 
-        if edit := describe_edit(self.folder, shown, then):
+        if edit := describe_edit(self.folder, shown, then, self._read_common_versions(shown)):
             self.add_notice(edit)
         return BaseVersion(self._copy_content(shown, then))
+
+    def _read_common_versions(self, shown: str) -> Sequence[bytes]:
+        """Return a file's contents in the commits at which the change branched off; () if git cannot tell."""
+        with suppress(InvalidInputError):
+            return [git.read_blob(self.folder, each, shown) for each in self._common_commits]
+        return ()
 
     def _copy_content(self, shown: str, content: bytes) -> Path:
         try:

@@ -26,21 +26,38 @@ _CACHE_ENDINGS = ("", "-journal", "-wal")  # endings of the three files that SQL
 # --- files with rules ---------------------------------------------------------------------------------------
 
 
-def describe_edit(folder: Path, shown: str, content: bytes) -> str:
-    """Return a sentence with the first lines that a change edits in a file; "" if the file is unchanged.
+def describe_edit(folder: Path, shown: str, content: bytes, common: Sequence[bytes]) -> str:
+    """Return a sentence with the lines of a file in which a change and the base branch differ.
 
-    `content` is the version of the base branch, and `shown` is the path of the file relative to `folder`.
+    Return "" if they have the same.
+
+    Args:
+        folder: The working folder.
+        shown: The path of the file relative to `folder`.
+        content: The version of the base branch; b"" for no file.
+        common: The versions of the commits at which the change branched off, empty if unknown. If they equal
+            the change's version, only the base branch has edited the file.
     """
     now = _read_own_version(folder, shown)
-    then = content.decode("utf-8", "replace").removesuffix("\n")
+    then = _decode_version(content)
     if now == then:
         return ""
+    if common and all(_decode_version(each) == now for each in common):
+        lines = " ".join(islice(_diff_lines(now, then), _SHOWN_CHANGES))
+        return (
+            f"{shown} is as it was when the change branched off; the gate goes by the newer version of the "
+            f"base branch: {to_one_line(lines, 300)}"
+        )
     lines = " ".join(islice(_diff_lines(then, now), _SHOWN_CHANGES))
     how = "edits" if now else "removes"
     return (
         f"This change {how} {shown}, but the gate goes by the version of the base branch: "
         f"{to_one_line(lines, 300)}"
     )
+
+
+def _decode_version(content: bytes) -> str:
+    return content.decode("utf-8", "replace").removesuffix("\n")
 
 
 def _read_own_version(folder: Path, shown: str) -> str:
@@ -77,27 +94,54 @@ def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns
     """
     named = [path for path in paths if path]
     steps = _list_steps(rule_files, (*named, *map(build_notes_name, named)))
-    edited = rule_files.list_changed_files(*(f":(literal){step}" for step in steps))
+    edited, outdated = _list_changes(rule_files, [f":(literal){step}" for step in steps])
     if edited:
         rule_files.add_notice(
             f"The change brought its own: {format_paths(edited)}. What eval sets and their notes expect, "
             "with the tool mocks and final states in them, is as the change has it, not as the base branch."
         )
-    if removed := _list_removed_sets(rule_files, patterns):
+    if outdated:
+        rule_files.add_notice(
+            f"The base branch has newer versions since the change branched off: {format_paths(outdated)}. "
+            "What eval sets and their notes expect, with the tool mocks and final states in them, is as it "
+            "was then."
+        )
+    removed, missing = _list_missing_sets(rule_files, patterns)
+    if removed:
         rule_files.add_notice(
             f"The change removes {format_paths(removed)}, which the base branch has: the cases in there were "
             "not run."
         )
+    if missing:
+        rule_files.add_notice(
+            f"The base branch has {format_paths(missing)} since the change branched off: the cases in there "
+            "were not run."
+        )
 
 
-def _list_removed_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> list[str]:
-    """Return the files that match a pattern and that the change removes, if their names suit an eval set."""
+def _list_changes(
+    rule_files: RuleFiles, pathspecs: Sequence[str], options: Sequence[str] = ()
+) -> tuple[list[str], list[str]]:
+    """Return the files that the change edits, and those that only the base branch has edited."""
+    changed = rule_files.list_changed_files(*pathspecs, options=options)
+    outdated = rule_files.list_outdated_files(*pathspecs, options=options) if changed else []
+    return [path for path in changed if path not in outdated], outdated
+
+
+def _list_missing_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the files of the base branch that a pattern names, as far as names tell, and that are not there.
+
+    The first list has those that the change removes, the second those that the base branch has added since.
+    """
     plain = _list_steps(rule_files, (each for each in patterns if each and not glob.has_magic(each)))
     globs = (found for each in patterns if glob.has_magic(each) for found in _iter_globs(rule_files, each))
     paths = (*(f":(literal){each}" for each in plain), *(f":(glob){each}" for each in globs))
-    removed = rule_files.list_changed_files(*paths, options=("--diff-filter=D", "--no-renames"))
-    others = (*METRICS_ENDINGS, TEST_CONFIG)
-    return [path for path in removed if path.endswith(".json") and not path.endswith(others)]
+    removed, missing = _list_changes(rule_files, paths, ("--diff-filter=D", "--no-renames"))
+    return [*filter(_may_be_eval_set, removed)], [*filter(_may_be_eval_set, missing)]
+
+
+def _may_be_eval_set(path: str) -> bool:
+    return path.endswith(".json") and not path.endswith((*METRICS_ENDINGS, TEST_CONFIG))
 
 
 def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:

@@ -1,7 +1,18 @@
 """Make the runs of a plan, compare them with the baseline, decide the verdict and build the record.
 
-This module reads the baseline, and sets up agent and journal. The plan already contains the eval sets, and
-`publish.py` writes the reports.
+This module reads the baseline, and sets up agent and journal. The plan already contains the eval sets.
+
+The calls from a finished run to the exit code (`evaluation.py` lists those before, down to one turn):
+
+- `RunResults.on_run_finished`, `scoring.score_run`: the scores of one run, as soon as it has ended;
+- `PreparedRun.build_record`, `record_builder.build_record`: all that follows the last run;
+- `score_counted_runs`, `significance.decide_metrics`: which rounds count, what the statistics decide about
+  each metric, and the scores of the cases over these rounds;
+- `comparison.compare_runs`: whether a failed case broke (`follow_up_runs.classify_failures`), each mean
+  beside its minimum (`summarize_metrics`), and the decisions and the differences from the baseline, written
+  into the summaries (`significance.apply_decision`);
+- `verdict.decide_verdict`: the verdict, its reasons and its exit code;
+- `Publisher.publish`: the reports. If one cannot be written, the exit code changes.
 """
 
 import asyncio

@@ -1,16 +1,27 @@
 """Load stored results and baselines that a command is given by name, such as the two sides of `compare`."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import get_args
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.core.types import Baseline, Record
+from evalgate.core.exit_codes import ExitCode
+from evalgate.core.types import Baseline, Record, Status, VerdictStatus
 from evalgate.datasets.results_io import read_record
 from evalgate.documents.strict_json import parse_json
-from evalgate.gating.verdict import find_inconsistencies
+from evalgate.gating.verdict import UNDECIDED_CODES
 from evalgate.runner.baseline_targets import open_named_store
 from evalgate.system.files import read_input_file
 from evalgate.system.workspace import Workspace
+
+_CODES: Mapping[VerdictStatus, Collection[ExitCode]] = {
+    "pass": {ExitCode.OPEN},
+    "fail": {ExitCode.CLOSED},
+    "inconclusive": set(UNDECIDED_CODES.values()),
+    "skipped": {ExitCode.OPEN},
+    "error": {ExitCode.INVALID_INPUT, ExitCode.NO_VERDICT, ExitCode.INTERRUPTED},
+}
 
 
 def load_checked_record(folder: Path, path: str) -> Record:
@@ -23,6 +34,24 @@ def load_checked_record(folder: Path, path: str) -> Record:
     if wrong := list(find_inconsistencies(record)):
         raise InvalidInputError(f"{path}: {'; '.join(wrong)}. The file was edited: run `evalgate run` again.")
     return record
+
+
+def find_inconsistencies(record: Record) -> Iterator[str]:
+    """Yield the contradictions in a stored record, as clauses. They show that the record was edited."""
+    verdict, totals = record.verdict, record.totals
+    gating = verdict.gating_exit_code
+    code = verdict.exit_code if gating is None else gating
+    if code not in _CODES[verdict.status] or (gating is not None and verdict.exit_code != ExitCode.OPEN):
+        yield f"the verdict `{verdict.status}` does not go with exit code {verdict.exit_code}"
+    counted_cases = Counter(case.status for case in record.cases)
+    if totals.cases != len(record.cases) or any(
+        getattr(totals, status) != counted_cases[status] for status in get_args(Status)
+    ):
+        yield "the totals are not those of the cases"
+    if verdict.status == "pass" and any(
+        metric.status == "failed" and metric.gates for metric in record.metrics
+    ):
+        yield "the verdict is `pass` although a metric failed"
 
 
 def load_stored_result(workspace: Workspace, name: str) -> Record | None:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from evalgate.core.sanitize import to_one_line
-from evalgate.system.git import GitError, execute_git
+from evalgate.system.git import WHOLE_HISTORY, GitError, execute_git
 
 _SUBMODULE = b"160000"
 _PARENT = b"parent "
@@ -106,7 +106,7 @@ def find_common_commits(top: Path, base_revision: str) -> tuple[str, ...]:
     if execute_git(top, "rev-parse", "--is-shallow-repository").strip() == b"true":
         raise UnknownChangeError(
             f"the checkout is shallow, and {commit[:_SHOWN_OF_COMMIT]} is no parent of what is checked out: "
-            "check out with `fetch-depth: 0`."
+            f"{WHOLE_HISTORY}."
         )
     try:
         common = execute_git(top, "merge-base", "--all", commit, "HEAD")

@@ -17,6 +17,11 @@ SHA = compile_lazily(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """Full hash of a commit."""
 SHORT_SHA = compile_lazily(r"[0-9a-f]{12,64}")
 """Hash of a commit, full or abbreviated to at least 12 characters."""
+WHOLE_HISTORY = (
+    "check out the whole history (GitHub: `fetch-depth: 0`, GitLab: `GIT_DEPTH: 0`, elsewhere: "
+    "`git fetch --unshallow`)"
+)
+"""What to do in a shallow clone that lacks a commit, for error messages."""
 _GIT_SECONDS = 20
 _SHOWN_OF_COMMIT = 12
 _OBJECT = compile_lazily(rb"[0-9a-f]+ (blob|tree) (\d+)")

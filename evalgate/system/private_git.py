@@ -10,12 +10,13 @@ Git gets an allow-listed environment with no secret in it; credentials are in a 
 import base64
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from evalgate.core.frozen import frozen
 from evalgate.system.agent_environment import build_agent_environment
@@ -124,6 +125,7 @@ def open_private_repository(
         repository.run_git("init", "--quiet", "--bare", "--template=", ".")
         if git_user is None:
             _append_settings(home / "config", dict.fromkeys(settings))
+            _append_settings(home / "config", _write_job_credentials(repository, environ))
         yield repository
 
 
@@ -160,6 +162,27 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
     server = environ.get("GITHUB_SERVER_URL", "").rstrip("/")
     if in_github and token and server and not found:
         yield _build_authorization(f"{server}/", "x-access-token", token)
+
+
+def _write_job_credentials(repository: PrivateRepository, environ: Mapping[str, str]) -> list[Setting]:
+    """Write the token of GitLab's job to a file, and return the git settings that make git read it.
+
+    Return [] in other services, and if the user has a credential helper for the address of the repository.
+
+    Raises:
+        GitError: git cannot be run.
+    """
+    # GitLab's runner leaves neither a header nor a token in the address of `origin`. The login is given by a
+    # helper, because git asks one only without these two. It is the only helper, because git tells all of
+    # them the login that worked, and the user's helper would keep a token that ends with the job.
+    token, server = environ.get("CI_JOB_TOKEN"), urlsplit(environ.get("CI_SERVER_URL", ""))
+    if not token or not server.netloc:
+        return []
+    if repository.run_git("config", "--get-urlmatch", "credential.helper", repository.fetch_url, missing=1):
+        return []
+    file = repository.folder / "credentials"
+    file.write_text(f"{server.scheme}://gitlab-ci-token:{quote(token, safe='')}@{server.netloc}\n", "utf-8")
+    return [("credential.helper", f"store --file={shlex.quote(str(file))}")]
 
 
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:

@@ -161,14 +161,16 @@ def _read_event_base(environ: Mapping[str, str]) -> str:
 def _read_gitlab(environ: Mapping[str, str]) -> PullRequestContext | None:
     base, event = environ.get("CI_MERGE_REQUEST_DIFF_BASE_SHA"), environ.get("CI_MERGE_REQUEST_EVENT_TYPE")
     in_merge_request = environ.get("CI_PIPELINE_SOURCE") == "merge_request_event"
+    is_merged = event in _MERGED_BY_GITLAB
     if not in_merge_request and not (environ.get("CI_MERGE_REQUEST_IID") or base or event):
         return None
     return PullRequestContext(
         "a merge request",
         "Set `GIT_DEPTH: 0` in the job",
         environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""),
-        first_commit=base or "",
-        merge_commit=environ.get("CI_COMMIT_SHA", "") if event in _MERGED_BY_GITLAB else "",
+        # The commit that GitLab merged the change into, and else the one at which the change branched off.
+        first_commit=(environ.get("CI_MERGE_REQUEST_TARGET_BRANCH_SHA") if is_merged else "") or base or "",
+        merge_commit=environ.get("CI_COMMIT_SHA", "") if is_merged else "",
     )
 
 
@@ -215,5 +217,6 @@ def _read_buildkite(environ: Mapping[str, str]) -> PullRequestContext | None:
 
 
 def _build_fetch_hint(branch: str) -> str:
+    # Without `--depth`, which would cut the history of a full clone, and `affected` needs it.
     name = branch or "BASE"
-    return f"Run `git fetch --depth=1 origin +refs/heads/{name}:refs/remotes/origin/{name}` first"
+    return f"Run `git fetch origin +refs/heads/{name}:refs/remotes/origin/{name}` first"

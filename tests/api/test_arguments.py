@@ -1,6 +1,7 @@
 """Wrong arguments of the library: each is named, none is dropped, and none ends in an error of Python's own."""
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -177,6 +178,19 @@ def test_eval_sets_that_a_program_made_wrongly_are_named(sources: object, messag
     with pytest.raises(InvalidInputError) as caught:
         evalgate.evaluate(sources, greet, criteria=CRITERIA)
     assert message in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="macOS has no such file names")
+def test_a_folder_may_have_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "evalgate.yaml").write_text("version: 1\ncriteria: {response_match_score: 1.0}\n")
+
+    record = evalgate.evaluate([CASE], lambda text: f"Hello {text}", folder=folder)
+    record.write(folder / "report")
+
+    assert evalgate.Record.read(folder / "report" / "results.json").passed
+    assert evalgate.compare(record, record, folder=folder, thresholds=folder / "evalgate.yaml").passed
 
 
 def test_what_json_and_texts_can_hold_is_accepted() -> None:

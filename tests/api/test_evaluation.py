@@ -1,6 +1,8 @@
 """The library's `evaluate` and `evaluate_async`, with agents of this process and of their own."""
 
 import asyncio
+import errno
+import io
 import json
 import os
 import re
@@ -367,6 +369,19 @@ def test_cases_are_selected_by_tags_and_names() -> None:
     assert (record.selection.options, record.selection.of) == (("--tag", "smoke", "-k", "not ada"), 3)
     other = asyncio.run(evalgate.evaluate_async(cases, greet, tags=("!smoke",), **given))
     assert [case.eval_id for case in other.cases] == ["cy"]
+
+
+class FullStream(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("stream", [None, FullStream()], ids=["none", "full"])
+def test_progress_without_a_usable_stderr(monkeypatch: pytest.MonkeyPatch, stream: object) -> None:
+    monkeypatch.setattr(sys, "stderr", stream)
+    case = {"query": "Ada", "reference": "Hello Ada"}
+    record = evalgate.evaluate([case], greet, criteria=CRITERIA, progress=True)
+    assert record.passed
 
 
 def test_options_and_ids_are_in_the_record() -> None:

@@ -95,7 +95,9 @@ def test_a_shallow_checkout_fetches_the_tag_and_refuses_a_date(repository: Path,
 
     assert read(tmp_path / "shallow", FILE, "v1.2.0") == ["second"]
     assert read(tmp_path / "shallow", FILE, git(repository, "rev-parse", "HEAD~2")) == ["first"]
-    with pytest.raises(InvalidInputError, match="check out the whole history"):
+    with pytest.raises(
+        InvalidInputError, match=r"check out the whole history \(GitHub: .* GitLab: `GIT_DEPTH: 0`"
+    ):
         read(tmp_path / "shallow", FILE, "2026-09-08")
 
 

@@ -83,7 +83,6 @@ def _taken_apart(one: object) -> object:
         lambda kind: kind("a", 1) == "a",
         lambda kind: kind("a", 1, clock=1) == kind("a", 1, clock=2),
         lambda kind: kind("a", 1, late="x") == kind("a", 1),
-        lambda kind: kind("a", nan := float("nan")) == kind("a", nan),
         lambda kind: hash(kind("a", 1, parts=())) == hash(kind("a", 1, parts=(), clock=2)),
         lambda kind: {kind("a", 1): 1},
         lambda kind: _set(kind("a", 1), "name"),
@@ -107,6 +106,12 @@ def _taken_apart(one: object) -> object:
 )  # fmt: skip
 def test_it_answers_as_a_dataclass_does(ask: Callable[[Any], object]) -> None:
     assert _answer(ask, Ours) == _answer(ask, Theirs)
+
+
+def test_a_value_that_differs_from_itself_is_equal_to_itself() -> None:
+    nan = float("nan")
+
+    assert Ours("a", nan) == Ours("a", nan)  # a dataclass compares so only before Python 3.13
 
 
 @given(st.builds(Ours[int], name=st.text(), value=st.integers()))

@@ -27,12 +27,12 @@ def fail_at(*failing: int) -> Write:
     """Return a function that writes files, but finds the disk full in the calls `failing`, from 1."""
     calls = 0
 
-    def write(path: Path, text: str, **more: int) -> None:
+    def write(path: Path, text: str, *, mode: int) -> None:
         nonlocal calls
         calls += 1
         if calls in failing:
             raise OSError(28, "No space left on device")
-        write_atomically(path, text, **more)
+        write_atomically(path, text, mode=mode)
 
     return write
 
@@ -40,8 +40,8 @@ def fail_at(*failing: int) -> Write:
 def interrupt_after(name: str) -> Write:
     """Return a function that writes files, and is interrupted after the file `name`."""
 
-    def write(path: Path, text: str, **more: int) -> None:
-        write_atomically(path, text, **more)
+    def write(path: Path, text: str, *, mode: int) -> None:
+        write_atomically(path, text, mode=mode)
         if path.name == name and text != "before":
             raise KeyboardInterrupt
 
@@ -90,8 +90,8 @@ def test_an_interruption_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_another_program_wrote_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = build_changes(tmp_path)
 
-    def write(path: Path, text: str, **more: int) -> None:
-        write_atomically(path, text, **more)
+    def write(path: Path, text: str, *, mode: int) -> None:
+        write_atomically(path, text, mode=mode)
         changes[1].path.write_text("mine")
 
     monkeypatch.setattr(edit_undo, "write_atomically", write)

@@ -10,10 +10,10 @@ import pytest
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import MetricSummary, Record
 from evalgate.datasets.results_io import dump_record, load_record
-from evalgate.gating.verdict import find_inconsistencies
 from evalgate.reporting.summary_lines import build_metric_line
 from evalgate.reporting.terminal import TerminalReport
 from evalgate.runner.regating import GateRules, regate_record
+from evalgate.runner.result_loading import find_inconsistencies
 from tests.builders import RESPONSE
 from tests.gating.drawn_suites import (
     RANGES,

@@ -11,10 +11,11 @@ import evalgate
 from evalgate.__main__ import main
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.types import REPORT_ONLY, GateInput, Totals, Verdict
-from evalgate.gating.verdict import decide_verdict, find_inconsistencies
+from evalgate.gating.verdict import decide_verdict
 from evalgate.reporting.junit import JUnitReport
 from evalgate.reporting.terminal import TerminalReport
 from evalgate.runner.posts import build_post_content
+from evalgate.runner.result_loading import find_inconsistencies
 from tests.builders import a_record
 
 WOULD_CLOSE = "Gate would be closed (report only)"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from evalgate.core.types import EvalSet
 from evalgate.integrations.recordings import read_recording, read_trace_steps
 from tests.integrations.trace_sources.exports import FILES, Call, Step, Turn, list_steps
 
@@ -60,6 +61,7 @@ def test_steps_belong_to_the_turns_of_the_case(
     path = tmp_path / "traces.json"
     path.write_text(FILES[kind](steps))
     recording = read_recording(path, path.name)
+    assert isinstance(recording, EvalSet)
     assert [[turn.user.text for turn in case.turns] for case in recording.cases] == [
         [turn.question for turn in TURNS]
     ]

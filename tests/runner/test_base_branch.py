@@ -196,6 +196,40 @@ def test_an_edit_of_the_rules_is_told(repository: Path) -> None:
     )
 
 
+def test_what_only_the_base_branch_has_edited_is_no_edit_of_the_change(repository: Path) -> None:
+    """The checkout is no merge, as in Buildkite, and the base branch moved on."""
+    git(repository, "checkout", "-q", "-b", "moved", "refs/remotes/origin/main")
+    rules = json.loads(thresholds(0.9, baseline="base.json")) | {"eval_sets": ["[ab].json"]}
+    (repository / "evalgate.json").write_text(json.dumps(rules, indent=1))
+    for name in ("a.json", "b.json"):
+        (repository / name).write_text(
+            json.dumps({"eval_set_id": name, "eval_cases": [CASE, CASE | {"eval_id": "bye"}]})
+        )
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Meanwhile")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(repository, "checkout", "-q", "--detach", "HEAD^")
+    (repository / "base.json").write_text(baseline("new"))
+    git(repository, "commit", "-q", "-a", "-m", "Its own baseline")
+
+    plan = plan_in(repository)
+
+    assert rules_of(plan) == (0.9, "old")
+    assert [each for each in plan.notices if "json" in each] == [
+        (
+            "evalgate.json is as it was when the change branched off; the gate goes by the newer version of "
+            'the base branch: [- "a.json"] [+ "[ab].json"] [- "response_match_score": 1.0] '
+            '[+ "response_match_score": 0.9]'
+        ),
+        (
+            "The base branch has newer versions since the change branched off: a.json. What eval sets and "
+            "their notes expect, with the tool mocks and final states in them, is as it was then."
+        ),
+        "The base branch has b.json since the change branched off: the cases in there were not run.",
+        next(each for each in plan.notices if each.startswith("This change edits base.json, but the gate")),
+    ]
+
+
 @pytest.mark.parametrize(
     ("target", "shown"),
     [
@@ -429,8 +463,8 @@ def test_a_thresholds_file_of_another_name_takes_the_place_of_none(repository: P
     [
         (AZURE, "Set `fetchDepth: 2` at the `checkout` step, so that"),
         (BITBUCKET, "Set `depth: full` in the section `clone`, so that"),
-        (JENKINS, r"Run `git fetch --depth=1 origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
-        (BUILDKITE, r"Run `git fetch --depth=1 origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
+        (JENKINS, r"Run `git fetch origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
+        (BUILDKITE, r"Run `git fetch origin \+refs/heads/main:refs/remotes/origin/main` first, so"),
         ({"CI_MERGE_REQUEST_IID": "3"}, "Set `GIT_DEPTH: 0` in the job, so that"),
         ({}, "--policy base: no variable of a CI service says here whether a pull request is tested"),
     ],

@@ -90,7 +90,10 @@ def test_a_shallow_checkout_is_an_error_unless_the_base_is_a_parent(repo: Path, 
         do(folder, "checkout", "-q", "origin/merge")
         assert list_changed_files(folder, "origin/main") == {"agent"}
         do(folder, "checkout", "-q", "origin/change")
-        with pytest.raises(UnknownChangeError, match="shallow"):
+        with pytest.raises(
+            UnknownChangeError,
+            match=r"shallow, and .*GitLab: `GIT_DEPTH: 0`, elsewhere: `git fetch --unshallow`",
+        ):
             list_changed_files(folder, "origin/main")
 
 

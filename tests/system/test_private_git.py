@@ -46,8 +46,13 @@ def test_an_address_with_a_plain_user_stays_as_it_is(account: str, tmp_path: Pat
         assert not repository.run_git("config", "--get-regexp", "extraheader", missing=1)
 
 
+LOGINS: list[str] = []
+"""Values of the header Authorization that `refusing_server` got."""
+
+
 class _Refusal(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        LOGINS.extend(self.headers.get_all("Authorization", []))
         self.send_response(401)
         self.send_header("WWW-Authenticate", "Basic realm=git")
         self.end_headers()
@@ -58,6 +63,7 @@ class _Refusal(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def refusing_server() -> Iterator[str]:
+    LOGINS.clear()
     with HTTPServer(("127.0.0.1", 0), _Refusal) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -77,3 +83,43 @@ def test_an_error_of_git_names_no_user(user: str, tmp_path: Path, refusing_serve
         repository.run_git("ls-remote", repository.fetch_url)
     assert f"'http://***@{refusing_server}'" in str(caught.value)
     assert "canary" not in str(caught.value)
+
+
+JOB_TOKEN = "glcbt-64_0123456789abcdefghij"
+
+
+@pytest.mark.parametrize(
+    ("account", "server", "user", "expected"),
+    [
+        ("", "{host}", "", f"gitlab-ci-token:{JOB_TOKEN}"),
+        ("", "{host}/gitlab", "", f"gitlab-ci-token:{JOB_TOKEN}"),
+        ("", "gitlab.example.com", "", None),
+        ("oauth2:glpat-0123456789abcdefghij@", "{host}", "", "oauth2:glpat-0123456789abcdefghij"),
+        ("", "{host}", '[credential]\nhelper = "!echo username=me; echo password=own; :"\n', "me:own"),
+    ],
+    ids=["job", "in a folder", "another server", "in the address", "helper of the user"],
+)
+def test_git_logs_in_to_gitlab_as_the_job(
+    account: str,
+    server: str,
+    user: str,
+    expected: str | None,
+    tmp_path: Path,
+    refusing_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """GitLab's runner (18.6 and later) leaves no credentials in the address of `origin`."""
+    (tmp_path / ".gitconfig").write_text(user, "utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    add_remote(tmp_path, f"http://{account}{refusing_server}/o/r.git")
+    environ = PATHS | {
+        "CI_SERVER_URL": f"http://{server.format(host=refusing_server)}",
+        "CI_JOB_TOKEN": JOB_TOKEN,
+    }
+    with (
+        open_private_repository(tmp_path, "origin", environ) as repository,
+        pytest.raises(GitError, match=r"could not read Username|Authentication failed"),
+    ):
+        repository.run_git("ls-remote", repository.fetch_url)
+    logins = {base64.b64decode(each.split()[-1]).decode() for each in LOGINS}
+    assert logins == ({expected} if expected else set())

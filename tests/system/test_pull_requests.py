@@ -112,12 +112,22 @@ def test_a_merge_queue_may_squash(origin: Path, tmp_path: Path) -> None:
     assert read_text_at_base(folder, "rules", QUEUE | made) == "old"
 
 
+# `main` moved on after the change branched off: stand-ins for the two commits, which have other rules.
+GITLAB_SHAS = {
+    "CI_MERGE_REQUEST_TARGET_BRANCH_SHA": "refs/remotes/pull/7/merge^1",
+    "CI_MERGE_REQUEST_DIFF_BASE_SHA": "refs/remotes/pull/7/merge^2",
+}
+
+
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
         ({"CI_MERGE_REQUEST_EVENT_TYPE": "merged_result"}, "old"),
         ({"CI_MERGE_REQUEST_EVENT_TYPE": "detached"}, None),
         ({"CI_MERGE_REQUEST_DIFF_BASE_SHA": "refs/remotes/pull/7/merge^1"}, "old"),
+        (GITLAB_SHAS | {"CI_MERGE_REQUEST_EVENT_TYPE": "merged_result"}, "old"),
+        (GITLAB_SHAS | {"CI_MERGE_REQUEST_EVENT_TYPE": "merge_train"}, "old"),
+        (GITLAB_SHAS | {"CI_MERGE_REQUEST_EVENT_TYPE": "detached"}, "softened"),
     ],
 )
 def test_merge_requests_of_gitlab(

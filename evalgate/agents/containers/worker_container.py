@@ -203,6 +203,22 @@ def _detach_socket(attached: Any) -> socket.socket:
     return stream
 
 
+def _check_streams(client: "DockerClient") -> None:
+    """Check that the standard streams of a container can be attached as a plain socket.
+
+    Raises:
+        AgentUnreachableError: the daemon is reached over TLS.
+    """
+    address = client.api.base_url
+    if address.startswith("https://"):
+        sentence = (
+            f"the Docker daemon at {address} is reached over TLS, which works only for agents with a `port`: "
+            "use a daemon without TLS, as the service `docker:dind` of GitLab with the variables "
+            '`DOCKER_TLS_CERTDIR: ""` and `DOCKER_HOST: tcp://docker:2375`'
+        )
+        raise AgentUnreachableError(Failure("start", sentence))
+
+
 class WorkerContainerAgent:
     """An `Agent` with workers in containers, which speak the worker protocol."""
 
@@ -216,10 +232,11 @@ class WorkerContainerAgent:
     async def __aenter__(self) -> Self:
         try:
             client, image = await asyncio.to_thread(docker_client.prepare_image, self._spec)
+            self._client = client
+            _check_streams(client)
         except AgentUnreachableError as error:
             self._refusal = error
             return self
-        self._client = client
 
         def create_process(listener: ProcessListener) -> ContainerProcess:
             return ContainerProcess(listener, client, image, self._spec)

@@ -138,7 +138,10 @@ class AgentServer:
     ca_file: Path | None = None
     """Certificates that are trusted instead of the system's."""
     relocated: bool = False
-    """True if the server knows itself by another host and port than those of `url`, as in a container."""
+    """True if the server runs in a container.
+
+    It knows itself by another host and port than those of `url`, and is reached without a proxy.
+    """
     connections: int = 100
     """Largest number of open connections."""
 
@@ -167,7 +170,7 @@ def create_http_client(server: AgentServer, *, keepalive: bool) -> "ClientSessio
         # Only for connecting: the turn's timer limits the rest, except for pauses that evalgate makes.
         timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
         # Not `trust_env`: aiohttp would read the user's .netrc, in a thread, for each request.
-        proxy=find_proxy(server.url),
+        proxy=None if server.relocated else find_proxy(server.url),
     )
 
 

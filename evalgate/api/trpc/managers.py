@@ -80,8 +80,10 @@ class SqlEvalSetManager(StoredEvalSetManager):
     `database` is a URL or an engine of SQLAlchemy. The default is the file `evalgate.db` in the working
     folder.
 
-    >>> SqlEvalSetManager("sqlite://").create("math-eval-app", "math-basic").eval_set_id
+    >>> sets = SqlEvalSetManager("sqlite://")
+    >>> sets.create("math-eval-app", "math-basic").eval_set_id
     'math-basic'
+    >>> sets.close()
     """
 
     def __init__(self, database: "str | Engine" = SQLITE, *, table_prefix: str = "") -> None:
@@ -149,8 +151,10 @@ class SqlMetricManager(StoredMetricManager):
 
     The constructor has the arguments of `SqlEvalSetManager`, and raises the same errors.
 
-    >>> SqlMetricManager("sqlite://").list("app", "set")
+    >>> metrics = SqlMetricManager("sqlite://")
+    >>> metrics.list("app", "set")
     []
+    >>> metrics.close()
     """
 
     def __init__(self, database: "str | Engine" = SQLITE, *, table_prefix: str = "") -> None:
@@ -202,8 +206,10 @@ class SqlEvalResultManager(StoredEvalResultManager):
 
     The constructor has the arguments of `SqlEvalSetManager`, and raises the same errors.
 
-    >>> SqlEvalResultManager("sqlite://").list("app")
+    >>> results = SqlEvalResultManager("sqlite://")
+    >>> results.list("app")
     []
+    >>> results.close()
     """
 
     def __init__(self, database: "str | Engine" = SQLITE, *, table_prefix: str = "") -> None:

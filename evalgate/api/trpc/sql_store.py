@@ -49,8 +49,12 @@ class SqlStore:
         self._engine = _open_engine(database) if isinstance(database, str) else database
         self._lock = threading.Lock()
         self._table = _build_table(table)
-        with _translate_errors(self._table.name):
-            self._table.create(self._engine, checkfirst=True)
+        try:
+            with _translate_errors(self._table.name):
+                self._table.create(self._engine, checkfirst=True)
+        except StorageError:
+            self.close()  # the caller gets no object to close
+            raise
         self._select = sa.select
 
     def read(self, app_name: str, name: str) -> bytes | None:

@@ -9,11 +9,11 @@ from socket import AF_UNIX, SHUT_WR, socket
 import docker
 import pytest
 
-from evalgate.agents.containers import ownership
+from evalgate.agents.containers import docker_client, ownership
 from evalgate.agents.containers.cleanup import remove_orphans
 from evalgate.agents.containers.container_settings import find_daemon_host
 from evalgate.core.types import Reply
-from tests.agents.containers.test_docker import IMAGE, client, project
+from tests.agents.containers.test_docker import IMAGE, build_container_agent, client, project
 from tests.agents.containers.test_published import build_server_agent
 from tests.agents.play import a_talk, outcomes
 
@@ -64,6 +64,19 @@ async def test_server_is_reached_at_the_host_of_the_daemon(project: Path, host: 
     with_tcp.close()
     run = (await outcomes(build_server_agent(project), [a_talk("case", "hi")]))["case"]
     assert (run.failure, run.replies) == (None, (Reply("HI"),))
+
+
+async def test_an_agent_without_a_port_needs_a_daemon_without_tls(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over_tls = docker.DockerClient(base_url="https://docker:2376", version="1.41")
+    monkeypatch.setattr(docker_client, "prepare_image", lambda _: (over_tls, IMAGE))
+    agent = build_container_agent(project, entry="agent.py:answer", workspace="/app")
+    run = (await outcomes(agent, [a_talk("case", "hi")]))["case"]
+    assert run.outcome == "not_run"
+    assert run.failure is not None
+    assert "https://docker:2376 is reached over TLS" in run.failure.message
+    assert '`DOCKER_TLS_CERTDIR: ""` and `DOCKER_HOST: tcp://docker:2375`' in run.failure.message
 
 
 def test_containers_of_a_gate_in_an_unknown_container_are_kept(

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import ClientConnectorError
 
-from evalgate.agents.http.connection import find_proxy
+from evalgate.agents.http.connection import AgentServer, create_http_client, find_proxy
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Failure, Reply
 from tests.agents.http.server import run_case
@@ -102,6 +103,16 @@ async def test_requests_use_the_proxy_of_the_environment(monkeypatch: pytest.Mon
         b"GET http://agents.example/chat HTTP/1.1\r\n",
         b"POST http://agents.example/chat HTTP/1.1\r\n",
     ]
+
+
+async def test_a_container_is_asked_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_proxy(answer(b"502 Bad Gateway")) as (proxy, lines):
+        monkeypatch.setenv("http_proxy", proxy)
+        server = AgentServer(url="http://agent.invalid:8000", relocated=True)
+        async with create_http_client(server, keepalive=True) as client:
+            with pytest.raises(ClientConnectorError):
+                await client.get(server.url)
+    assert lines == []
 
 
 @pytest.mark.parametrize(

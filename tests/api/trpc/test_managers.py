@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -269,11 +270,28 @@ def test_thresholds_are_finite(build: Callable[[], Any], threshold: Any) -> None
         ):
             call("math", "basic", changed)
     assert manager.get("math", "basic", "a") == metric
+    manager.close()
 
 
 def test_a_database_is_a_url_or_an_engine() -> None:
     with pytest.raises(InvalidInputError, match="`database` is None"):
         trpc.SqlEvalSetManager(None)  # type: ignore[arg-type]
+
+
+def test_a_database_that_cannot_be_used_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "evals.db"
+    path.touch()
+    events: list[str] = []
+    listeners = {"connect": lambda *_: events.append("opened"), "close": lambda *_: events.append("closed")}
+    for name, listener in listeners.items():
+        sa.event.listen(sa.Pool, name, listener)
+    try:
+        with pytest.raises(trpc.StorageError, match="readonly database"):
+            trpc.SqlEvalSetManager(f"sqlite:///file:{path}?mode=ro&uri=true")
+    finally:
+        for name, listener in listeners.items():
+            sa.event.remove(sa.Pool, name, listener)
+    assert events == ["opened", "closed"]
 
 
 def test_unknown_attributes_cannot_be_set() -> None:
