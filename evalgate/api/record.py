@@ -12,7 +12,6 @@ from evalgate.core.types import CaseResult, ToolCall, TurnResult
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from evalgate.redaction.live_redactor import LiveRedactor
 
 _MOST_FINDINGS = 20
 
@@ -285,12 +284,6 @@ def write_record(
 
 def redact_record(record: types.Record) -> Record:
     """Return a copy of the record with the secrets of this process's environment hidden."""
-    return Record.from_core(build_redactor().redact_tree(record))
-
-
-def build_redactor() -> "LiveRedactor":
-    """Return a redactor that hides the secrets in this process's environment variables."""
     from evalgate.redaction.live_redactor import LiveRedactor
-    from evalgate.redaction.redactor import Redactor
 
-    return LiveRedactor(Redactor.from_environment(os.environ))
+    return Record.from_core(LiveRedactor.from_environment(os.environ).redact_tree(record))

@@ -4,6 +4,7 @@ The functions after `run` take the `Record` of an earlier step. `Record.write` a
 record between the steps and pass it to another machine.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from evalgate.api.evaluation_plan import (
     build_evaluation_plan,
     load_sources,
 )
-from evalgate.api.record import Record, build_redactor
+from evalgate.api.record import Record
 from evalgate.baselines.history import build_baseline
 from evalgate.config.loader import load_thresholds_or_default, parse_thresholds
 from evalgate.core import plugin_registry, types
@@ -29,6 +30,7 @@ from evalgate.core.formatting import join_quoted
 from evalgate.core.protocols import FolderReporter
 from evalgate.core.types import Baseline, EvalSet, GateInput, Verdict
 from evalgate.gating.verdict import decide_verdict
+from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.regating import (
     GateRules,
     count_unselected,
@@ -173,7 +175,7 @@ def score(
     agent = AgentSpec(settings, ReplayAgentOptions(path="record"), record.agent.what)
     counted = [sum(not each.confirms for each in case.runs) for case in record.cases]
     plan = build_evaluation_plan(eval_sets, agent, replace(options, runs=max(counted, default=1) or 1))
-    redactor = build_redactor()
+    redactor = LiveRedactor.from_environment(os.environ)
     scored = run_blocking(lambda: score_record(record, plan, redactor.redact_tree))
     return Record.from_core(redactor.redact_tree(scored))
 

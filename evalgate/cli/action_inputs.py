@@ -110,12 +110,12 @@ def parse_inputs(run: click.Command, parent: click.Context, environ: Mapping[str
             printed, and posted if possible.
     """
     from evalgate.cli.publish_options import post_on_failure
-    from evalgate.cli.redacted_output import build_redactor
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.redaction.redactor import SHORTEST_MASK
 
     # Masks that are too short are left out here. The command `run` reports them as an error.
     masks = [mask for mask in read_masks(environ) if len(mask) >= SHORTEST_MASK]
-    with post_on_failure(_read_post_options(environ), build_redactor(masks)):
+    with post_on_failure(_read_post_options(environ), LiveRedactor.from_environment(environ, masks)):
         return run.make_context("run", build_arguments(environ), parent=parent)
 
 

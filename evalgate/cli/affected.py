@@ -9,7 +9,7 @@ import click
 
 from evalgate.cli.options import in_project_directory, require_nonempty, thresholds_file
 from evalgate.cli.project_folder import AGENT, FILE
-from evalgate.cli.redacted_output import build_redactor, print_report, print_sentence
+from evalgate.cli.redacted_output import print_report, print_sentence
 
 
 @click.command()
@@ -58,6 +58,7 @@ def affected(
     """
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
     from evalgate.gating.affected_suites import build_job_matrix, build_json, explain_file, format_report
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.plan import build_plan
 
     if as_json and matrix:
@@ -67,7 +68,7 @@ def affected(
     overrides = Overrides(
         eval_sets=eval_sets, agent=agent, selection_options=SelectionOptions(affected=base or "")
     )
-    with build_redactor().redact_errors():
+    with LiveRedactor.from_environment(os.environ).redact_errors():
         folder = Path(working_directory)
         found = build_plan(overrides, thresholds_file=thresholds, folder=folder, environ=os.environ).affected
     if found is None:

@@ -18,7 +18,6 @@ from evalgate.cli.options import (
     require_nonempty,
 )
 from evalgate.cli.project_folder import FILE
-from evalgate.cli.redacted_output import build_redactor
 from evalgate.system.signals import InterruptHandler
 
 if TYPE_CHECKING:
@@ -81,11 +80,15 @@ def chat(
 
     Shows tool calls with their results as they are known. /help lists the commands of the conversation.
     """
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.saved_cases import check_target
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("chat needs a terminal; `evalgate record --from -` reads messages from a pipe")
-    redactor, thresholds_file = build_redactor(options["mask"]), options.pop("thresholds")
+    redactor, thresholds_file = (
+        LiveRedactor.from_environment(os.environ, options["mask"]),
+        options.pop("thresholds"),
+    )
     with redactor.redact_errors():
         setup = resolve_setup(options, thresholds_file, Path(working_directory), state, redactor)
         if out is not None:

@@ -16,7 +16,6 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Record
 from evalgate.datasets.results_io import load_record
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.runner.posts import build_error_record, post_record
 from evalgate.runner.result_loading import find_inconsistencies
@@ -51,7 +50,7 @@ def post_stored_record(
         workspace
     ):
         raise InvalidInputError(f"{results}: is outside of the working folder, so it is not posted")
-    redactor = LiveRedactor(Redactor.from_environment(environ))
+    redactor = LiveRedactor.from_environment(environ)
 
     def post(record: Record, comment: CommentReport) -> None:
         post_record(record, options, comment, on_notice, environ=environ, timeouts=timeouts)

@@ -1,11 +1,11 @@
 """`evalgate compare A B`: compare two stored results, with the report and the exit code of a run."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from evalgate.cli.redacted_output import build_redactor
 from evalgate.config.loader import load_thresholds_or_default
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.formatting import pluralize
@@ -47,7 +47,9 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
         InvalidInputError: `before` cannot be read, or the page cannot be written.
     """
     workspace = resolve_workspace(folder)
-    redactor = build_redactor()
+    from evalgate.redaction.live_redactor import LiveRedactor
+
+    redactor = LiveRedactor.from_environment(os.environ)
     replies = redactor.redact_tree(list(_load_replies(workspace, before)))
     report = HtmlReport(earlier=dict(replies))
     path = workspace.folder / page

@@ -29,7 +29,6 @@ from evalgate.integrations.recordings import may_become_eval_set, read_recording
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.user_factory import build_user_factory
 from evalgate.system.files import write_atomically
@@ -261,7 +260,7 @@ def _build_setup(
             "no agent: name one with --agent KIND:WHAT, or in the `agent` section of the thresholds file"
         )
     settings, config = config.agent, config.model_copy(update={"user": config.user or UserConfig()})
-    redactor = LiveRedactor(Redactor.from_environment(environ, ()))
+    redactor = LiveRedactor.from_environment(environ)
     context = LlmContext(
         thresholds.folder, environ, UsageMeter(config.budget), config.prices, redactor=redactor
     )

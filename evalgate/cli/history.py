@@ -8,7 +8,7 @@ import click
 
 from evalgate.cli.options import baseline_file, in_project_directory, require_nonempty, thresholds_file
 from evalgate.cli.project_folder import FOLDER
-from evalgate.cli.redacted_output import build_redactor, print_sentence
+from evalgate.cli.redacted_output import print_sentence
 from evalgate.core.formatting import pluralize
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def history(
     Prints where metrics changed their level, with the commit, and the cases that broke and are not fixed.
     """
     from evalgate.core.errors import InvalidInputError
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.reporting.history.series import build_history, list_change_sentences
     from evalgate.runner.baseline_targets import resolve_target
     from evalgate.runner.current_thresholds import load_current_thresholds
@@ -65,7 +66,7 @@ def history(
     if address and not address.startswith(("https://", "http://")):
         raise InvalidInputError("`--repository` must be an address that begins with https:// or http://")
     target = resolve_target(Path(working_directory), to, thresholds)
-    redactor = build_redactor()
+    redactor = LiveRedactor.from_environment(os.environ)
     # The remark may name a problem, with text from the project's files, and the page may be published.
     known = redactor.redact_tree(load_current_thresholds(target, thresholds))
     ranges = {name: target.config.get_score_range(name) for name in known.common}

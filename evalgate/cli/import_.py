@@ -10,7 +10,7 @@ import click
 
 from evalgate.cli.options import in_project_directory, new_file_format, require_nonempty
 from evalgate.cli.project_folder import FILE
-from evalgate.cli.redacted_output import build_redactor, print_sentence
+from evalgate.cli.redacted_output import print_sentence
 from evalgate.core.exit_codes import ExitCode
 
 _MOST_NAMED = 50
@@ -106,6 +106,7 @@ def import_(source: str, out: str, to: str | None, **given: Any) -> int:
     """
     from evalgate.cli.import_traces import ImportOptions, import_traces
     from evalgate.integrations.trace_sources.api_client import TraceQuery
+    from evalgate.redaction.live_redactor import LiveRedactor
 
     options = ImportOptions(
         source,
@@ -121,7 +122,7 @@ def import_(source: str, out: str, to: str | None, **given: Any) -> int:
         given["mocks"],
         given["keep_personal_data"],
     )
-    redactor = build_redactor()
+    redactor = LiveRedactor.from_environment(os.environ)
     with redactor.redact_errors():
         result = import_traces(options, Path(given["working_directory"]), os.environ, redactor)
     for sentence in result.problems:

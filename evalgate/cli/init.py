@@ -1,6 +1,7 @@
 """`evalgate init`: find eval sets and agents in a repository, and write a thresholds file and a workflow."""
 
 import json
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import click
 
 from evalgate.cli.agent_search import Candidates, build_patterns, find_candidates
-from evalgate.cli.project_import import ProjectImport
+from evalgate.cli.project_import import ProjectImport, read_project, suggest_import
 from evalgate.cli.redacted_output import print_sentence
 from evalgate.config.loader import find_repository_root, find_thresholds_file
 from evalgate.core import plugin_registry
@@ -16,7 +17,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.sanitize import to_log_line
 from evalgate.system.files import read_text, write_atomically
-from evalgate.system.workspace import Workspace
+from evalgate.system.workspace import Workspace, resolve_workspace
 
 _CONFIG = "evalgate.yaml"
 # Files of the scaffold: path in the user's repository, and name in the package's folder `scaffold`.
@@ -58,6 +59,32 @@ class InitResult:
     files: tuple[InitFile, ...]
     next_steps: tuple[str, ...]
     """Next steps, one sentence each."""
+
+
+def init_project(agent: str | None, source: str | None, folder: Path) -> None:
+    """Write the scaffold into a folder, and print the files and the next steps.
+
+    `agent` is the user's agent as typed, and `source` a project of another tool that is taken over. If they
+    are None, a terminal asks for them.
+    """
+    workspace = resolve_workspace(folder)
+    found = find_candidates(workspace.folder)
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_new = find_thresholds_file(workspace.folder) is None
+    suggested = suggest_import(workspace) if source is None and is_new else ""
+    if suggested and is_terminal:
+        source = ask_for_import(suggested)
+    project = read_project(workspace, source) if source is not None else None
+    if agent is None and is_new and is_terminal and not (project and project.agents):
+        agent = ask_for_agent(found)
+    done = write_scaffold(workspace, agent, found, project)
+    for written in done.files:
+        click.echo(f"{written.done:<8} {written.path}")
+    click.echo()
+    for sentence in done.next_steps:
+        print_sentence(sentence)
+    if suggested and source is None:
+        print_sentence(f"`evalgate init --from {suggested}` takes over that project's evaluation instead.")
 
 
 def write_scaffold(

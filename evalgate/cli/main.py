@@ -31,7 +31,6 @@ from evalgate.cli.options import (
 )
 from evalgate.cli.project_folder import AGENT, BASELINE, FILE, run_in_project
 from evalgate.cli.publish_options import add_post_settings, detailed_results, owner_reports, pop_post_options
-from evalgate.cli.redacted_output import build_redactor, print_json, print_report, print_sentence
 
 _MODULES = {
     name: f"evalgate.cli.{name}"
@@ -102,6 +101,7 @@ def validate(
 
     Prints every problem as file:line:column and ends with exit code 2 if there is one.
     """
+    from evalgate.cli.redacted_output import print_sentence
     from evalgate.config.cli_overrides import Overrides
     from evalgate.redaction.redactor import Redactor
     from evalgate.runner.validation import check_files
@@ -148,6 +148,7 @@ def convert(
     """
     from evalgate.cli.convert import ConvertOptions
     from evalgate.cli.convert import convert_eval_set as converted
+    from evalgate.cli.redacted_output import print_json, print_sentence
 
     options = ConvertOptions(eval_set, to, out, format_name, initial_session, force)
     result = converted(options, Path(working_directory))
@@ -211,14 +212,16 @@ def generate(
     """
     from evalgate.cli.generate import GenerateOptions, choose_out_path
     from evalgate.cli.generate import generate_cases as generated
+    from evalgate.cli.redacted_output import print_sentence
     from evalgate.config.cli_overrides import Overrides
+    from evalgate.redaction.live_redactor import LiveRedactor
 
     out = out or choose_out_path(recorded or stories)
     options, overrides = (
         GenerateOptions(to, out, stories, recorded, thresholds),
         Overrides(agent=agent, simulated_user=simulated_user),
     )
-    redactor = build_redactor()
+    redactor = LiveRedactor.from_environment(os.environ)
     with redactor.redact_errors():
         result = generated(options, overrides, Path(working_directory), os.environ, redactor)
     for sentence in result.missing:
@@ -255,30 +258,9 @@ def init(agent: str | None, source: str | None, working_directory: str) -> int:
     the thresholds file, and the files that runs create are added to .gitignore. Other existing files are
     not changed.
     """
-    from evalgate.cli.agent_search import find_candidates
-    from evalgate.cli.init import ask_for_agent, ask_for_import, write_scaffold
-    from evalgate.cli.project_import import read_project, suggest_import
-    from evalgate.config.loader import find_thresholds_file
-    from evalgate.system.workspace import resolve_workspace
+    from evalgate.cli.init import init_project
 
-    workspace = resolve_workspace(Path(working_directory))
-    found = find_candidates(workspace.folder)
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    is_new = find_thresholds_file(workspace.folder) is None
-    suggested = suggest_import(workspace) if source is None and is_new else ""
-    if suggested and is_terminal:
-        source = ask_for_import(suggested)
-    project = read_project(workspace, source) if source is not None else None
-    if agent is None and is_new and is_terminal and not (project and project.agents):
-        agent = ask_for_agent(found)
-    done = write_scaffold(workspace, agent, found, project)
-    for written in done.files:
-        click.echo(f"{written.done:<8} {written.path}")
-    click.echo()
-    for sentence in done.next_steps:
-        print_sentence(sentence)
-    if suggested and source is None:
-        print_sentence(f"`evalgate init --from {suggested}` takes over that project's evaluation instead.")
+    init_project(agent, source, Path(working_directory))
     return 0
 
 
@@ -343,6 +325,7 @@ def compare(
     `evalgate run` would print, and ends with the same exit code.
     """
     from evalgate.cli.compare import compare_results, format_verdict_json, write_comparison_page
+    from evalgate.cli.redacted_output import print_report
     from evalgate.reporting.terminal import TerminalReport
 
     record = compare_results(before, after, thresholds_file=thresholds, folder=Path(working_directory))
@@ -373,6 +356,7 @@ def backtest(
     depend on the verdicts.
     """
     from evalgate.cli.backtest import format_backtest, run_backtest
+    from evalgate.cli.redacted_output import print_report
 
     found = run_backtest(
         results, thresholds_file=thresholds, baseline=baseline, folder=Path(working_directory)
@@ -391,6 +375,7 @@ def flaky(to: str | None, thresholds: str | None, working_directory: str) -> int
     Averages that changed their level are named first, with the commit.
     """
     from evalgate.cli.flaky import build_flaky_report
+    from evalgate.cli.redacted_output import print_report
 
     print_report(build_flaky_report(Path(working_directory), to, thresholds, datetime.now(UTC).date()))
     return 0
@@ -423,6 +408,7 @@ def aa(
     case, better ten. If absent, the baseline of the thresholds file is used.
     """
     from evalgate.cli.aa import format_aa_result, measure_false_alarms
+    from evalgate.cli.redacted_output import print_report
 
     found = measure_false_alarms(
         stored, rounds=rounds, repeats=repeats, thresholds_file=thresholds, folder=Path(working_directory)

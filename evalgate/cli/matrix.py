@@ -17,7 +17,6 @@ from evalgate.cli.options import (
     reports_folder,
 )
 from evalgate.cli.project_folder import FILE
-from evalgate.cli.redacted_output import build_redactor
 from evalgate.cli.repeat_commands import suggest_resume
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
@@ -77,6 +76,7 @@ def matrix(
     EVAL_SETS are as for `run`. Prints a table and sentences with corrected statistics: it is a measurement,
     and no gate. Exit codes: 0 done, 2 the input is wrong, 3 not every run could be made, 130 interrupted.
     """
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.pipeline import prepare_redactor
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
@@ -84,7 +84,7 @@ def matrix(
 
     thresholds_file, selection_options = options.pop("thresholds"), pop_case_filters(options)
     overrides = build_overrides(eval_sets, options, selection_options)
-    redactor = build_redactor(overrides.mask)
+    redactor = LiveRedactor.from_environment(os.environ, overrides.mask)
     with interrupts.handle_signals(), redactor.redact_errors():
         variations = parse_variations(vary)
         plan = build_plan(

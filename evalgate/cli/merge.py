@@ -27,7 +27,6 @@ from evalgate.cli.publish_options import (
     pop_publish_options,
     post_on_failure,
 )
-from evalgate.cli.redacted_output import build_redactor
 from evalgate.cli.repeat_commands import build_repro_options
 
 
@@ -65,6 +64,7 @@ def merge(
     """
     from dataclasses import replace
 
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
     from evalgate.runner.shard_files import find_shards, read_shard
@@ -72,7 +72,7 @@ def merge(
     from evalgate.system.gc import pause_gc
 
     post_options = pop_post_options(options)
-    folder, redactor = Path(working_directory), build_redactor()
+    folder, redactor = Path(working_directory), LiveRedactor.from_environment(os.environ)
     with pause_gc():  # everything that is read here is needed to the end
         with post_on_failure(post_options, redactor), redactor.redact_errors():
             redactor.learn_masks(mask)  # before anything that may fail

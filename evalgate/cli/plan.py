@@ -1,13 +1,14 @@
 """Command `evalgate plan`: its options and arguments. The work is done in `power_report`."""
 
 import math
+import os
 from pathlib import Path
 
 import click
 
 from evalgate.cli.options import in_project_directory, require_nonempty, thresholds_file
 from evalgate.cli.project_folder import BASELINE
-from evalgate.cli.redacted_output import build_redactor, print_json, print_report
+from evalgate.cli.redacted_output import print_json, print_report
 
 
 def _require_number(_context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -71,9 +72,10 @@ def plan(
     assumptions that it prints.
     """
     from evalgate.cli.power_report import PlanRequest, build_power_plan, format_power_plan
+    from evalgate.redaction.live_redactor import LiveRedactor
 
     request = PlanRequest(drop, power, cases, runs, baseline, thresholds)
-    with build_redactor().redact_errors():
+    with LiveRedactor.from_environment(os.environ).redact_errors():
         found = build_power_plan(request, Path(working_directory))
     if as_json:
         print_json(found.as_json())

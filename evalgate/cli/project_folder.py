@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from evalgate.cli.redacted_output import print_sentence
-
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -172,6 +170,8 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
         return parameters
     context.call_on_close(functools.partial(_restore_folder, typed_in))
     os.chdir(project.folder)
+    from evalgate.cli.redacted_output import print_sentence
+
     print_sentence(f"Working in {project.folder}, which contains {project.found}.", err=True)
     return {**parameters, **dict(_move_paths(context, parameters, typed_in, project.folder))}
 

@@ -1,5 +1,6 @@
 """The command `record`: send messages from a file to the agent, and save the conversations as cases."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,6 @@ import click
 from evalgate.cli.chat import add_save_options, build_printer, resolve_setup
 from evalgate.cli.options import add_agent_options, in_project_directory, require_nonempty
 from evalgate.cli.project_folder import FILE
-from evalgate.cli.redacted_output import build_redactor
 
 if TYPE_CHECKING:
     from evalgate.cli.chat_text import ChatPrinter
@@ -55,10 +55,14 @@ def record(
     The others are saved.
     """
     from evalgate.core.errors import InvalidInputError, NoVerdictError
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.message_files import expect_replies, has_all_replies, run_conversations
     from evalgate.runner.saved_cases import check_target, save_cases
 
-    redactor, thresholds_file = build_redactor(options["mask"]), options.pop("thresholds")
+    redactor, thresholds_file = (
+        LiveRedactor.from_environment(os.environ, options["mask"]),
+        options.pop("thresholds"),
+    )
     with redactor.redact_errors():
         setup = resolve_setup(options, thresholds_file, Path(working_directory), state, redactor)
         check_target(out, to, eval_id, setup.workspace)

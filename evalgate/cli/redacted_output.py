@@ -1,13 +1,9 @@
 """Print text that may quote files: secrets are hidden, and no text can control the terminal or CI runner."""
 
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import click
-
-if TYPE_CHECKING:
-    from evalgate.redaction.live_redactor import LiveRedactor
 
 _LONGEST = 4000
 
@@ -45,11 +41,3 @@ def print_json(text: str) -> None:
     from evalgate.core.sanitize import to_log_json
 
     click.echo(to_log_json(text), nl=False)
-
-
-def build_redactor(masks: Sequence[str] = ()) -> "LiveRedactor":
-    """Return a redactor that hides the secrets of the environment and `masks`."""
-    from evalgate.redaction.live_redactor import LiveRedactor
-    from evalgate.redaction.redactor import Redactor
-
-    return LiveRedactor(Redactor.from_environment(os.environ, masks))

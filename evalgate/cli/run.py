@@ -31,7 +31,6 @@ from evalgate.cli.publish_options import (
     pop_publish_options,
     post_on_failure,
 )
-from evalgate.cli.redacted_output import build_redactor
 from evalgate.cli.repeat_commands import build_repro_options, choose_out, suggest_resume
 from evalgate.system.signals import InterruptHandler, ignore_end_signals
 
@@ -180,13 +179,14 @@ def _run_once(
     **options: Any,
 ) -> int:
     """Run the cases once, publish the record and return the exit code."""
+    from evalgate.redaction.live_redactor import LiveRedactor
     from evalgate.runner.pipeline import OpenCheckpoints, RunOptions
     from evalgate.runner.plan import build_plan
     from evalgate.runner.publish import Publisher
 
     # Every `pop` removes options that are no fields of `Overrides`, which gets the rest of `options`.
     post_options = pop_post_options(options)
-    folder, redactor = Path(working_directory), build_redactor()
+    folder, redactor = Path(working_directory), LiveRedactor.from_environment(os.environ)
     with (
         # `evalgate.__main__` has installed the handler already, unless another program calls the command.
         interrupts.handle_signals(),

@@ -3,6 +3,7 @@
 from typing import Literal, TypeAlias
 
 from evalgate.config.schema.prices import Tokens
+from evalgate.core.protocols import NoScoreError
 
 FailureKind: TypeAlias = Literal[
     "unparsable",
@@ -37,7 +38,7 @@ RANDOM_FAILURES: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
 """Failures of a single random answer: another sample of the same question may not have them."""
 
 
-class JudgeError(Exception):
+class JudgeError(NoScoreError):
     """A model returned no usable answer. The message names the cause and what to do next.
 
     The message never contains an API key.
@@ -54,7 +55,7 @@ class JudgeError(Exception):
         attempts: int = 1,
     ) -> None:
         super().__init__(f"{message}. {ADVICE[kind]}")
-        self.kind = kind
+        self.kind: FailureKind = kind
         self.message = message
         """A description of the failure without a full stop."""
         self.retry_after = retry_after

@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 from evalgate.core.frozen import frozen
 from evalgate.core.means import compute_mean, round_mean_to_limit
-from evalgate.core.protocols import LlmJudged, Metric, RequiresReference
+from evalgate.core.protocols import LlmJudged, Metric, NoScoreError, RequiresReference
 from evalgate.core.types import (
     AGENT_FAULT_OUTCOMES,
     NON_AGENT_OUTCOMES,
@@ -37,7 +37,6 @@ from evalgate.core.types import (
     TurnResult,
     UserMessage,
 )
-from evalgate.llm.errors import JudgeError
 from evalgate.llm.usage import UsageTally
 
 
@@ -177,7 +176,7 @@ async def _score_metrics(
         try:
             result = validate_result(await bound.metric.score(case, run))
         # A failure and not a score of 0, because an outage of a judge is not a fault of the agent.
-        except JudgeError as failure:
+        except NoScoreError as failure:
             result = MetricFailure(str(failure), failure.kind)
         # A metric may be code of the user. Neither its exception nor its `sys.exit` may end the run.
         except (Exception, SystemExit) as error:  # noqa: BLE001

@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
 from evalgate.core.sanitize import strip_invisible
@@ -67,6 +67,11 @@ class LiveRedactor:
         self._prefilter: JsonPrefilter | None = None
         self._seen = 0
         self._clean = CleanCache()
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str], masks: Sequence[str] = ()) -> Self:
+        """Return a redactor that hides the secrets among environment variables, and the texts `masks`."""
+        return cls(Redactor.from_environment(environ, masks))
 
     def learn_environment(self, environ: Mapping[str, str]) -> None:
         """Learn the secrets of an environment, so that they are redacted from now on."""

@@ -28,7 +28,6 @@ from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.metrics.scoring import BoundMetric
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.runner.base_branch import RuleFiles
 from evalgate.runner.plan_notices import iter_plan_notices
 from evalgate.runner.suites import (
@@ -342,7 +341,7 @@ def build_judge_resolver(
     workspace: Workspace,
 ) -> JudgeResolver:
     """Build the resolver of a run's judges, which get API keys from `environ`; no judge is opened yet."""
-    redactor, mode = LiveRedactor(Redactor.from_environment(environ, overrides.mask)), overrides.judge_cache
+    redactor, mode = LiveRedactor.from_environment(environ, overrides.mask), overrides.judge_cache
     meter, prices = UsageMeter(config.budget), config.prices
     context = LlmContext(
         thresholds.folder,

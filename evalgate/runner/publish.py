@@ -23,7 +23,6 @@ from evalgate.core.protocols import AnyReporter, ReportContext
 from evalgate.core.sanitize import disable_commands, strip_invisible, to_log_line
 from evalgate.core.types import AgentInfo, Record, Totals, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.reporting.report_files import (
     ReportWriteError,
@@ -93,9 +92,7 @@ class Publisher:
     environ: Mapping[str, str]
     stdout: TextIO
     stderr: TextIO
-    redactor: LiveRedactor = field(
-        default_factory=lambda: LiveRedactor(Redactor.from_environment(os.environ))
-    )
+    redactor: LiveRedactor = field(default_factory=lambda: LiveRedactor.from_environment(os.environ))
     """Redactor of all output."""
     options: PublishOptions = field(default_factory=PublishOptions)
     _report_folder: GuardedFolder = field(init=False, repr=False)

@@ -6,7 +6,6 @@ from typing import TextIO
 
 from evalgate.core import plugin_registry
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.report_files import ReportWriteError, check_writable, remove_reports, write_reports
 from evalgate.runner.publish import find_path_from_root, print_write_error, render_terminal
 from evalgate.runner.result_loading import load_checked_record
@@ -37,7 +36,7 @@ def rerender_reports(
     source, target = workspace.folder / results, workspace.folder / out
     reporters = plugin_registry.get_reporters({"html", *requested})
     record = load_checked_record(workspace.folder, results)
-    redactor = LiveRedactor(Redactor.from_environment(environ))
+    redactor = LiveRedactor.from_environment(environ)
     redactor.protect_notices(record.notices)
     record = redactor.redact_tree(record)
     opened = check_writable(target, workspace.owner, root=workspace.folder)

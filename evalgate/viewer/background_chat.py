@@ -16,7 +16,6 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent
 from evalgate.core.types import Event, Failure, TraceSpan
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.runner.chat import (
     AgentSetup,
     Chat,
@@ -61,7 +60,7 @@ class BackgroundChat:
     def __init__(self, folder: Path, thresholds_file: str | None) -> None:
         self._folder = folder
         self._thresholds = thresholds_file
-        self._redactor = LiveRedactor(Redactor.from_environment(os.environ))
+        self._redactor = LiveRedactor.from_environment(os.environ)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="evalgate-chat", daemon=True)
         self._thread.start()

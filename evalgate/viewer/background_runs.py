@@ -14,7 +14,6 @@ from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import get_score_range
 from evalgate.core.types import CaseKey, Record, RunResult, ScopedThreshold, Status, Verdict
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.html.case import classify_run
 from evalgate.reporting.results_history import DEFAULT_KEPT, build_result_id, list_results
 from evalgate.reporting.summary_lines import describe_verdict
@@ -157,7 +156,7 @@ class BackgroundRun:
         self._cancelled = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._redactor = LiveRedactor(Redactor.from_environment(os.environ))
+        self._redactor = LiveRedactor.from_environment(os.environ)
         self._thread = threading.Thread(target=self._run, name="evalgate-run")
 
     @property

@@ -25,7 +25,6 @@ from evalgate.core.errors import InvalidInputError, NoVerdictError, Problem
 from evalgate.core.frozen import frozen
 from evalgate.core.types import AgentInfo, CaseKey, CaseResult, EvalSet, RunResult
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.reporting.repro_command import build_accept_command, build_repro_command
 from evalgate.runner.checkpoint.row_codec import dump_run, load_run
 from evalgate.runner.pipeline import PreparedRun, build_record_from_runs
@@ -126,7 +125,7 @@ class EvaluationGroup:
 
     @cached_property
     def _redactor(self) -> LiveRedactor:
-        return LiveRedactor(Redactor.from_environment(os.environ))
+        return LiveRedactor.from_environment(os.environ)
 
     def cancel(self) -> None:
         """Stop the evaluation if it was started."""

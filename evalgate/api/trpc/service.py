@@ -46,7 +46,6 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.llm.judge_resolver import JudgeResolver, LlmContext, ModelPool
 from evalgate.llm.users.scripted import create_scripted_user
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.runner.case_runner import CaseRunner
 from evalgate.runner.scheduler import never_stop
 from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
@@ -406,7 +405,7 @@ async def _map_in_order(
 
 
 def _build_llm_context() -> LlmContext:
-    redactor = LiveRedactor(Redactor.from_environment(os.environ))
+    redactor = LiveRedactor.from_environment(os.environ)
     # As in tRPC-Agent-Go, every run asks the judge again: its answers are not cached.
     return LlmContext(Path.cwd(), os.environ, redactor=redactor, cache_mode="off")
 
@@ -419,7 +418,7 @@ class _RedactedCase:
 
 
 def _redact_results(results: list[EvalCaseResult]) -> list[EvalCaseResult]:
-    redactor = LiveRedactor(Redactor.from_environment(os.environ))
+    redactor = LiveRedactor.from_environment(os.environ)
     cases = [_RedactedCase(result.to_wire()) for result in results]
     redacted = redactor.redact_tree(cases)
     return [

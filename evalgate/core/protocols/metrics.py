@@ -19,10 +19,17 @@ class Metric(Protocol):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Score a run that has an answer.
 
-        Return a `MetricFailure` if the metric itself fails. Raise `JudgeError` if the judge gave no usable
-        answer; the run then has no score. evalgate records any other exception as a `MetricFailure`.
+        Return a `MetricFailure` if the metric itself fails. evalgate records an exception as one, with the
+        kind of a `NoScoreError`, such as the `JudgeError` of a judge without a usable answer.
         """
         ...
+
+
+class NoScoreError(Exception):
+    """A metric cannot score a run, and the reason is not the agent: a judge does not answer, for example."""
+
+    kind: str
+    """Kind of the failure; becomes `MetricFailure.kind`."""
 
 
 @runtime_checkable

@@ -8,7 +8,6 @@ from typing import Self
 from evalgate.core.types import RunResult
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
-from evalgate.redaction.redactor import Redactor
 from evalgate.runner.checkpoint.journal import FILE_NAME, FinishedRuns, Journal, lock_journal, unlock_journal
 from evalgate.runner.checkpoint.plan_id import compute_local_plan_id, compute_part_digests
 from evalgate.runner.checkpoint.row_codec import dump_run
@@ -37,7 +36,7 @@ class Checkpoint:
             OSError: the journal cannot be opened or read.
         """
         self._plan = plan
-        self._redactor = redactor or LiveRedactor(Redactor.from_environment(plan.agent_environ, plan.masks))
+        self._redactor = redactor or LiveRedactor.from_environment(plan.agent_environ, plan.masks)
         self._folder = folder
         self._journal: Journal | None = None
         self._lock: int | None = None
