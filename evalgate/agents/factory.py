@@ -36,7 +36,7 @@ class AgentSpec:
 def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds) -> AgentSpec:
     """Return the agent of a thresholds file, with validated options.
 
-    `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. It
+    `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. WHAT
     replaces the option of the `agent` section that names the agent, such as `entry` for a Python agent.
 
     Raises:

@@ -342,8 +342,8 @@ class AgentConnection:
     ) -> "ClientResponse | None":
         """Return the response; None if the request failed and may be repeated.
 
-        Any request may be repeated if it did not reach the server. If it may have reached the server, only a
-        POST must not be repeated, because it may have started a turn of the agent.
+        A request that did not reach the server may be repeated. A POST that may have reached it fails at
+        once, because it may have started a turn of the agent; other requests may be repeated.
 
         Raises:
             AgentError: the request failed and may not be repeated, or is the `last` attempt.

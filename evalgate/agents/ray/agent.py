@@ -92,7 +92,7 @@ class ClusterSessionContext:
 
 
 class ClusterSession:
-    """An `AgentSession` in an actor. The first turn also opens the session, which saves a round trip."""
+    """An `AgentSession` in an actor. Unless `open_session` is called, the first turn opens the session."""
 
     def __init__(self, pool: ActorPool, slot: ActorSlot, beginning: SessionStart) -> None:
         self._pool = pool
@@ -109,7 +109,7 @@ class ClusterSession:
         self._spans: tuple[TraceSpan, ...] = ()
 
     async def open_session(self) -> None:
-        """Open the session in the actor before its first turn."""
+        """Open the session before its first turn: only then is it known if mocks and recordings apply."""
         await self._run_step(ActorRequest(self._key, "open", self._take_start()))
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
