@@ -226,7 +226,7 @@ class AgentConnection:
         return text
 
     async def open(self) -> None:
-        """Create the HTTP clients.
+        """Create two HTTP clients: one for POST requests without kept connections, and one for all others.
 
         Raises:
             InvalidInputError: `aiohttp` is missing, or the certificates or the proxy cannot be used.

@@ -51,7 +51,7 @@ class ActorPool(Protocol):
         ...
 
     async def acquire_actor(self) -> ActorSlot:
-        """Return a ready actor, after adding one to the number of its sessions."""
+        """Return a ready actor with its `sessions` increased by one; the caller subtracts it at the end."""
         ...
 
     async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:

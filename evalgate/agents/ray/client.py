@@ -206,7 +206,10 @@ class RayClusterClient:
     # --- called by the process ------------------------------------------------------------------------------
 
     def on_line(self, line: bytes) -> None:
-        """Pass a message of the bridge to `join_cluster`, or to the listener; reject an invalid line."""
+        """Pass a message of the bridge to `join_cluster`, or to the listener.
+
+        An invalid line is handled by `on_protocol_error`.
+        """
         try:
             self._handle_message(decode_message(line))
         except WorkerProtocolError as error:
