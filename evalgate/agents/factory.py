@@ -114,7 +114,10 @@ def build_agent(
 def _prepare_context(
     config: AgentConfig, workspace: Workspace, environ: Mapping[str, str], cache: Path | None
 ) -> AgentContext:
-    """Run the `setup` command if there is one, and return the context from which the agent is built."""
+    """Run the `setup` command if there is one, and return the context from which the agent is built.
+
+    `cache` is the folder for the virtual environment of `setup`, with the default of `build_agent`.
+    """
     python = config.python
     home = workspace.choose_home(environ)
     env = {**build_agent_environment(environ, config.env), "HOME": str(home)}

@@ -88,7 +88,8 @@ def _is_loopback(host: str) -> bool:
 def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
     """Return True if an entry of NO_PROXY exempts a host from the proxy.
 
-    An entry may be a host, a host with its port, a domain, a network, or `*`.
+    An entry may be a host, a host with its port, a domain, a network, or `*`. `netloc` is the host with its
+    port.
     """
     domain = entry.lstrip(".*")
     if entry == "*" or entry in (host, netloc) or (domain and f".{host}".endswith(f".{domain}")):

@@ -305,7 +305,7 @@ class ClusterAgent:
             waiting.set_exception(_build_mismatch_error(why))
 
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """Refuse all sessions because the cluster is lost."""
+        """Refuse all sessions: the cluster is lost, or a node cannot import evalgate."""
         self._refuse_sessions(Failure("cluster", f"the Ray cluster is lost: {_shorten_reason(why)}", detail))
 
     def _find_waiter(self, key: int) -> "asyncio.Future[ActorResponse] | None":

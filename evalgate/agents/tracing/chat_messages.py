@@ -116,7 +116,10 @@ def get_message_text(message: ChatMessage) -> str:
 
 
 def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
-    """Return a message in the shape of the GenAI conventions; None if the object is not a message."""
+    """Return a message in the shape of the GenAI conventions; None if the object is not a message.
+
+    A message without a role gets `role`.
+    """
     if _is_converted(found):
         return found  # fast path: most messages already have the shape of the semantic conventions
     found = _unwrap(found)
