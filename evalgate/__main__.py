@@ -16,7 +16,8 @@ from evalgate.system.signals import InterruptHandler, ignore_end_signals
 def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None = None) -> int:
     """Run the command with `argv`, or with the arguments of the process, and return the exit code.
 
-    Errors and interruptions of the command become an exit code.
+    Errors and interruptions of the command become an exit code. `interrupts` records whether an end signal
+    arrived; if it is None, no handler of signals is installed.
 
     Raises:
         KeyboardInterrupt: an end signal arrives while an error or an earlier interruption is reported.
@@ -126,7 +127,10 @@ def entry_point() -> None:
 
 
 def _prepare_process() -> None:
-    """Ignore broken pipes, and request that processes of the agent are isolated when they start."""
+    """Ignore broken pipes, and request that the gate is isolated before an agent's process starts.
+
+    `system.isolation.isolate_process` says what isolation hides from the agent.
+    """
     from evalgate.system.isolation import request_isolation
     from evalgate.system.stdio import ignore_broken_pipes
 

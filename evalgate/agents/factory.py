@@ -36,7 +36,7 @@ class AgentSpec:
 def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds) -> AgentSpec:
     """Return the agent of a thresholds file, with validated options.
 
-    `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. It
+    `agent_name` is the WHAT of `--agent KIND:WHAT`, and "" without this option of the command line. WHAT
     replaces the option of the `agent` section that names the agent, such as `entry` for a Python agent.
 
     Raises:
@@ -114,7 +114,10 @@ def build_agent(
 def _prepare_context(
     config: AgentConfig, workspace: Workspace, environ: Mapping[str, str], cache: Path | None
 ) -> AgentContext:
-    """Run the `setup` command if there is one, and return the context from which the agent is built."""
+    """Run the `setup` command if there is one, and return the context from which the agent is built.
+
+    `cache` is the folder for the virtual environment of `setup`, with the default of `build_agent`.
+    """
     python = config.python
     home = workspace.choose_home(environ)
     env = {**build_agent_environment(environ, config.env), "HOME": str(home)}

@@ -46,9 +46,10 @@ Recordings: TypeAlias = Mapping[tuple[str, str], Sequence[Recording]]
 
 
 def extract_record_recordings(record: Record) -> Recordings:
-    """Return the runs of an earlier record (the results of a gate run) as recordings.
+    """Return the runs of an earlier record (the results of a gate run) as recordings, by case.
 
-    The recording of a failed run ends before the first turn without a reply.
+    The keys are (id of the eval set, id of the case). The recording of a failed run ends before the first
+    turn without a reply.
     """
     return {case.key: [_extract_recording(run) for run in case.runs] for case in record.cases}
 
@@ -69,9 +70,10 @@ def _extract_recording(run: RunResult) -> Recording:
 
 
 def extract_eval_set_recordings(eval_set: EvalSet) -> Recordings:
-    """Return the expected conversations of an eval set as recordings.
+    """Return the expected conversations of an eval set as recordings, by case.
 
-    Each occurrence of a case in the eval set is one recorded run. Cases without turns are left out.
+    The keys are (id of the eval set, id of the case). Each occurrence of a case in the eval set is one
+    recorded run. Cases without turns are left out.
     """
     recordings: dict[tuple[str, str], list[Recording]] = {}
     for case in filter(lambda case: case.turns, eval_set.cases):
@@ -237,7 +239,10 @@ class _ReplaySession:
         return self._recording.user_id
 
     async def end(self) -> SessionResult:
-        """Return the recorded final state, and the recorded replies of turns that were not played."""
+        """Return the recorded final state, and the replies after the last turn that was played.
+
+        A recording can be longer than its case.
+        """
         rest = self._recording.replies[self._asked :]
         unasked = tuple(reply for reply in rest if reply is not None)
         return SessionResult(final_state=self._recording.final_state, unasked=unasked)
@@ -263,7 +268,10 @@ class ReplayAgentOptions(BaseModel):
     """File or folder with the recorded runs, relative to the working folder."""
 
     def build(self, context: AgentContext) -> ReplayAgent:
-        """Build the agent from an earlier run's results, or from an eval set.
+        """Build the agent from the recorded runs at `path`.
+
+        An earlier run's results have the agent's replies. Any other recording, such as a saved session or a
+        trace, is read as an eval set, and the expected replies are replayed.
 
         Raises:
             InvalidInputError: the recording cannot be read.

@@ -151,16 +151,20 @@ class _LoopWorker:
             each.concurrent = len(busy) > 1
 
     def cancel_turn(self, session: WorkerSession) -> None:
-        """Cancel the turn in progress. If the agent does not confirm this within 1 s, abandon its thread."""
+        """Cancel the turn in progress.
+
+        If the agent has its own thread and does not confirm this within 1 s, abandon the thread.
+        """
         session.begin_cancel(concurrent=sum(each.busy for each in self.sessions.values()) > 1)
         self.write_message({"type": "cancel", "session": session.key})
         if self.thread is not None:
             self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Remove the time limit of a cancel that the agent confirmed.
+        """Remove the time limit of a cancel that the agent's loop answered.
 
-        If the turn is still running, count it as abandoned.
+        With `still_running`, count the turn as abandoned: its code, such as a function in a thread, could
+        not be ended.
         """
         self._cancel_limits.remove_limit(session)
         self.abandoned += still_running
@@ -179,8 +183,9 @@ class _LoopWorker:
     def _abandon_thread(self) -> None:
         """Abandon the blocked thread, and end every session in it with an error.
 
-        If exactly one session is busy, this session fails with a timeout. All other sessions are lost: the
-        runner starts their cases again, each alone.
+        If exactly one session is busy, it blocked the thread and fails with a timeout. All other sessions are
+        lost: the runner starts their cases again, each alone. If several are busy, any of them may have
+        blocked the thread, so all sessions are lost.
         """
         self.is_blocked = True
         self.turn_limits.remove_all()
@@ -215,8 +220,9 @@ class InProcessOptions:
 class InProcessAgent:
     """`Agent` that runs its turns in this process.
 
-    If the gate has its own event loop, asynchronous turns run in the loop of a separate thread. Otherwise,
-    they run in the caller's loop.
+    In a blocking call of the library, the gate has its own event loop (see `is_gate_loop_running`), and
+    asynchronous turns run in the loop of a separate thread. If the caller awaits the evaluation, they run in
+    the caller's loop.
     """
 
     def __init__(self, agent: object, *, timeout: float, threads: int) -> None:

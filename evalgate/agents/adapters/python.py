@@ -30,7 +30,7 @@ def build_python_launch(
     """Return the command, environment, user and limits of a process that hosts a Python agent.
 
     Args:
-        host_options: Options of the host program, such as `entry`; `host.program.main` lists them.
+        host_options: Options of the host program, such as `entry`; `host.program` lists them.
         cwd: Working folder of the process, which is first on its `sys.path`.
         env: Whole environment of the process.
         threads: Largest number of threads in the process for a synchronous agent.

@@ -347,7 +347,8 @@ class ContainerSpecBuilder:
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
         """Return the path that is copied into the container instead of being bind-mounted.
 
-        Record a problem if the path is missing or outside the working folder.
+        Record a problem if the path is missing or outside the working folder. `name` is the service's, and
+        `index` is the position of `volume` in its list `volumes`, from 0; both locate the problem.
         """
         location, source = ("services", name, "volumes", index), volume.source or ""
         # Resolved before it is compared: a link in the working folder may lead out of it.

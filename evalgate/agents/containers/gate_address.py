@@ -103,6 +103,9 @@ def _resolve_without_gateway(
 ) -> CollectorEndpoint:
     """Return the endpoint for a container in a network in which the machine has no address.
 
+    With `host_is_given`, the host of `wanted` is used if a container can reach it. For the machine's own
+    network, `host`, `wanted` is returned unchanged.
+
     Raises:
         AgentUnreachableError: the container cannot reach the gate.
     """

@@ -54,10 +54,10 @@ def build_labels(client: "DockerClient") -> dict[str, str]:
 
 
 def identify_machine(client: "DockerClient") -> str:
-    """Return an id of this machine: the id of the daemon's container that this process runs in, if any.
+    """Return an id that tells the machine, or the container, in which process ids are comparable.
 
-    Otherwise return the machine's boot id and the PID namespace. Return "unknown" if they cannot be read, for
-    example because the system is not Linux.
+    In a container of the daemon, this is the container's id; otherwise, the machine's boot id and the PID
+    namespace. Return "unknown" if these cannot be read, for example because the system is not Linux.
     """
     if container := find_own_container(client):
         return container

@@ -110,7 +110,8 @@ class ServerContainer:
     async def read_log(self) -> str:
         """Return the end of the container's log; "" if there is no container or no log.
 
-        Wait up to 2 seconds for the first line of the log. If the last call found no log, do not wait.
+        Wait up to 2 seconds for the first line of the log. If the last call waited in vain, do not wait: the
+        container probably writes no log.
         """
         container = self._container
         if container is None:

@@ -104,7 +104,10 @@ class ContainerProcess(AgentProcess):
             task.add_done_callback(self._tasks.discard)
 
     def on_detached(self) -> None:
-        """Start a task that reads the exit code and removes the container, after its stream ended."""
+        """Learn that the attached stream ended; start the task that ends the process.
+
+        The task reads the exit code and removes the container.
+        """
         task = asyncio.create_task(self._finish_process())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -152,7 +155,7 @@ class ContainerProcess(AgentProcess):
 
 
 class _FrameProtocol(asyncio.Protocol):
-    """Parser of the frames of an attached stream."""
+    """Parser of the frames in which Docker mixes a container's stdout and stderr in one stream."""
 
     def __init__(self, process: ContainerProcess) -> None:
         self._process = process

@@ -57,6 +57,8 @@ def _resolve_entry(entry: str) -> object:
 def _load_config_agent(file: str, where: str) -> object:
     """Return the agent that ADK builds from a configuration file; load the nearest `.env` file first.
 
+    `file` is the absolute path; `where` is the path in messages.
+
     Raises:
         EntryNotFoundError: there is no such file.
         UnusableEntryError: ADK cannot build an agent from the file.

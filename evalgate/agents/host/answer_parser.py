@@ -57,9 +57,8 @@ class AnswerCollector:
         None is ignored if the agent already gave a text or reported an event.
 
         Raises:
-            InvalidAnswerError: the value is None, and the agent gave no text and reported no event. Also
-                raised for a value that is neither a text, a dict nor None, and for a dict with an invalid
-                field.
+            InvalidAnswerError: the value is neither a text nor a dict (for None, see above), or the dict has
+                an invalid field.
             NoMatchingMockError, MessageTooLargeError, RuntimeError: as for `add_yielded`.
         """
         if isinstance(value, str):

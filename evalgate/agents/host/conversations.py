@@ -307,7 +307,8 @@ def _find_exited_session(error: BaseException) -> Session | None:
 def _drain_generator(generator: Any, answer: AnswerCollector) -> object:
     """Add every yielded value to `answer`, and return the generator's return value.
 
-    If the generator has no return value, return "" if `answer` is still empty, and None otherwise.
+    If the generator has no return value, return "" if `answer` is still empty, and None otherwise: a
+    generator without any output gives an empty response, while a function that returns None is an error.
     """
     while True:
         try:

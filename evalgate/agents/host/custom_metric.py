@@ -254,7 +254,10 @@ def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
-    """Return the `reason`, `details` and `passed` of a score. Fields that the score lacks are left out."""
+    """Return the `reason`, `details` and `passed` of a score. Fields that the score lacks are left out.
+
+    `status` is the score's status, as `_get_status` returns it; `passed` is left out if it is "".
+    """
     answer: dict[str, Any] = {}
     if reason := _get_reason(result):
         answer["reason"] = reason

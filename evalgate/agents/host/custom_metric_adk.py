@@ -52,7 +52,10 @@ def _to_json(value: Any) -> Any:
 
 
 def _wrap_response(answer: Optional[dict[str, Any]]) -> None:
-    """Wrap a tool's result that is not a dict as `{"result": …}`, in place, as Google ADK does."""
+    """Replace the `response` of a tool's answer by `{"result": response}`, in place, as Google ADK does.
+
+    A dict is not replaced. Do nothing if `answer` is None.
+    """
     if answer is not None and not isinstance(answer["response"], dict):
         answer["response"] = {"result": answer["response"]}
 

@@ -17,6 +17,8 @@ _MAX_NAMES = 12
 def load_entry(entry: str, home: str | None = None) -> object:
     """Return the object that `entry` names; import its module as `load_module` does.
 
+    A path in `entry` is relative to `home`, or to the working folder if `home` is None.
+
     Raises:
         EntryNotFoundError: the entry is malformed, or there is no such object.
         BaseException: any exception that importing the module raises.
@@ -55,7 +57,10 @@ def _import_module(name: str) -> ModuleType:
 
 
 def _load_file(path: str, home: str | None = None) -> ModuleType:
-    """Import a file: as a module of its package, or like a script if the file is in no package."""
+    """Import a file: as a module of its package, or like a script if the file is in no package.
+
+    `path` is relative to `home`, or to the working folder if `home` is None.
+    """
     file = os.path.abspath(os.path.join(home or "", path))
     if not os.path.isfile(file):
         raise EntryNotFoundError(f"there is no file {path} in {_get_working_folder()}")

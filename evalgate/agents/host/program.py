@@ -1,4 +1,17 @@
-"""Main program of the agent host: take over stdin and stdout, load the agent, and serve the gate."""
+"""Main program of the agent host: take over stdin and stdout, load the agent, and serve the gate.
+
+Its command line has one argument, a JSON object with these options:
+
+- `entry` (required): the object to load, as for `load_entry`, or with `adk` as for `find_adk_agent`
+- `threads` (required): largest number of threads for a synchronous agent
+- `path`: list of folders to put first on `sys.path`; the working folder if absent
+- `home`: folder to which a path in `entry` is relative; the working folder if absent
+- `capture`: true to capture model calls and spans
+- `track`: true to record the files of the project that the process opens
+- `adk`: true for an entry of Google ADK; `agent` then names a sub-agent to run instead of the root
+- `metric`: true to serve the function of a custom metric
+- `digest`: SHA-256 of the manifest in `home`, to verify the code (see `verify_code`)
+"""
 
 from __future__ import annotations
 
@@ -24,8 +37,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the agent host with the JSON options in `sys.argv[1]` until stdin is closed; then end the process.
 
-    The exit code is 0, or 1 after a `fatal` message if the agent cannot be loaded. `entry` and `threads` are
-    required options; `path`, `home`, `capture`, `track`, `adk`, `agent`, `metric` and `digest` are optional.
+    The exit code is 0, or 1 after a `fatal` message if the agent cannot be loaded. The docstring of this
+    module lists the options.
     """
     options: dict[str, Any] = json.loads(sys.argv[1])
     # An agent that parses its command line on import must not find the options of the host.

@@ -131,6 +131,7 @@ def _canonicalize(value: Any) -> Any:
 def _iter_differences(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield (path, value in `then`, value in `now`) for each difference between two JSON values.
 
+    A path is written as `a.b[0]`, and begins with the argument `path`, the path of the two values themselves.
     A missing value is `_ABSENT`.
     """
     if isinstance(then, dict) and isinstance(now, dict):

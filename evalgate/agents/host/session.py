@@ -86,6 +86,9 @@ class Session:
     ) -> None:
         """Report that the agent calls a tool.
 
+        `id` is any text that identifies the call, for `tool_result`. `author` is the name of the agent, if
+        there are several.
+
         Raises:
             NoMatchingMockError: the tool is mocked, and no function of this name has the decorator
                 `evalgate_host.tool`.
@@ -114,6 +117,8 @@ class Session:
     ) -> None:
         """Report the result of a tool call; `id` is the id that was passed to `tool_call`, or None.
 
+        `author` is the name of the agent, if there are several.
+
         Raises:
             TypeError: an argument has the wrong type.
             RuntimeError, TypeError, ValueError, RecursionError: as for `Recorder.report_event`.
@@ -126,6 +131,8 @@ class Session:
 
     def message(self, text: str, author: str | None = None, final: bool = False) -> None:
         """Report an intermediate message of the agent, or with `final` the final response.
+
+        `author` is the name of the agent, if there are several.
 
         Raises:
             TypeError: an argument has the wrong type.

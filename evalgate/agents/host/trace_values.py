@@ -55,7 +55,10 @@ class _LimitedConversion:
         self._most = most
 
     def convert_value(self, value: object, depth: int) -> object:
-        """Return a value at the nesting level `depth` as JSON data, cut where the limit is reached."""
+        """Return a value at the nesting level `depth` (0: outermost) as JSON data.
+
+        The value is cut where the limit of characters or the deepest level is reached.
+        """
         self.used += _PER_VALUE
         if isinstance(value, str):
             return self._cut_text(str(value))

@@ -255,7 +255,10 @@ class _A2aTurn:
         return Reply(response or None, tuple(events))
 
     def _iter_new_artifacts(self) -> Iterator[tuple[A2aPart, ...]]:
-        """Yield the parts of each artifact that this turn added, or all of its parts if it was replaced."""
+        """Yield, for each artifact, the parts that this turn appended to it.
+
+        Yield all parts of an artifact that is new, or that no longer begins with its earlier parts.
+        """
         for id_, parts in self.artifacts.items():
             earlier = self._earlier.get(id_, ())
             yield parts[len(earlier) :] if parts[: len(earlier)] == earlier else parts

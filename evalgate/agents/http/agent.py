@@ -137,9 +137,9 @@ class RemoteSession:
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         """End the conversation on the server; ignore errors, since all answers have arrived.
 
-        Nothing is sent if there was no turn, or if the block raised an exception other than AgentError.
+        Nothing is sent if there was no turn, or if the block raised an exception other than AgentError: after
+        a cancellation, evalgate is about to end, and must not wait for the server.
         """
-        # Not after a cancellation: evalgate is about to end, and must not wait for the server.
         if self._turns and (kind is None or issubclass(kind, AgentError)):
             with suppress(AgentError, TimeoutError):
                 await self._conversation.end_conversation()

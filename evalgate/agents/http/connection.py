@@ -88,7 +88,8 @@ def _is_loopback(host: str) -> bool:
 def _matches_exemption(entry: str, host: str, netloc: str) -> bool:
     """Return True if an entry of NO_PROXY exempts a host from the proxy.
 
-    An entry may be a host, a host with its port, a domain, a network, or `*`.
+    An entry may be a host, a host with its port, a domain, a network, or `*`. `netloc` is the host with its
+    port.
     """
     domain = entry.lstrip(".*")
     if entry == "*" or entry in (host, netloc) or (domain and f".{host}".endswith(f".{domain}")):
@@ -226,7 +227,7 @@ class AgentConnection:
         return text
 
     async def open(self) -> None:
-        """Create the HTTP clients.
+        """Create two HTTP clients: one for POST requests without kept connections, and one for all others.
 
         Raises:
             InvalidInputError: `aiohttp` is missing, or the certificates or the proxy cannot be used.
@@ -342,8 +343,8 @@ class AgentConnection:
     ) -> "ClientResponse | None":
         """Return the response; None if the request failed and may be repeated.
 
-        Any request may be repeated if it did not reach the server. If it may have reached the server, only a
-        POST must not be repeated, because it may have started a turn of the agent.
+        A request that did not reach the server may be repeated. A POST that may have reached it fails at
+        once, because it may have started a turn of the agent; other requests may be repeated.
 
         Raises:
             AgentError: the request failed and may not be repeated, or is the `last` attempt.

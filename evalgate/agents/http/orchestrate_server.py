@@ -170,8 +170,8 @@ class OrchestrateEvents:
         """Return the reply. Its response is the last text that is not in a widget; None without such a text.
 
         Raises:
-            AgentError: the run has neither tool calls nor results nor messages, or the stream ended too early
-                and without a message.
+            AgentError: the run has neither tool calls nor results nor messages, or the stream ended without a
+                message and without the event `done`.
         """
         if not self._events:
             raise build_format_error("the run ended without a message")

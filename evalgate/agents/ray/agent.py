@@ -51,7 +51,7 @@ class ActorPool(Protocol):
         ...
 
     async def acquire_actor(self) -> ActorSlot:
-        """Return a ready actor, after adding one to the number of its sessions."""
+        """Return a ready actor with its `sessions` increased by one; the caller subtracts it at the end."""
         ...
 
     async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
@@ -92,7 +92,7 @@ class ClusterSessionContext:
 
 
 class ClusterSession:
-    """An `AgentSession` in an actor. The first turn also opens the session, which saves a round trip."""
+    """An `AgentSession` in an actor. Unless `open_session` is called, the first turn opens the session."""
 
     def __init__(self, pool: ActorPool, slot: ActorSlot, beginning: SessionStart) -> None:
         self._pool = pool
@@ -109,7 +109,7 @@ class ClusterSession:
         self._spans: tuple[TraceSpan, ...] = ()
 
     async def open_session(self) -> None:
-        """Open the session in the actor before its first turn."""
+        """Open the session before its first turn: only then is it known if mocks and recordings apply."""
         await self._run_step(ActorRequest(self._key, "open", self._take_start()))
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
@@ -305,7 +305,7 @@ class ClusterAgent:
             waiting.set_exception(_build_mismatch_error(why))
 
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """Refuse all sessions because the cluster is lost."""
+        """Refuse all sessions: the cluster is lost, or a node cannot import evalgate."""
         self._refuse_sessions(Failure("cluster", f"the Ray cluster is lost: {_shorten_reason(why)}", detail))
 
     def _find_waiter(self, key: int) -> "asyncio.Future[ActorResponse] | None":

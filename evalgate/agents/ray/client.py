@@ -43,7 +43,10 @@ class ClusterSpec:
 
 
 class ActorListener(Protocol):
-    """Receiver of the events of actors."""
+    """Receiver of the events of actors.
+
+    `number` identifies the actor; it is the number that was passed to `ClusterClient.add_actor`.
+    """
 
     def on_ready(self, number: int) -> None:
         """Mark an actor as ready for requests."""
@@ -66,7 +69,10 @@ class ActorListener(Protocol):
         ...
 
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """Learn that the whole cluster is lost; `detail` is the end of the bridge's stderr, or ""."""
+        """Learn that the cluster is lost, or that a node cannot import evalgate; `why` is the reason.
+
+        `detail` is the end of the bridge's stderr, or "".
+        """
         ...
 
 
@@ -82,7 +88,10 @@ class ClusterClient(Protocol):
         ...
 
     def add_actor(self, number: int) -> None:
-        """Request a new actor without waiting; its events, such as `on_ready`, go to the listener."""
+        """Request a new actor without waiting; its events, such as `on_ready`, go to the listener.
+
+        `number` is any number that no earlier actor had.
+        """
         ...
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
@@ -206,7 +215,10 @@ class RayClusterClient:
     # --- called by the process ------------------------------------------------------------------------------
 
     def on_line(self, line: bytes) -> None:
-        """Pass a message of the bridge to `join_cluster`, or to the listener; reject an invalid line."""
+        """Pass a message of the bridge to `join_cluster`, or to the listener.
+
+        An invalid line is handled by `on_protocol_error`.
+        """
         try:
             self._handle_message(decode_message(line))
         except WorkerProtocolError as error:

@@ -103,7 +103,9 @@ def find_conversation_id(span: Span) -> str:
 def convert_span(span: Span) -> Span:
     """Convert the attributes of a span to GenAI attributes, and return a copy of the span with them added.
 
-    Existing GenAI attributes may be replaced. If nothing can be converted, return the same span.
+    GenAI attributes that the span already has are replaced if another convention gives a value for them, or
+    if their value is converted, as the operation `text_completion` to `chat`. If nothing can be converted,
+    return the same span.
     """
     operation = _find_operation(span)
     added: dict[str, object] = {"gen_ai.operation.name": operation} if operation else {}
@@ -314,7 +316,10 @@ def _find_agent(span: Span, operation: str) -> str:
 
 
 def _read_indexed(attributes: Mapping[str, Any], prefix: str, role: str) -> list[ChatMessage]:
-    """Return the messages in attributes below `prefix`, such as `llm.input_messages.0.message.role`."""
+    """Return the messages in attributes below `prefix`, such as `llm.input_messages.0.message.role`.
+
+    Messages without a role get `role`.
+    """
     if prefix in attributes and isinstance(decode_json(attributes[prefix]), list):
         return parse_messages(attributes[prefix], role)
     tree: dict[str, Any] = {}

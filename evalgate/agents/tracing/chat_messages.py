@@ -116,7 +116,10 @@ def get_message_text(message: ChatMessage) -> str:
 
 
 def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
-    """Return a message in the shape of the GenAI conventions; None if the object is not a message."""
+    """Return a message in the shape of the GenAI conventions; None if the object is not a message.
+
+    A message without a role gets `role`.
+    """
     if _is_converted(found):
         return found  # fast path: most messages already have the shape of the semantic conventions
     found = _unwrap(found)
@@ -227,7 +230,10 @@ def _read_part(part: dict[str, Any]) -> Iterator[Part]:
 
 
 def _read_item(part: Mapping[str, Any], kind: str) -> Part | None:
-    """Return the part for an object that is a tool call or a tool result; None for any other object."""
+    """Return the part for an object that is a tool call or a tool result; None for any other object.
+
+    `kind` is the object's type as its convention names it, such as `function_call` or `tool_use`.
+    """
     call = part.get("function_call") or part.get("functionCall")
     if kind == "function_call":
         return _build_call(part.get("call_id") or part.get("id"), part.get("name"), part.get("arguments"))

@@ -65,7 +65,7 @@ class TurnTrace:
 
 
 def create_turn_trace(session: str, turn: int) -> TurnTrace:
-    """Create the trace context of turn `turn` of `session`, with random trace and span ids."""
+    """Create the trace context of turn `turn` (from 1) of `session`, with random trace and span ids."""
     import secrets
 
     return TurnTrace(secrets.token_hex(16), secrets.token_hex(8), session, turn)

@@ -172,7 +172,10 @@ def _join_output(span: Span) -> str:
 
 
 def _find_question(spans: Sequence[Span]) -> str:
-    """Return the user's last message in the first span with messages of the user; "" without such a span."""
+    """Return the last message of the user in the first span that has any; "" if no span has.
+
+    A span holds the whole conversation so far, and only its last message of the user belongs to this turn.
+    """
     for span in spans:
         texts = [_get_text(part) for part in _iter_parts(span, "gen_ai.input.messages", "text", role="user")]
         if not texts:

@@ -169,7 +169,10 @@ def _get_field(found: object, key: str) -> object:
 
 
 def _normalize_id(found: object, size: int) -> str:
-    """Return an id of `size` bytes in hexadecimal; Protobuf's JSON mapping writes ids in base64."""
+    """Return an id of `size` bytes in lower-case hexadecimal; "" if `found` is not a string.
+
+    Protobuf's JSON mapping writes ids in base64, which is converted. Any other text is only lower-cased.
+    """
     text = found if isinstance(found, str) else ""
     if len(text) == 2 * size:
         return text.lower()

@@ -26,7 +26,8 @@ class CapturedTurn:
 def parse_captured(message: JsonObject) -> CapturedTurn:
     """Return the content of a `captured` message.
 
-    With `usage_only` in the message, events are left out. With `only_trace`, only the spans are returned.
+    With `usage_only` in the message, the agent reported its calls itself, and events are left out. With
+    `only_trace`, the run's trace needs the spans but capture is off, and only the spans are returned.
 
     Raises:
         InvalidMessageError: an event or the usage is invalid, or `events` or `spans` is no list of objects.

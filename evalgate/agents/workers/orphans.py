@@ -64,9 +64,10 @@ def signal_orphans(mark: str, number: int) -> bool:
 
 
 def kill_reparented() -> None:
-    """Kill left-behind processes that became children of the gate, as they do if the gate is isolated.
+    """Kill left-behind processes that became children of the gate when their parent ended.
 
-    Call this only while no process of an agent runs.
+    Only an isolated gate (see `isolate_process`) gets such children; otherwise, none are found. Call this
+    only while no process of an agent runs.
     """
     for _ in range(_KILL_ROUNDS):
         found = find_reparented_children()
@@ -183,7 +184,7 @@ _WATCHDOG = _Watchdog()
 
 
 def start_watchdog() -> None:
-    """Start the watchdog if isolation is requested and no earlier call started it.
+    """Start the watchdog, once, if isolation is requested: the command requests it, the library does not.
 
     Call this before the first process of an agent starts. If the watchdog cannot be started, the run
     continues without it.

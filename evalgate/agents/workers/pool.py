@@ -195,7 +195,8 @@ class WorkerPool:
     def _choose_worker(self, *, alone: bool) -> Worker | None:
         """Return an idle worker, or a new worker if none is idle and a further one may be started.
 
-        Otherwise, return the least busy worker that is not reserved; None if all workers are reserved.
+        Otherwise, return the least busy worker that is not reserved; None if all workers are reserved. With
+        `alone`, up to 4 workers may be started, even if the options allow fewer.
         """
         best: Worker | None = None
         for each in self._workers:

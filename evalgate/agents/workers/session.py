@@ -241,7 +241,11 @@ class WorkerSession:
     # --- called by the worker -------------------------------------------------------------------------------
 
     def begin_cancel(self, *, concurrent: bool) -> None:
-        """Record that a cancel is sent now. `concurrent` is True if other sessions of the worker are busy."""
+        """Record that a cancel is sent now. `concurrent` is True if other sessions of the worker are busy.
+
+        If the worker answers late, its process was blocked. With `concurrent`, the session is then lost
+        instead of timed out, because another session may have blocked the process.
+        """
         self.concurrent = concurrent
         self.state = SessionState.CANCELLING
         self.cancelled_at = time.monotonic()
@@ -283,7 +287,10 @@ class WorkerSession:
             self._broken = self._build_protocol_error(f"the agent sent `{kind}` when no turn was in progress")
 
     def fail_late_turn(self) -> None:
-        """Fail the turn in progress, which ended too late: a blocked event loop delayed its time limit."""
+        """Fail the turn in progress, which ended too late: a blocked event loop delayed its time limit.
+
+        If other sessions were busy, one of them may have blocked the loop, so the session is lost.
+        """
         if self.state is not SessionState.RUNNING:
             return
         self.state = SessionState.IDLE

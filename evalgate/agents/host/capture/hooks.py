@@ -22,8 +22,7 @@ _reported: set[str] = set()
 def suppress_errors(function: Callable[..., _Result]) -> Callable[..., Any]:
     """Return a wrapper of `function` that returns None if `function` raises an exception.
 
-    The exception is written to stderr. If the same function raises an equal exception again, nothing is
-    written.
+    The exception is written to stderr, but only once for each function, exception type and message.
     """
 
     @functools.wraps(function)

@@ -150,7 +150,8 @@ class TurnCapture:
     def add_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
         """Add the tool calls and the usage of a model's answer; do nothing if the turn has ended.
 
-        The text of the answer is added only if the model called a tool without being forced.
+        The text of the answer is added only if the model called a tool without being forced: then it is an
+        intermediate message. In all other cases, it may be the agent's reply, which the agent returns itself.
 
         Args:
             answer: Content of the answer.

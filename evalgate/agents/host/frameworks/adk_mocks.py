@@ -61,7 +61,11 @@ def refuse_unmockable_tools(root: Any, mocks: Mocks) -> None:
 
 
 def _list_unmockable_tools(agent: Any, has_callbacks: bool) -> list[str]:
-    """Return the names of tools that are called for real even if they are mocked."""
+    """Return the names of the agent's tools that are called for real even if they are mocked.
+
+    Those are tools that the model's provider or a workflow runs. Without `has_callbacks` (see
+    `_walk_agents`), they are all tools of the agent.
+    """
     if is_a(agent, "google.adk", "_ToolNode"):
         return [agent.tool.name]
     base = importlib.import_module("google.adk.tools.base_tool").BaseTool
@@ -89,6 +93,9 @@ def _walk_agents(
 
     Agents that only mocked tools call are left out. `has_callbacks` is False if ADK calls no plugins for the
     agent, for example because its `AgentTool` has `include_plugins=False`.
+
+    `seen` has (id of the agent, has_callbacks) for each agent already yielded, since agents may form a cycle.
+    Yielded agents are added to it.
     """
     if (id(agent), has_callbacks) in seen:
         return

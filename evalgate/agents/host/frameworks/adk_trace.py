@@ -138,7 +138,11 @@ class _AdkSteps:
             self._recorder.end_span(span, result, error or "")
 
     def _find_parent(self, context: Any) -> Optional[OpenSpan]:
-        """Return the open step that is the parent of a new step of `context`; None if no step is open."""
+        """Return the open step that is the parent of a new step of `context`; None if no step is open.
+
+        This is the last step of the context's own agent, or else of an agent above it. Without either, a tool
+        called the agent, and the tool that began last is the parent.
+        """
         key, branch = _get_key(context), _get_branch(context)
         inner = [span for own, _, span in self._agents if own == key]
         if inner:

@@ -42,7 +42,7 @@ def adapt_conversations(
     Args:
         framework: Name of the kind of agent for messages, such as "an agent of Strands".
         begin: Function that creates the conversation of a session.
-        features: Optional features of the protocol that the conversations support.
+        features: Optional features of the protocol that the conversations support, such as `tool_mocks`.
         asynchronous: True if `run_turn` of the conversations is a coroutine function.
     """
     conversations: WeakKeyDictionary[Session, HostedConversation] = WeakKeyDictionary()

@@ -144,8 +144,13 @@ class _GraphConversation:
     def _record_messages(self, messages: Any, recorder: EventRecorder, sent: object) -> None:
         """Record the messages that are new since the last call, except the newest one.
 
-        If `messages` are the input of the turn, they are only marked as seen. `sent` is then the user's
-        message. It is None for all later steps of the turn.
+        The newest message waits for the next call, because the next node of the graph may replace it.
+
+        Args:
+            messages: All messages of the conversation after a step of the graph.
+            recorder: Recorder of the turn.
+            sent: The user's message, if `messages` are the turn's input, which is only marked as seen. None
+                for all later steps of the turn.
         """
         if sent is not None:
             self._seen = {key for key, _ in _list_messages(messages)}
