@@ -84,8 +84,8 @@ class CommentThread(Protocol):
 class _SyncResult:
     """Outcome of one attempt to bring the comment up to date.
 
-    If both fields are None, the job has written the comment or tried to. It reads the comment again, because
-    another job may have written at the same time.
+    If both `unchanged` and `final` are None, the job has written the comment or tried to. It reads the
+    comment again, because another job may have written at the same time.
     """
 
     unchanged: Comment | None = None
@@ -158,9 +158,12 @@ class StickyComment:
     def post(self) -> PostResult:
         """Write the section into the comment. Return when no other job can overwrite the section any more.
 
-        Call this once. The result is `failed` if the time is over, or if another job of this run posts under
-        the same key, and its section is newer or has replaced this job's. The result is `skipped` if a newer
-        run or attempt has reported already.
+        Call this once. The result is `skipped` if a newer run, or a newer attempt of this job, has reported
+        already. The result is `failed` in three cases:
+
+        - The time is over.
+        - Another job of this run has written a newer section under the same key.
+        - Another job of this run has replaced this job's section by its own.
 
         Raises:
             PostError: the service refused the comment.

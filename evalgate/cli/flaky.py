@@ -80,8 +80,8 @@ def rank_flaky_cases(
     """Return the flakiness of every case with at least two conclusive runs, the flakiest case first.
 
     A run passes if the agent answered and every score meets its threshold. `pass_score` is the threshold of
-    metrics without another threshold. An answered run without scores is not conclusive: it neither passes
-    nor fails. Metrics that do not gate are ignored.
+    metrics without another threshold, as a share of the metric's range from 0 to 1. An answered run without
+    scores is not conclusive: it neither passes nor fails. Metrics that do not gate are ignored.
     """
     cases = baseline.index_cases()
     found = [
