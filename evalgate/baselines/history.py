@@ -75,8 +75,8 @@ def add_run(
 
     - If the fingerprint of a case changed, the older runs of the case are dropped.
     - If a metric of a case changed, the older runs lose the scores of this metric.
-    - If the stored runs of a case are newer than the record, the stored data stay. A record with another
-      fingerprint of the case or of a metric then adds no runs to the case.
+    - If a stored run of a case is newer than the record, neither is done. If then a fingerprint of the case or
+      of its metrics differs, the record adds no runs to the case; otherwise, its runs are added.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time. After that, cases without runs
     are dropped. Breaks are marked in the cases of the record (`mark_breaks`).
@@ -227,10 +227,10 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the tracked files of all eval sets in both baselines.
+    """Return the tracked files of the eval sets in both baselines, one entry for each eval set.
 
-    An eval set in both gets the paths of both, and the digests of `fresh`. An eval set that `fresh` ran
-    without tracked files is left out.
+    An eval set in both gets the paths of both, and the digests of `fresh`. If `fresh` ran an eval set but
+    tracked no files for it, the eval set has no entry, even if `before` has files for it.
     """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
