@@ -75,8 +75,8 @@ def add_run(
 
     - If the fingerprint of a case changed, the older runs of the case are dropped.
     - If a metric of a case changed, the older runs lose the scores of this metric.
-    - If a stored run of a case is newer than the record, neither is done. If then a fingerprint of the case or
-      of its metrics differs, the record adds no runs to the case; otherwise, its runs are added.
+    - If a stored run of a case is newer than the record, nothing is dropped. The record then adds its runs
+      only if the fingerprints of the case and its metrics are the same.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time. After that, cases without runs
     are dropped. Breaks are marked in the cases of the record (`mark_breaks`).

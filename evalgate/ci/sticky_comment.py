@@ -231,9 +231,9 @@ class StickyComment:
     def _build_final_result(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result of the post if the section `existing` must stay under this job's key.
 
-        Return None if this job may replace `existing`: its own section, an older run's, or, until this job has
-        written once, that of another job of this run. In the last case, a note about the replacement is added to
-        `section`. `ours` are the gate's comments, the oldest first.
+        Return None if this job may replace `existing`. It may replace its own section, that of an older run,
+        and the section of another job that it found before its own first write. In the last case, a note
+        about the replacement is added to `section`. `ours` are the gate's comments, the oldest first.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
