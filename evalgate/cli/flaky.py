@@ -48,7 +48,11 @@ class FlakyCase:
 
     @property
     def is_proposed(self) -> bool:
-        """Return True if the report proposes to quarantine the case."""
+        """Return True if the report proposes to quarantine the case.
+
+        The failures must alternate with passes, the case must not have broken, and `flip_rate` must be at
+        least `PROPOSED`.
+        """
         is_steady = self.failing_since is not None or not self.alternates
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
 

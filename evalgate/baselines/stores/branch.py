@@ -95,13 +95,9 @@ class BranchStore:
     ) -> Baseline:
         """Read an older baseline: as it was at `time`, or at the save or commit that `find_commit` returns.
 
-        A save is a commit on the baseline's branch. If `time` is given, the last save until then is read.
-        Otherwise, `find_commit` is called:
-
-        - If it returns a save, this save is read.
-        - If it returns a commit of the agent, the first 20 saves since the time of this commit are searched
-          for a baseline with a gate run of the commit. The first such save is read. If there is none, the
-          last save until the time of the commit is read.
+        A save is a commit on the baseline's branch. With a `time`, the last save until then is read. If
+        `find_commit` returns a save, this save is read. If it returns a commit of the agent, the 20 saves
+        after this commit are searched for a gate run of it. Without one, the last save before it is read.
 
         Args:
             when: The date, save or commit that the user named, for error messages.
