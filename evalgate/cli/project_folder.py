@@ -177,7 +177,7 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
 
 def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
-    """Return the project folder of `typed_in`: the nearest folder with a thresholds file.
+    """Return the project folder of `typed_in`, as `find_project` of `config/loader.py` does.
 
     If the rules of the base branch apply, only two kinds of thresholds files count, as far as there are any:
     those that the base branch has, and those that git does not track. So a change can neither remove its
