@@ -54,8 +54,8 @@ class AgentEvaluator:
             test_file: Path of the test file, which is not read.
 
         Raises:
-            InvalidInputError: `test_config.json` cannot be read, is no JSON object, or has unknown keys and
-                no `criteria`.
+            InvalidInputError: `test_config.json` cannot be read or is no JSON object. Or it has an unknown
+                key but no `criteria`: the key may be a misspelt `criteria`.
             pydantic.ValidationError: a value in `test_config.json` has the wrong form.
         """
         path = Path(test_file).parent / "test_config.json"
@@ -328,7 +328,8 @@ def _find_problem(results: Sequence[RunMetric], mean: float | None, threshold: f
     """Return the reason why a metric fails on a case, or None if the metric passes.
 
     `results` has the metric's result in each run of the case. `mean` is the mean of the metric over all turns
-    and runs, or None if the metric has no score. `why` is added if the mean misses the threshold.
+    and runs, or None if the metric has no score. `why` is "" or the metric's own reason in parentheses,
+    which is added if `mean` is None or below the threshold.
     """
     errors = [each.reason for each in results if each.status == "errored"]
     if errors:

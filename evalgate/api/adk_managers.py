@@ -73,7 +73,8 @@ class EvalSetsManager(ABC):
         """Return a context manager that keeps other threads from changing the app's eval sets.
 
         Files are also locked against other processes. A bucket is not, because buckets have no locks.
-        `creates` is True if the block may store the first eval set of a new app.
+        If `creates` is True, a folder that a new app needs is created. If it is False, an app without a
+        folder is not locked, because it has no eval set to change.
         """
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:

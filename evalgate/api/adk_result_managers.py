@@ -93,6 +93,8 @@ class EvalSetResultsManager(ABC):
     def get_eval_set_result(self, app_name: str, eval_set_result_id: str) -> Any:
         """Return the result with the given id as an `EvalSetResult`.
 
+        An id may hold slashes: names of files have `_` in their place.
+
         Raises:
             NotFoundError: the result does not exist.
             InvalidInputError: the file cannot be read or is invalid; the error lists every problem of its

@@ -171,7 +171,10 @@ class EvalConfig(BaseModel):
 
 
 class _Status(Enum):
-    """Base class of enums that are equal to Google ADK's: the names of the enums and members are compared."""
+    """Base class of enums with members that equal Google ADK's.
+
+    Two members are equal if their names and the names of their enums are equal.
+    """
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Enum):

@@ -116,7 +116,10 @@ def _find_problems(name: str, value: object) -> Iterator[str]:
 
 
 def _format_wrong(name: str, words: str, described: str) -> str:
-    """Return the message for a wrong argument. A hint after the `;` in `words` stays at the end."""
+    """Return the message "`name` must be `words`, not `described`".
+
+    If `words` has a `;`, the text from there on is a hint, which stands at the end of the message.
+    """
     expected, semicolon, hint = words.partition(";")
     return f"`{name}` must be {expected}, not {described}{semicolon}{hint}"
 
@@ -131,9 +134,10 @@ def _describe(value: object) -> str:
 
 
 def _is_encodable(name: str, text: str) -> bool:
-    """Return True if `text` has no NUL and can be encoded: for arguments that take a path, as a file name.
+    """Return True if `text`, the value of the argument `name`, has no NUL and can be encoded.
 
-    A file name may have bytes that are not UTF-8, as those of a folder `café` in Latin-1.
+    A path must be encodable as a file name, any other text as UTF-8. A file name may have bytes that are not
+    UTF-8, as those of a folder `café` in Latin-1.
     """
     try:
         os.fsencode(text) if Path in _TYPES[name][0] else text.encode()

@@ -146,8 +146,9 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
 def list_sources(sources: object) -> list[object]:
     """Return the eval sets in `sources` as a list; a single eval set becomes its only element.
 
-    A list or tuple holds several eval sets, unless one of its items is a JSON object with neither an
-    `eval_set_id` nor `eval_cases`. Then the whole list is one eval set in an old format of Google ADK.
+    A list or tuple usually holds several eval sets. But if one of its items is a mapping that is no eval set,
+    the whole list is one eval set in an old format of Google ADK. A mapping with the key `eval_set_id` or
+    `eval_cases` (also in camelCase) is an eval set.
 
     >>> list_sources(["a.json", "b.json"])
     ['a.json', 'b.json']

@@ -246,8 +246,8 @@ def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Ve
     >>> from evalgate import evaluate
     >>> case, criteria = {"query": "Hi", "reference": "Hello"}, {"response_match_score": 0.5}
     >>> record = evaluate([case], lambda text: "Bye", criteria=criteria)
-    >>> decide(record, {"max_failed_cases": 1}).status
-    'fail'
+    >>> decide(record, {"max_failed_cases": 1}).reasons  # the case may fail, but not the mean
+    ('response_match_score is 0.00, below its threshold 0.50.',)
     """
     check_arguments({"record": record, "gate": gate}, required=frozenset({"record"}))
     section = parse_thresholds({"gate": dict(gate or {})}, Path(), "").config.gate

@@ -85,8 +85,8 @@ def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThreshol
 
     Return the changed copy of `after`, which holds one more gate run than `before`. A break that `before`
     knows is kept as long as the case is unchanged and fails, even after the baseline dropped the runs that
-    passed. The break ends if the metrics that showed it were removed or changed, because the earlier runs
-    then do not fail any more. Cases that are not in `case_thresholds` stay as they are.
+    passed. The break ends if the metrics that failed were removed or changed: without their scores, the
+    earlier runs do not count as failed. Cases that are not in `case_thresholds` stay as they are.
     """
     known = before.index_cases()
 

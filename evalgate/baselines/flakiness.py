@@ -77,10 +77,11 @@ def measure_flakiness(runs: Sequence[float | None]) -> Flakiness:
 
 
 def score_run_pass(run: BaselineRun, thresholds: MetricThresholds, pass_score: float | None) -> float | None:
-    """Return 1.0 for a passed run, 0.0 for a failed run, None for an answered run that does not count.
+    """Return 1.0 for a passed run, 0.0 for a failed run, None for an answered run without a counting score.
 
-    `measure_baseline_flakiness` describes the rule. If `pass_score` is None, metrics that are not in
-    `thresholds` do not count, because the case does not have them any more.
+    A run passes if the agent answered and every score that counts meets its threshold in `thresholds`. A
+    metric with the threshold None does not count. A metric without an entry must reach `pass_score`, a share
+    of its range from 0 to 1. It does not count if `pass_score` is None, or if lower scores are better.
     """
     if run.outcome != "answered":
         return 0.0

@@ -75,8 +75,8 @@ def add_run(
 
     - If the fingerprint of a case changed, the older runs of the case are dropped.
     - If a metric of a case changed, the older runs lose the scores of this metric.
-    - If the stored runs of a case are newer than the record, the stored data stay. A record with another
-      fingerprint of the case or of a metric then adds no runs to the case.
+    - If a stored run of a case is newer than the record, nothing is dropped. The record then adds its runs
+      only if the fingerprints of the case and its metrics are the same.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time. After that, cases without runs
     are dropped. Breaks are marked in the cases of the record (`mark_breaks`).
@@ -134,8 +134,8 @@ def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
     newest source is kept.
     """
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
-    age = {at: number for number, at in enumerate(order)}
-    kept = _find_kept_sources(baseline.cases, age, keep)
+    rank = {at: number for number, at in enumerate(order)}
+    kept = _find_kept_sources(baseline.cases, rank, keep)
     cases = [
         (case, [run for run in case.runs if (case.eval_set_id, run.source) in kept])
         for case in baseline.cases
@@ -227,10 +227,10 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the tracked files of all eval sets in both baselines.
+    """Return the tracked files of the eval sets in both baselines, one entry for each eval set.
 
-    An eval set in both gets the paths of both, and the digests of `fresh`. An eval set that `fresh` ran
-    without tracked files is left out.
+    An eval set in both gets the paths of both, and the digests of `fresh`. If `fresh` ran an eval set but
+    tracked no files for it, the eval set has no entry, even if `before` has files for it.
     """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
@@ -276,7 +276,10 @@ def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
 
 
 def _get_replies(case: CaseResult) -> tuple[Reply | None, ...]:
-    """Return the replies of the first answered run; () without such a run, or if they are too long."""
+    """Return the reply of each turn in the first answered run; () without such a run.
+
+    A turn without a reply has None. If the replies are too long to store, return (), too.
+    """
     run = next((run for run in case.runs if run.outcome == "answered"), None)
     replies = tuple(turn.actual for turn in run.turns) if run is not None else ()
     return replies if len(repr(replies)) <= _LONGEST_REPLIES else ()
@@ -319,11 +322,11 @@ def _build_score_filter(names: Sequence[str]) -> Callable[[BaselineRun], Baselin
 
 
 def _find_kept_sources(
-    cases: Iterable[BaselineCase], age: Mapping[int, int], keep: int
+    cases: Iterable[BaselineCase], rank: Mapping[int, int], keep: int
 ) -> frozenset[tuple[str, int]]:
     """Return (eval set id, index of the gate run) for the newest `keep` gate runs of each eval set.
 
-    `age` is the rank of each index by time; the oldest gate run has rank 0.
+    `rank` is the position of each index in the order of time; the oldest gate run has position 0.
     """
     by_set: dict[str, set[int]] = {}
     for case in cases:
@@ -331,5 +334,5 @@ def _find_kept_sources(
     return frozenset(
         (eval_set_id, at)
         for eval_set_id, sources in by_set.items()
-        for at in sorted(sources, key=age.__getitem__)[-keep:]
+        for at in sorted(sources, key=rank.__getitem__)[-keep:]
     )

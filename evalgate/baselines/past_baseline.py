@@ -129,7 +129,8 @@ class PastBaseline:
         A tag of this name in the checkout or at the host comes first. If there is none, `when` is looked up
         as a hash:
 
-        - of one of `saves` or of a commit in the checkout, where the beginning of the hash is enough
+        - of one of `saves` (the commits on the branch of the baseline) or of a commit in the checkout, where
+          the beginning of the hash is enough
         - of a commit at the host, where the whole hash is needed
 
         A commit that only the host has is fetched into `repository`.

@@ -54,7 +54,8 @@ def register_masks(masks: Iterable[str], *, environ: Mapping[str, str], stream: 
     """Ask the runner to hide texts in the rest of this job's log. Each line of a text is hidden separately.
 
     Lines of fewer than `SHORTEST_MASK` characters are not hidden. Outside of GitHub Actions, nothing is
-    written. The runner must read `stream`, and nothing may have been written to `stream` before.
+    written. `stream` must be one that the runner reads, such as stdout. Call this before anything else is
+    written there: earlier text is not hidden.
     """
     if not is_github_actions(environ):
         return
@@ -119,8 +120,8 @@ def format_workflow_command(
 ) -> str:
     """Return the workflow command for one annotation, with a newline at its end.
 
-    Texts are escaped, so that they cannot contain a command. Long texts are shortened. If `file` is empty or
-    `line` is 0, the command has no line number.
+    Texts are escaped, so that they cannot contain a command. Long texts are shortened. Lines of `file` are
+    counted from 1; without a file or with `line` 0, the annotation has no line.
     """
     values = {
         "file": to_one_line(file, 500),

@@ -85,7 +85,8 @@ class GitHubConnection:
 def open_connection(account: Account, timeouts: PostTimeouts, permission: str = "") -> GitHubConnection:
     """Build a connection to the account's repository. No request is sent yet.
 
-    `permission` is the field of this name in `GitHubConnection`.
+    `permission`, such as `checks: write`, is the permission that messages name if the token lacks it. It is
+    "" if the caller's message names it.
 
     Raises:
         PostError: the token is empty, the repository has no valid name, or PyGithub is missing or fails.
@@ -240,12 +241,15 @@ class GitHubClient:
             return next(((run.id, run.html_url) for run in found if run.external_id == external_id), None)
 
     def count_annotations(self, number: int) -> int:
-        """Return the number of annotations of a check run."""
+        """Return the number of annotations of the check run with the id `number`."""
         with self._translate_errors():
             return int(self._repository.get_check_run(number).output.annotations_count)
 
     def extend_check(self, number: int, output: dict[str, Any], conclusion: str) -> None:
-        """Add annotations to a check run. It stays in progress if `conclusion` is ""."""
+        """Add annotations to the check run with the id `number`.
+
+        The check run stays in progress if `conclusion` is "".
+        """
         with self._translate_errors():
             self._repository.get_check_run(number).edit(output=output, **_build_status(conclusion))
 

@@ -84,8 +84,8 @@ class CommentThread(Protocol):
 class _SyncResult:
     """Outcome of one attempt to bring the comment up to date.
 
-    If both fields are None, the job has written the comment or tried to. It reads the comment again, because
-    another job may have written at the same time.
+    If both `unchanged` and `final` are None, the job has written the comment or tried to. It reads the
+    comment again, because another job may have written at the same time.
     """
 
     unchanged: Comment | None = None
@@ -158,9 +158,12 @@ class StickyComment:
     def post(self) -> PostResult:
         """Write the section into the comment. Return when no other job can overwrite the section any more.
 
-        Call this once. The result is `failed` if the time is over, or if another job of this run posts under
-        the same key, and its section is newer or has replaced this job's. The result is `skipped` if a newer
-        run or attempt has reported already.
+        Call this once. The result is `skipped` if a newer run, or a newer attempt of this job, has reported
+        already. The result is `failed` in three cases:
+
+        - The time is over.
+        - Another job of this run has written a newer section under the same key.
+        - Another job of this run has replaced this job's section by its own.
 
         Raises:
             PostError: the service refused the comment.
@@ -228,8 +231,9 @@ class StickyComment:
     def _build_final_result(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result of the post if the section `existing` must stay under this job's key.
 
-        Return None if this job may replace `existing`. If another job wrote `existing`, a note about the
-        replacement is then added to `section`. `ours` are the gate's comments, the oldest first.
+        Return None if this job may replace `existing`. It may replace its own section, that of an older run,
+        and the section of another job that it found before its own first write. In the last case, a note
+        about the replacement is added to `section`. `ours` are the gate's comments, the oldest first.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:

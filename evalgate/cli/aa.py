@@ -113,8 +113,8 @@ def run_aa_test(
 ) -> AaResult:
     """Run the gate on random samples of stored runs. Seeds are fixed: equal stored runs give equal results.
 
-    `cases` have the runs and thresholds. `stored` has the raw scores of the same runs. Cases with fewer than
-    `FEWEST_RUNS` scored runs are left out and counted.
+    `cases` have the runs and thresholds. `stored` has the raw scores of the same runs. `repeats` is the
+    number of trials. Cases with fewer than `FEWEST_RUNS` scored runs are left out and counted.
 
     Raises:
         InvalidInputError: no case has enough stored runs with a score.

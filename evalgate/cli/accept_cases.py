@@ -200,7 +200,10 @@ def _accept_case(file: EvalSetFile, result: CaseResult, options: AcceptOptions) 
 def _check_case(
     result: CaseResult, fingerprint: str, is_protected: bool, record: Record, options: AcceptOptions
 ) -> None:
-    """Raise InvalidInputError if the case changed since the run, or is protected without `--protected`."""
+    """Raise InvalidInputError if the case changed since the run, or is protected without `--protected`.
+
+    `fingerprint` and `is_protected` are those of the case as it is in the file now.
+    """
     if fingerprint != result.fingerprint:
         given = dict(iter_option_pairs(record.options))
         thresholds = given.get("--thresholds", given.get("-c"))
@@ -264,7 +267,10 @@ def _read_alternatives(text: str, name: str, shown_as: str) -> Sequence[object]:
 
 
 def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) -> Iterator[str]:
-    """Yield a sentence for each failed metric that is certain to fail again with the new expectation."""
+    """Yield a sentence for each failed metric that is certain to fail again with the new expectation.
+
+    `only` is the value of `--only`; None if everything is accepted.
+    """
     for case in chosen:
         lacks_response = _lacks_response(case, only)
         for metric in case.metrics:
@@ -282,6 +288,9 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
 
 
 def _lacks_response(case: CaseResult, only: Part | None) -> bool:
-    """Return True if a turn expects no response and `--only` is not given."""
+    """Return True if the response of at least one turn is not accepted, because the turn expects none.
+
+    `only` is the value of `--only`. If it is given, the user has chosen what to accept, so return False.
+    """
     expected = [turn.expected for run in case.runs for turn in run.turns if turn.expected is not None]
     return any(reply.response is None for reply in expected) and only is None

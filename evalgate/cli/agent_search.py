@@ -122,7 +122,10 @@ def _is_adk_agent(folder: Path, names: list[str]) -> bool:
 
 
 def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
-    """Yield the Python graphs in a LangGraph configuration, each as `python:src/agent.py:graph`."""
+    """Yield the Python graphs in a LangGraph configuration, each as `python:src/agent.py:graph`.
+
+    Paths in the file `path` are relative to its folder, which is `relative` in the searched folder.
+    """
     try:
         value = json.loads(read_or_empty(path))
     except ValueError:

@@ -45,8 +45,8 @@ def run_backtest(
     """Decide the verdict of every stored result again with the current thresholds file, the oldest first.
 
     Each result is compared with those runs of the baseline that are older than the result. Control runs and
-    `gate.anchor` are ignored. An interrupted run keeps its verdict. A result without a verdict stays so if
-    its cases do not show the reason, for example if the agent could not be reached.
+    `gate.anchor` are ignored. An interrupted run keeps its verdict. A result may have no verdict for a reason
+    that its cases do not show, for example if the agent could not be reached. Then it has none again.
 
     Raises:
         InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.

@@ -200,9 +200,9 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
 
 
 def get_drop_limit(criterion: Criterion | None, own: Range, gate: GateConfig) -> float:
-    """Return the limit for drops of a mean, as a share of the range. A drop of this size is too large.
+    """Return the smallest drop of a metric's mean that is too large, as a share of the metric's range.
 
-    Return 1 if every drop is allowed.
+    Return 1 if every drop is allowed, even one over the whole range. `own` is the range.
     """
     allowed = find_allowed_drop(criterion, own, gate.max_regression)
     return 1.0 if allowed is None else allowed

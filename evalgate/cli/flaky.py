@@ -48,7 +48,11 @@ class FlakyCase:
 
     @property
     def is_proposed(self) -> bool:
-        """Return True if the report proposes to quarantine the case."""
+        """Return True if the report proposes to quarantine the case.
+
+        The failures must alternate with passes, the case must not have broken, and `flip_rate` must be at
+        least `PROPOSED`.
+        """
         is_steady = self.failing_since is not None or not self.alternates
         return not is_steady and (self.found.flip_rate or 0.0) >= PROPOSED
 
@@ -80,8 +84,8 @@ def rank_flaky_cases(
     """Return the flakiness of every case with at least two conclusive runs, the flakiest case first.
 
     A run passes if the agent answered and every score meets its threshold. `pass_score` is the threshold of
-    metrics without another threshold. An answered run without scores is not conclusive: it neither passes
-    nor fails. Metrics that do not gate are ignored.
+    metrics without another threshold, as a share of the metric's range from 0 to 1. An answered run without
+    scores is not conclusive: it neither passes nor fails. Metrics that do not gate are ignored.
     """
     cases = baseline.index_cases()
     found = [

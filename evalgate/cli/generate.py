@@ -74,9 +74,10 @@ class GenerateResult:
 
 
 def choose_out_path(source: str | None) -> str:
-    """Return the default path of the generated file, named after the input file.
+    """Return the default path of the generated file.
 
-    The folder is `evals`, as in the thresholds file that `evalgate init` writes.
+    For the input `logs/chats.csv`, this is `evals/chats.evalset.json`. If there is no input file (`source` is
+    None), the name is `cases`. The folder is `evals`, as in the thresholds file that `evalgate init` writes.
     """
     return f"evals/{Path(source or 'cases').name.partition('.')[0]}.evalset.json"
 

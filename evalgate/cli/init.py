@@ -182,10 +182,13 @@ def _build_criteria(project: ProjectImport) -> str:
 
 
 def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
-    """Return the patterns for `eval_sets` in the thresholds file; () to keep the pattern of the scaffold."""
+    """Return the patterns for `eval_sets` in the thresholds file; () to keep the pattern of the scaffold.
+
+    With an agent, the patterns name the eval sets that were found. If `agent` is None, the sample agent is
+    written, which cannot answer these. So only the sample eval set is named.
+    """
     if agent is not None:
         return build_patterns(found.eval_sets)
-    # The sample agent cannot answer the conversations of the eval sets that are there.
     return ("evals/sample.evalset.json",) if found.eval_sets else ()
 
 

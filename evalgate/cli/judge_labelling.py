@@ -175,7 +175,9 @@ def _build_judge(each: JudgeAssessment) -> dict[str, Any]:
 
 
 def build_judge_check(folder: Path, thresholds_file: str | None) -> JudgeCheck:
-    """Compare judges with people's labels: for each metric, the judges of its newest sample of answers.
+    """Compare judges with people's labels.
+
+    For each metric, the judges of the sample that was drawn last (`evalgate judge sample`) are compared.
 
     Raises:
         InvalidInputError: no sample was drawn, or a file cannot be used.

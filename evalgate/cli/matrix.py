@@ -163,7 +163,7 @@ def _publish(
     publisher: "Publisher",
     opened: "GuardedFolder",
 ) -> int:
-    """Write the reports, print the table and return the exit code.
+    """Write the reports into the folder `opened`, print the table and return the exit code.
 
     `again` has the runs that `--confirm` repeated, or is None.
     """

@@ -348,9 +348,10 @@ def add_agent_options(command: _Command) -> _Command:
 def build_overrides(
     eval_sets: tuple[str, ...], options: dict[str, Any], selection: "SelectionOptions | None" = None
 ) -> "Overrides":
-    """Build overrides from the options of the command line, and remove `format_name` from `options`.
+    """Build overrides from the options of the command line. `options` maps fields of `Overrides` to values.
 
-    If `selection` is None, every case is selected.
+    The option `format_name` becomes the field `format`, and is removed from `options`. If `selection` is
+    None, every case is selected.
     """
     from evalgate.config.cli_overrides import EVERY_CASE, Overrides
 

@@ -255,7 +255,10 @@ def _plan_metrics(
 def _plan_cost(
     label: str, least: int, most: int, size: int, baseline: Baseline | None, concurrency: int
 ) -> DesignCost:
-    """Return the cost of `least` to `most` runs of each of `size` cases."""
+    """Return the cost of `least` to `most` runs of each of `size` cases, with `concurrency` runs at once.
+
+    `label` is the setting of `runs`. Without a baseline, only the number of runs is known.
+    """
     agent_runs = size * least, size * most
     low, high = (
         estimate_cost({case.key: runs for case in baseline.cases}, baseline, min(concurrency, size * runs))

@@ -177,11 +177,12 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 
 
 def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
-    """Return the project folder of `typed_in`.
+    """Return the project folder of `typed_in`, as `find_project` of `config/loader.py` does.
 
-    If the rules of the base branch apply, thresholds files that the base branch has, and files that git does
-    not track, precede all others. So a change can neither remove its thresholds file to be gated by another
-    in a folder above, nor add another in a folder below.
+    If the rules of the base branch apply, only two kinds of thresholds files count, as far as there are any:
+    those that the base branch has, and those that git does not track. So a change can neither remove its
+    thresholds file to be gated by another in a folder above, nor add another in a folder below. `policy` is
+    the value of `--policy`, or None if it is absent.
     """
     from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
     from evalgate.system.pull_requests import describe_unmerged_change

@@ -116,7 +116,10 @@ class Worker:
             self.retiring = True
 
     def release_session(self, session: WorkerSession) -> None:
-        """Remove a session that is over; kill the process of a retiring worker after its last session."""
+        """Remove a session that is over.
+
+        A worker that takes no new sessions (`retiring`) is killed after its last session.
+        """
         self.sessions.pop(session.key, None)
         if self._files is not None:
             # All files that the process opened so far count: it may use them again without opening them.
@@ -245,7 +248,8 @@ class Worker:
 
         If exactly one session is busy, this session counts as the cause and fails. All other sessions are
         lost: their cases start again, each alone in a worker. If such a case ends its worker again, it is the
-        only busy session and therefore fails.
+        only busy session and therefore fails. `stalled` is True if the process stopped
+        reacting: its sessions then count as timed out, not as crashed.
         """
         if self.gone:
             return

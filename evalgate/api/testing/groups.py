@@ -151,8 +151,8 @@ class EvaluationGroup:
     def build_run_command(self, case: CaseResult) -> str:
         """Build the `evalgate run` command that runs one case again, or "" if no command can do so.
 
-        Return "" for a case of a marker, for an agent that is a Python object of this process, and before the
-        evaluation has started.
+        Return "" for an agent that is a Python object of this process, and before the evaluation has started.
+        Return "" also if a marker `evalgate` made the group, because the command does not read markers.
         """
         if self.name or self._plan is None or self._plan.agent.settings.kind == "in_process":
             return ""
@@ -163,8 +163,8 @@ class EvaluationGroup:
     def build_accept_command(self, case: CaseResult) -> str:
         """Build the `evalgate accept` command that makes the agent's behaviour the case's new expectation.
 
-        Return "" for a case of a marker, or if the behaviour cannot be accepted. The command reads the
-        behaviour from a report, so return "" also if the project writes no reports.
+        Return "" if the behaviour cannot be accepted, or if a marker `evalgate` made the group. The command
+        reads the behaviour from a report, so return "" also if the project writes no reports.
         """
         folder = self.project.report_folder
         if self.name or not folder:

@@ -175,7 +175,8 @@ class EvalgateSession:
     ) -> AgentFunction | list[pytest.Item] | None:
         """Collect a marked function as an agent, unless it has the argument `outcome` or `evalgate`.
 
-        Return [] for a marked function of another module, and None for any object that is no agent.
+        Return [], which collects nothing, for an agent that is imported from another module: it is collected
+        there. Return None for any object that is no agent.
 
         Raises:
             CollectError: the marker is on something that cannot be an agent, the agent has a marker without
@@ -223,7 +224,9 @@ class EvalgateSession:
     ) -> list[SelectedCase]:
         """Return the cases of markers. Options and eval sets of a later marker replace earlier ones.
 
-        If no marker has eval sets, return the cases of the eval sets in the thresholds file.
+        If no marker has eval sets, return the cases of the eval sets in the thresholds file. `given` has
+        further options, such as `agent`, which replace those of all markers. `node` is the test, class,
+        module or agent with the markers.
 
         Raises:
             CollectError: an eval set, an option or the thresholds file is invalid.

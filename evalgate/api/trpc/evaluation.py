@@ -178,8 +178,8 @@ def new(
         registry: The evaluators by name; default: the built-in evaluators.
         num_runs: Runs of each case.
         callbacks: Functions to call at eight points of the evaluation.
-        session_id_supplier: Function that creates the id of each case's session, `session.id` for an agent of
-            this process; default: a UUID.
+        session_id_supplier: Function that creates the session id of each case; default: a UUID. An agent of
+            this process reads the id as `session.id`.
         eval_case_parallelism: Cases at once, if one of the next two arguments is True; default: the number of
             processors.
         eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.

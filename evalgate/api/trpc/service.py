@@ -95,8 +95,8 @@ class LocalService:
             eval_result_manager: Storage for the results that `evaluate` returns; None: they are not stored.
             registry: The evaluators by name; default: the built-in evaluators.
             callbacks: Functions to call at eight points of the evaluation.
-            session_id_supplier: Function that creates the id of each case's session, `session.id` for an
-                agent of this process; default: a UUID.
+            session_id_supplier: Function that creates the session id of each case; default: a UUID. An agent
+                of this process reads the id as `session.id`.
             eval_case_parallelism: Cases at once, if one of the next two arguments is True; default: the
                 number of processors.
             eval_case_parallel_inference_enabled: Whether to run cases at once instead of one by one.
@@ -370,7 +370,11 @@ def _refuse_repeats(eval_set_id: str, noun: str, names: Iterable[str]) -> None:
 
 
 def _warn_of_unknown_keys(metric: EvalMetric, evaluator: Evaluator) -> None:
-    """Warn of unknown keys of a metric. A misspelt `threshold`, for example, would mean a threshold of 0."""
+    """Warn of unknown keys of a metric. A misspelt `threshold`, for example, would mean a threshold of 0.
+
+    An evaluator of the user may read keys of its own. For such an evaluator, only keys that resemble a known
+    key cause a warning.
+    """
     known = list(EvalMetric.get_known_keys().values())
     for key in metric.model_extra or ():
         hint = did_you_mean(key, known, cutoff=NEARLY_EQUAL)

@@ -295,7 +295,10 @@ class _ArtifactSearch:
         return content
 
     def _find_storage_url(self, number: int) -> str:
-        """Return the storage URL of an artifact. Requests to it need no token, and must not send one."""
+        """Return the storage URL of the artifact with the id `number`.
+
+        Requests to this URL need no token, and must not send one.
+        """
         import requests
         from github import GithubException
 

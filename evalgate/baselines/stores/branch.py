@@ -93,17 +93,17 @@ class BranchStore:
         time: datetime | None,
         find_commit: Callable[[PrivateRepository, Collection[str]], tuple[str, int]],
     ) -> Baseline:
-        """Read an older baseline: as it was at `time`, or at the save or commit that `when` names.
+        """Read an older baseline: as it was at `time`, or at the save or commit that `find_commit` returns.
 
-        A save is a commit on the branch. With a `time`, the last save until this time is read. Without a
-        `time`, `when` names a save, which is read, or a commit of the agent. For a commit of the agent, the
-        next 20 saves are searched for a gate run of it; without one, the last save until its time is read.
+        A save is a commit on the baseline's branch. With a `time`, the last save until then is read. If
+        `find_commit` returns a save, this save is read. If it returns a commit of the agent, the 20 saves
+        after this commit are searched for a gate run of it. Without one, the last save before it is read.
 
         Args:
-            when: Date, or name of a save or a commit, for error messages.
+            when: The date, save or commit that the user named, for error messages.
             time: Last moment that counts; None: `find_commit` decides.
             find_commit: Function that gets the hashes of all saves, the newest first, and returns hash and
-                time (Unix seconds) of the save or of the agent's commit that `when` names.
+                time (Unix seconds) of a save or of a commit of the agent.
 
         Raises:
             GitError: git cannot fetch the branch.

@@ -269,7 +269,7 @@ class _ObjectFolder:
         return sorted(filter(_OBJECT.fullmatch, names))[-_MOST_OBJECTS:]
 
     def _check_bucket(self) -> None:
-        """Raise InvalidInputError if S3 has no such bucket, as if its name is misspelled.
+        """Raise InvalidInputError if S3 has no such bucket, for example because its name is misspelt.
 
         Raise nothing if access to the bucket itself is refused: whether it exists is unknown.
         """
