@@ -308,12 +308,9 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    `number`, from 1, names a test without a description. `shared` is `defaultTest`. Sentences about losses
-    are added to `lost`. `listed` has the sentences about lost assertions so far: they are not added to `lost`
-    again, and new ones are added to both.
-
-    The first combination without a message or without checks ends the conversion of the test, with one
-    sentence: nearly always, the other combinations have the same fault.
+    A test without a description is named by its `number`, from 1. `shared` is `defaultTest`. Losses are added
+    to `lost`; lost assertions also to `listed`, and only if they are not in it yet. The first combination
+    without a message or checks ends the conversion of the test: as a rule, the others have the same fault.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")
