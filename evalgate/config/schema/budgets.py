@@ -94,7 +94,7 @@ def complete_budgets(criteria: object) -> object:
     """Return the raw section `criteria` with missing `threshold` and `gates` of budgets filled in.
 
     A missing threshold becomes `max`, or `UNLIMITED` if `max` is missing, too. A missing `gates` becomes
-    False for a budget of seconds, because these depend on the machine, and True for all others. A section
+    False for `budget/latency_s`, because seconds depend on the machine, and True for all others. A section
     that is not a mapping is returned unchanged.
     """
     if not isinstance(criteria, Mapping):
