@@ -92,7 +92,7 @@ class ProjectImport:
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return the files to write. The adapter for promptfoo is needed only for the first of `agents`."""
+        """Return the files' texts by path; promptfoo's adapter only if `agent` is the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
 
@@ -201,7 +201,10 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
 def _keep_eval_sets(
     workspace: Workspace, folder: Path, patterns: tuple[str, ...], homes: set[Path], agents: tuple[str, ...]
 ) -> ProjectImport:
-    """Return a project that uses eval sets in place. They lie in the folders `homes`, within `folder`."""
+    """Return a project that uses its eval sets in place: those of `patterns`, in the folders `homes`.
+
+    Files of criteria, sessions and names of variables are searched in all of `folder`.
+    """
     names = {path.name for each in homes for path in each.iterdir()}
     is_trpc = any(name.endswith(".metrics.json") for name in names)
     tool = "tRPC-Agent-Go" if is_trpc else "Google ADK"
@@ -327,8 +330,8 @@ def _adapt_provider(
 ) -> tuple[str, JsonObject, str] | None:
     """Convert a promptfoo provider to an agent of evalgate; return None if there is no counterpart.
 
-    Return (agent as KIND:WHAT, keys of the section `agent`, text of the adapter). The text is "" if the agent
-    needs no adapter.
+    Return (agent as KIND:WHAT, further settings for the section `agent`, text of the adapter). The text is ""
+    if the agent needs no adapter.
     """
     name, config = str(provider["id"]), provider.get("config")
     script = _SCRIPT.fullmatch(name)
@@ -438,7 +441,7 @@ def _choose_name(stem: str, taken: Mapping[str, str]) -> str:
 
 
 def _write_eval_set(eval_set: EvalSet, out: str, to: str) -> tuple[str, list[str]]:
-    """Return the text of an eval set in the format `to`, and sentences about content that is lost."""
+    """Return the text of the new file `out` in the format `to`, and sentences about content that is lost."""
     from evalgate.datasets.eval_set_paths import build_eval_set_id
 
     name = build_eval_set_id(Path(out).name)

@@ -56,9 +56,9 @@ def build_repro_options(
 ) -> tuple[str, ...]:
     """Build the options of a command line that repeats the run of one case.
 
-    `-C` is relative to the current folder, or in CI to the root of the checkout. `-c` and `--out` are
-    relative to `-C`. In CI, absolute paths outside of these folders and an absolute `--python` are left out,
-    because only the CI machine has them.
+    `folder` is the run's `-C`. In the result, it is relative to the current folder, in CI to the root of the
+    checkout. `-c` and `--out` are relative to `-C`. In CI, absolute paths outside of these folders and an
+    absolute `--python` are left out, because only the CI machine has them.
     """
     reader_folder, is_ci = _find_reader_folder(environ)
     work = (Path.cwd() / folder).resolve()

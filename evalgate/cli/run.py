@@ -95,7 +95,8 @@ def pop_selection_options(
     `out` is the folder of the reports. `--failed` looks there for the last results.
 
     Raises:
-        UsageError: options contradict each other.
+        UsageError: options contradict each other, or cannot be combined with `--shard` (`is_shard`) or
+            `--resume` (`is_resumed`).
     """
     from dataclasses import replace
 

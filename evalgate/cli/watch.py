@@ -53,7 +53,10 @@ class WatchedCases:
     def update_cases(
         self, fingerprints: Mapping[CaseKey, str], patterns: Mapping[CaseKey, str]
     ) -> set[CaseKey]:
-        """Store the current cases. Return the cases that have not run since they were last edited."""
+        """Store the current cases. Return the cases that have not run since they were added or last edited.
+
+        `patterns` has the pattern `FILE:CASE` of each case, which selects it on a command line.
+        """
         edited = {key for key, value in fingerprints.items() if self.fingerprints.get(key) != value}
         self.fingerprints, self.patterns = dict(fingerprints), dict(patterns)
         self.failed &= self.fingerprints.keys()
@@ -125,7 +128,8 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
     """Return the snapshot `after`, but with the states that the files `paths` have in `before`.
 
-    Files of `paths` that are not in `before` are left out.
+    A file of `paths` that is not in `before` is not in the result either. So a later comparison with the
+    result finds the changes of these files again.
     """
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
@@ -311,10 +315,12 @@ class _WatchLoop:
             self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
 
     def _note_changes(self) -> None:
-        """Let eval sets that changed during a run cause another run. Print the other files that changed."""
+        """Let eval sets that changed during a run cause another run. Print the other files that changed.
+
+        The other files cause no run: the agent may have written them, and then runs would never end.
+        """
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(self._seen, now)
-        # The agent may have written these files. If they started a run, runs would never end.
         if others := changed - self._sets:
             names = _format_names(others, self._folder)
             print_sentence(

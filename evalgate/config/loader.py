@@ -167,7 +167,8 @@ def parse_thresholds(
         value: The sections, such as `criteria`.
         folder: Folder that paths in the sections are relative to.
         shown_as: Name of the value in messages.
-        find_position: Function that returns line and column of a place in the sections, for messages.
+        find_position: Function that returns line and column (from 1) of a place in the sections, for
+            messages. (0, 0) means that they are not known, as for a mapping that was not read from a file.
 
     Raises:
         InvalidInputError: a section is invalid; the error lists every problem.
@@ -231,7 +232,12 @@ def _read_valid_rest(
 
 
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
-    """Remove the invalid part at `location` from `value`, the decoded content of a file."""
+    """Remove the invalid part at `location` from `value`, the decoded content of a file.
+
+    Of a criterion, only the invalid option is removed. If `is_unknown`, the format has no such key as the
+    last of `location`: only this key is removed, unless it is in a list. In all other cases, the whole
+    section is removed.
+    """
     if not isinstance(value, dict) or not location:
         return
     criteria = value.get("criteria")

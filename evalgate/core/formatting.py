@@ -98,7 +98,10 @@ def _format_rounded(value: float, digits: int) -> str:
 
 
 def _cut_decimals(value: float, digits: int) -> str:
-    """Return `value` with at most seven decimals. If further decimals are cut off, the text ends with "…"."""
+    """Return `value` with at least `digits` and at most seven decimals.
+
+    If further decimals are cut off, the text ends with "…".
+    """
     if round(value, _MOST_DIGITS) == value or not math.isfinite(value):
         return _trim_zeros(_format_rounded(value, _MOST_DIGITS), digits)
     whole, _, decimals = f"{value:.20f}".partition(".")

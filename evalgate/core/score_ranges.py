@@ -49,9 +49,10 @@ class Range(NamedTuple):
         return -score if self.lower_is_better else score
 
     def clamp(self, score: float) -> float:
-        """Return the nearest end of the range for a score that is outside it by at most 1e-9, else the score.
+        """Remove a rounding error at the ends of the range, and return the score.
 
-        For a budget, a figure above 0 and up to 1e-9 becomes 0, and any other figure stays unchanged.
+        A score that is outside the range by at most 1e-9 becomes the nearest end; any other stays unchanged.
+        For a budget, a figure from 0 to 1e-9 becomes 0, its best score.
         """
         if self.low <= score <= self.high:
             return score  # the usual case, checked first

@@ -44,7 +44,8 @@ class AcceptedParts:
 def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
     """Return the run that is accepted as the new expectation of a case.
 
-    A follow-up run (`RunResult.confirms`) is chosen only if `accepted.run` is its number.
+    It is the run with the number `accepted.run`. If this is None, it is the first run, and all other runs
+    must agree with it. Follow-up runs (`RunResult.confirms`) count only if their number is given.
 
     Raises:
         InvalidInputError: the case was not run, or has no run of the given number. Also raised if the agent
@@ -150,8 +151,8 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
     Raises:
         InvalidInputError: the case has no turn `accepted.turn`, or has no turns because its user is
             simulated. Other reasons are: a turn of the run has no reply, or lacks a response that the case
-            expects; the record hides a part of a reply; `accepted` selects a turn or a part of a case with
-            goals for several turns.
+            expects; the record hides a part of a reply; `accepted` selects a turn or a part, but the case has
+            several turns and goals, which belong to the whole conversation.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:

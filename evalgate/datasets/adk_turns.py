@@ -35,7 +35,8 @@ _OPAQUE = frozenset(
 def normalize_keys(value: Any) -> Any:
     """Return `value` with ADK's camelCase keys in snake_case, and without keys that have the value null.
 
-    Keys that ADK does not know keep their spelling, and values of `_OPAQUE` keys are unchanged.
+    Keys that ADK does not know keep their spelling. Values that ADK does not define, such as the arguments in
+    `args`, are unchanged (`_OPAQUE`).
     """
     if isinstance(value, list):
         return [normalize_keys(item) for item in value]

@@ -144,7 +144,7 @@ def _validate_notes(document: ConfigDocument) -> CaseNotes:
 def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
     """Return `eval_set`, which was read from `file`, with the case notes that are next to the file.
 
-    `shown_as` is the path of the eval set's file as messages show it.
+    Call this only if the file of notes exists. `shown_as` is the path of the eval set's file in messages.
 
     Raises:
         InvalidInputError: there is no file of notes, or the notes are invalid. Also raised if the notes

@@ -39,7 +39,10 @@ class CasesInFile(Sequence[EvalCase]):
 
 
 def build_cases(items: Sequence[Any], make: MakeCase) -> Sequence[EvalCase]:
-    """Build a case from each valid item: as a tuple, or as `CasesInFile` if the list stays in its file."""
+    """Build a case from each item, and return a tuple; `CasesInFile` if the list stays in its file.
+
+    An item for which `make` returns None is left out: it is invalid, and `make` records the problem.
+    """
     if not isinstance(items, list | tuple):
         from evalgate.datasets.large.large_json import LongList
         from evalgate.datasets.large.stored_cases import StoredCases

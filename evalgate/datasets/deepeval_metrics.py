@@ -45,8 +45,8 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
 
     `ToolCorrectnessMetric` becomes `trajectory_recall`, or `trajectory_exact_match` if it asks for an exact
     match. If several become the same metric, the highest threshold counts, and `lost` does not list the
-    others. A metric that becomes a check is lost if it is constructed with different options, because only
-    the code of the tests decides which case gets which options.
+    others. If a metric that becomes a check is constructed several times with different options, it is lost,
+    because only the code of the tests decides which case gets which options.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []

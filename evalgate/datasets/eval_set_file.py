@@ -267,7 +267,13 @@ def _normalize_rubrics(rubrics: Sequence[Rubric]) -> list[Rubric]:
 def _normalize_turn(
     case: EvalCase, wanted: CaseTurn, found: CaseTurn, *, is_kept: bool, is_same_journey: bool
 ) -> tuple[object, object]:
-    """Return the parts of both turns that must be equal after an edit."""
+    """Return the parts of a turn that must be equal after an edit: as intended, and as found in the new text.
+
+    With `is_kept`, the edit left the turn unchanged, so all of it must be equal. Otherwise, differences that
+    a format makes in a new turn are removed, such as the order between calls and messages. The turns of a
+    case with goals are compared by the user's message; with `is_same_journey` (goals and number of turns are
+    unchanged), also by the expected reply.
+    """
     if case.journey is not None:
         if not is_same_journey:
             # The expected reply follows from the goals, which are compared themselves.

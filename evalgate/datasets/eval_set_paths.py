@@ -188,7 +188,10 @@ def _is_eval_set(path: Path) -> bool:
 
 @lru_cache(maxsize=10_000)
 def _holds_goals(path: Path, _changed_ns: int, _size: int) -> bool:
-    """Return True if a file has the key of Orchestrate's goals."""
+    """Return True if a file has the key of Orchestrate's goals.
+
+    The file's time and size are only for the cache: a changed file is read again.
+    """
     return _GOALS in read_file(path)
 
 

@@ -113,7 +113,7 @@ class EvalSetReader:
         return self._document.find_position((self._cases_key, index))[0]
 
     def check_keys(self, model: type[BaseModel], index: int, raw: object) -> None:
-        """Report the keys of the decoded case `raw` that `model` does not read.
+        """Report the keys of the decoded case `raw`, at the 0-based `index`, that `model` does not read.
 
         Do nothing after the whole file was read, because cases of a large file are decoded repeatedly.
         """
@@ -121,7 +121,10 @@ class EvalSetReader:
             self.keys.check_value(model, raw, (self._cases_key, index))
 
     def validate_case(self, model: type[_Model], index: int, raw: object) -> _Model | None:
-        """Return the decoded case `raw` as a `model`; if invalid, record its problems and return None."""
+        """Return the decoded case `raw` as a `model`; if invalid, record its problems and return None.
+
+        `index` is the 0-based position of the case in the list.
+        """
         return self._validate(model, raw, (self._model_keys[0], index))
 
     def read_eval_set(self, header_model: type[BaseModel], make_case: MakeCase) -> EvalSet:

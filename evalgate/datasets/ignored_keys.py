@@ -52,9 +52,9 @@ def collect_ignored_keys(
 ) -> list[IgnoredKey]:
     """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
-    A key may be spelled like the field, like its alias, or in camelCase. A key with the value null is not
-    returned. A key with another empty value is returned only if the format's engine rejects the key. `value`
-    may have any type.
+    A key may be spelled like the field, like its alias, or in camelCase, or so that `spelled` returns the
+    same as for one of these. A key with the value null is not returned. A key with another empty value is
+    returned only if the format's engine rejects the key. `value` may have any type.
     """
     scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
     if not scanner.is_clean(value):

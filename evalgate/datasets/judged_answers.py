@@ -94,7 +94,9 @@ def _build_answer(
 ) -> JudgedAnswer:
     """Return an answer with the verdict of `decided`; if this is None, with the verdict of `judged`.
 
-    `texts` are the question and the answer. `turn` is the last turn, which has the expected answer.
+    `decided` is the metric's result in the whole run. `judged` may be its result in one turn: the rubrics or
+    statements that were judged are in its details. `texts` are the question and the answer. `turn` is the
+    last turn, which has the expected answer.
     """
     verdict = decided or judged
     name = f"{case.eval_set_id}:{case.eval_id}"

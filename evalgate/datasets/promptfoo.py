@@ -181,8 +181,8 @@ def _render_message(prompt: str, variables: Mapping[str, object]) -> str:
     variable.
 
     Raises:
-        NoCounterpartError: there is no prompt and not exactly one variable, the prompt cannot be rendered, or
-            a message of the user has other parts than texts.
+        NoCounterpartError: the prompt cannot be rendered, or a message of the user has other parts than
+            texts. Also raised if `prompt` is "" and there are several variables or none.
     """
     if prompt:
         rendered = render_template(prompt, variables)
@@ -308,9 +308,9 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    `shared` is `defaultTest`. Sentences about losses are added to `lost`. `listed` has the sentences about
-    lost assertions so far: they are not added to `lost` again, and new ones are added to both. The conversion
-    of the test ends at the first combination without a message or without checks.
+    A test without a description is named by its `number`, from 1. `shared` is `defaultTest`. Losses are added
+    to `lost`; lost assertions also to `listed`, and only if they are not in it yet. The first combination
+    without a message or checks ends the conversion of the test: as a rule, the others have the same fault.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")
@@ -415,7 +415,11 @@ def _convert_all_assertions(
 def _merge_checks(
     ids: Sequence[str], checks_of: Sequence[Sequence[CarriedCheck]]
 ) -> Mapping[str, JsonObject]:
-    """Return the checks by unique names; equal checks of several cases become one check for all of them."""
+    """Return the section `checks`, by unique names; equal checks of several cases become one check.
+
+    `checks_of` has the checks of each case in `ids`; budgets among them are left out. The key `ids` of a
+    check lists its cases, and is absent if the check is for all cases.
+    """
     merged: dict[tuple[str, str], tuple[CarriedCheck, list[str]]] = {}
     for case_id, checks in zip(ids, checks_of, strict=True):
         for check in (each for each in checks if not each.is_budget):

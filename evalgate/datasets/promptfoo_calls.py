@@ -104,8 +104,8 @@ def _iter_rules(args: Mapping[str, object]) -> Iterator[tuple[str, JsonObject]]:
 def _holds_objects_in_list(value: Mapping[str, object]) -> bool:
     """Return True if an object holds, at any depth, an empty object or a list of objects or of lists.
 
-    A check would compare such an object differently: it compares each item of a list completely, whereas
-    promptfoo compares only the keys that the assertion names.
+    A check would compare such a value differently: of objects in a list, promptfoo compares only the keys
+    that the assertion names, but a check compares each item of a list completely.
     """
     for each in value.values():
         if isinstance(each, Mapping) and (not each or _holds_objects_in_list(each)):

@@ -16,13 +16,13 @@ _SAME = frozenset("nrtvfaxA")
 
 
 def translate_full_match(pattern: str, *, ignore_case: bool = False) -> str:
-    r"""Return an RE2 pattern that matches a text if Python's `fullmatch` does, with blanks around it ignored.
+    r"""Return an RE2 pattern for the texts that `fullmatch` of Python's `re` accepts, and no others.
 
-    `pattern` itself may match blanks at its ends. Look-around and references to named groups are not
-    translated; RE2 rejects them when it compiles the result.
+    Blanks around a text are ignored. `pattern` itself may also match blanks at its ends. Look-around and
+    references to named groups are not translated; RE2 rejects them when it compiles the result.
 
     Raises:
-        UnknownPatternError: Python does not read the pattern, or a part such as `\1` has no form in RE2.
+        UnknownPatternError: Python's `re` rejects the pattern, or a part such as `\1` has no form in RE2.
     """
     try:
         with warnings.catch_warnings():

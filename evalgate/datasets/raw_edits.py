@@ -102,8 +102,8 @@ def edit_google_text(content: JsonObject | None, text: str | None, role: str) ->
 
     If `content` is None, the message is new and has the role `role`. Otherwise, `text` replaces one text of
     the message: the first that is not a thought, or the first thought if there are only thoughts. All other
-    texts that are not empty are removed. If the message has no text, `text` becomes the first part. Parts
-    that are not text stay.
+    texts are removed, thoughts included, unless they are empty. If the message has no text, `text` becomes
+    the first part. Parts that are not text stay.
     """
     if text is None:
         return None

@@ -219,7 +219,7 @@ def replace_unserializable(value: object, depth: int = 0) -> object:
 
     Numbers become None if they are not finite or have more than 4,000 digits. Dataclasses become dicts, and
     objects of other classes become their `repr`. Values more than 100 levels deep become the text "… nested
-    too deep".
+    too deep"; `depth` is the level of `value` itself.
     """
     if depth > _DEEPEST:
         return "… nested too deep"

@@ -86,15 +86,16 @@ class BudgetLimits(BaseModel):
 
 
 def is_budget(metric: str) -> bool:
-    """Return True if a metric is a budget, such as `budget/cost_usd`, and its scores are amounts used."""
+    """Return True if a metric is a budget, such as `budget/cost_usd`: its scores are amounts used."""
     return metric.startswith(_PREFIX)
 
 
 def complete_budgets(criteria: object) -> object:
     """Return the raw section `criteria` with missing `threshold` and `gates` of budgets filled in.
 
-    A missing threshold becomes `max`, or `UNLIMITED` if `max` is missing, too. A section that is not a
-    mapping is returned unchanged.
+    A missing threshold becomes `max`, or `UNLIMITED` if `max` is missing, too. A missing `gates` becomes
+    False for `budget/latency_s`, because seconds depend on the machine, and True for all others. A section
+    that is not a mapping is returned unchanged.
     """
     if not isinstance(criteria, Mapping):
         return criteria
@@ -102,7 +103,10 @@ def complete_budgets(criteria: object) -> object:
 
 
 def convert_case_limits(criteria: object) -> object:
-    """Return the raw `criteria` of an entry of `cases`, with `{max: 6}` of a budget converted to 6."""
+    """Return the raw `criteria` of an entry of `cases`, with `{max: 6}` of a budget converted to 6.
+
+    An object with other keys than `max` stays. A section that is not a mapping is returned unchanged.
+    """
     if not isinstance(criteria, Mapping):
         return criteria
     limits = {

@@ -394,14 +394,14 @@ class Conditions(ConfigSection):
                 raise ValueError(f"contradicts itself: `{name}` is in `args`, and `tools.max` allows no call")
 
     def list_statements(self) -> list[str]:
-        """Return the statements that a judge must affirm, except in `alternatives` and `none_of`."""
+        """Return the statements that a judge must affirm, without those in `alternatives` and `none_of`."""
         values = [rule for rules in (self.args or {}).values() for rule in rules.values()]
         values += (self.state or {}).values()
         found = [rule.semantic for rule in values] + [self.response.semantic if self.response else None]
         return [each for each in found if each is not None]
 
     def list_embedding_models(self) -> list[str]:
-        """Return the names of the embedding models needed, except in `alternatives` and `none_of`."""
+        """Return the names of the embedding models needed, without those in `alternatives` and `none_of`."""
         similar = self.response.similar if self.response else None
         return [similar.model] if similar and similar.model else []
 

@@ -208,7 +208,8 @@ def _find_argument(expected: object, actual: object, path: str, depth: int) -> t
     """Return the kind of the first difference between arguments, and its path, such as `items[*].sku`.
 
     The path has `[*]` instead of the index of an item, so that failures in different items of a list are
-    grouped together. Differences more than 20 levels deep are reported at the 20th level.
+    grouped together. Differences more than 20 levels deep are reported at the 20th level. `path` and `depth`
+    are those of the two values: "" and 0 for whole arguments.
     """
     if isinstance(expected, Mapping) and isinstance(actual, Mapping) and depth < _DEEPEST:
         for key, value in expected.items():

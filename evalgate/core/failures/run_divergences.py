@@ -29,9 +29,9 @@ def find_failing_run(case: CaseResult) -> RunResult | None:
 def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
     """Return the divergence of a failed case: the divergence of the run that `find_failing_run` chooses.
 
-    That run has no divergence if no run failed by itself, for example because only the mean misses a
-    threshold. Then the result names the first failed metric of the case, else the first errored metric. If
-    there is neither, its kind is `unknown`.
+    A case can also fail without a failed run, as when only the mean of its runs misses the threshold. Then
+    the result names the first failed gating metric of the case, else the first errored one. If there is
+    neither, its kind is `unknown`.
     """
     run = find_failing_run(case)
     found = find_run_divergence(case, run, criteria) if run is not None else None
@@ -59,7 +59,10 @@ def find_run_divergence(case: CaseResult, run: RunResult, criteria: Criteria) ->
 
 
 def has_failed(run: RunResult) -> bool:
-    """Return True if the agent failed in a run: by a crash or timeout, or by a missed threshold."""
+    """Return True if the agent crashed or timed out in a run, or if a gating metric failed.
+
+    An errored metric does not count, because the agent is not to blame for it.
+    """
     return run.outcome in AGENT_FAULT_OUTCOMES or any(
         metric.gating_status == "failed" for metric in run.metrics
     )

@@ -37,6 +37,9 @@ class User(Protocol):
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         """Return the next message, given all replies of the agent so far; None if the conversation is over.
 
+        `replies` has one item for each earlier message: None if the agent is a recording that lacks this
+        turn.
+
         Raises:
             SimulatedUserError: there is no next message because of a failure.
         """

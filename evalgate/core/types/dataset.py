@@ -108,16 +108,17 @@ class Goal:
     """Text that the judge of a check sees: the last response, or the whole conversation."""
 
     def replace_args(self, args: JsonObject | None) -> "Goal":
-        """Return a copy with arguments `args`. `arg_matching` loses its entries for other arguments."""
+        """Return a copy with the arguments `args`; `arg_matching` keeps only entries for paths in `args`."""
         left = set(iter_argument_paths(args or {}))
         matching = {path: way for path, way in self.arg_matching.items() if path in left}
         return replace(self, args=args, arg_matching=matching)
 
 
 def iter_argument_paths(args: JsonObject, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted path of each value in a tool call's arguments, such as `order` and `order.id`.
+    """Yield the dotted path of each argument, and of each value within it, such as `order` and `order.id`.
 
-    Empty objects are left out, except at the top level.
+    An argument that is `{}` has a path; an empty object within an argument has none. `prefix` is put before
+    each path; only the recursion sets it.
     """
     for key, value in args.items():
         if value != {} or not prefix:

@@ -361,7 +361,7 @@ class CaseResult:
 
     @property
     def gates(self) -> bool:
-        """Return True if the case counts for the verdict, that is, if it is not quarantined or `observed`."""
+        """Return True if the case counts for the verdict: it is neither quarantined nor `observed`."""
         return self.quarantine is None and not self.observed
 
     @property

@@ -190,7 +190,7 @@ class _SourceFile:
         return found.st_size, found.st_mtime_ns
 
     def read_text(self, start: int, end: int) -> str:
-        """Read the text between two offsets.
+        """Read the text between two offsets in bytes.
 
         Raises:
             InvalidInputError: the file was changed since it was opened.
@@ -201,7 +201,7 @@ class _SourceFile:
         return data.decode()
 
     def read_bytes(self, start: int, end: int) -> bytes:
-        """Read the current bytes between two offsets, without checking whether they have changed.
+        """Read the current bytes between two offsets in bytes, without checking whether they have changed.
 
         Raises:
             InvalidInputError: the file has become shorter, or cannot be read any more.
@@ -234,18 +234,18 @@ class LongList(Sequence[Any]):
         self._digests = array("Q")
 
     def start_item(self, start: int, line: int, column: int) -> None:
-        """Record the start of the next item, in file order."""
+        """Record the start of the next item in the file: offset in bytes, 1-based line and column."""
         self._starts.append(start)
         self._lines.append(line)
         self._columns.append(column)
 
     def end_item(self, end: int, text: str) -> None:
-        """Record the end of the item that was started last, and the digest of its text."""
+        """Record the end of the item that was started last (offset in bytes), and the digest of its text."""
         self._sizes.append(end - self._starts[-1])
         self._digests.append(_hash_item(text.encode()))
 
     def get_span(self, index: int) -> ValueSpan:
-        """Return offsets, line and column of the item at `index`."""
+        """Return offsets, line and column of the item at the 0-based `index`."""
         return ValueSpan(
             self._starts[index], self._get_item_end(index), self._lines[index], self._columns[index]
         )

@@ -217,8 +217,8 @@ def _build_instance_schema(
 ) -> "CoreSchema":
     """Build a schema that creates objects of class `made` from the fields of `kind`.
 
-    A field `_TURNS` is validated and passed to `__post_init__`, but not stored. `own` maps names of fields to
-    schemas that replace the schemas of the fields' types.
+    The field `turns` is validated and passed to `__post_init__`, but not stored. `own` maps names of fields
+    to schemas that replace the schemas of the fields' types.
     """
     from pydantic_core import core_schema
 

@@ -75,7 +75,10 @@ def _find_contradictions(criterion: Criterion, gate: GateConfig) -> Iterator[str
 
 
 def _find_forgiving_setting(criterion: Criterion, gate: GateConfig) -> str:
-    """Return the setting with which single runs or cases may fail in an open gate; "" if there is none."""
+    """Return the setting that lets the gate stay open if single runs or cases fail; "" if there is none.
+
+    It is worded as the subject of a sentence: "`pass_hat_k`", "`max_failed_cases`" or "the baseline".
+    """
     if criterion.reliability is not None:
         return f"`{criterion.reliability.kind.replace('^', '_hat_').replace('@', '_at_')}`"
     if gate.max_failed_cases:
