@@ -42,7 +42,10 @@ def build_table_name(key: MetricKey) -> str:
 
 
 def build_pool_name(name: str, fingerprint: str) -> str:
-    """Return the name of the score table for a whole metric, over all its lines in the report."""
+    """Return the name of the score table for a whole metric, over all its lines in the report.
+
+    `fingerprint` is that of the metric and its options, as in `CaseMetric`.
+    """
     return f"{name}\0{fingerprint}"
 
 

@@ -63,9 +63,10 @@ def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase
 
 
 def has_common_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the case has only the keys of common cases, none of which is ignored.
+    """Return True if the decoded case `raw` has only the keys of common cases, none of which is ignored.
 
-    This is true of nearly every case, and saves the slower search for ignored keys.
+    `case` is built from `raw`; if it is None, because `raw` is invalid, return False. The result is True for
+    nearly every case, and saves the slower search for ignored keys.
     """
     return (
         case is not None

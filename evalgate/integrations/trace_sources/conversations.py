@@ -120,7 +120,7 @@ def select_whole_traces(
 
     A complete trace meets three conditions:
 
-    - It has a root span, or no span at all.
+    - It has a root span, or no span at all (only facts, such as feedback).
     - It has no session, because other traces of a session may be missing.
     - Its id is not in `unfinished`, the trace ids of the object that was read last. This object may be cut.
     """
@@ -253,7 +253,7 @@ def _split_turns(spans: list[Span]) -> list[list[int]]:
 
 
 def _find_turn_start(spans: list[Span], request: Span) -> int:
-    """Return the time at which a turn begins. `request` is the turn's first request to a model.
+    """Return the start of a turn, in nanoseconds. `request` is the turn's first request to a model.
 
     The turn begins with the outermost span around `request` that began after the earlier requests. A span
     that began before one of them covers an earlier turn as well.
