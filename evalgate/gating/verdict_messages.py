@@ -350,7 +350,7 @@ def _format_near_limit(value: float, limit: float, digits: int, limit_text: str)
 
     The value gets as many decimals as are needed to distinguish it from the limit: at least `digits`, and at
     most as many as the limit has. If it then still looks equal to the limit, although it is not, the result
-    is `just under` or `just over` the limit.
+    is `just under` or `just over` the limit, written as `limit_text`.
     """
     digits = _count_digits(value, digits)
     most = max(digits, len(f"{limit:g}".partition(".")[2]))

@@ -43,7 +43,9 @@ _RESULT_KEYS = frozenset({"id", "name", "response"})
 
 
 def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
-    """Build a common case; return None for any other case.
+    """Build a common case from its decoded JSON `raw`; return None for any other case.
+
+    `line` is the first line of the case in its file, and `eval_set_id` the id of its set.
 
     A common case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
     tool calls, tool results and a session.

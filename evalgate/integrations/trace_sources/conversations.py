@@ -144,7 +144,8 @@ def _find_session_id(trace: RecordedTrace) -> str:
 def _find_continued_key(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
     """Return the key of the conversation that a trace continues; "" if it continues none.
 
-    `turn` is the first turn of the trace. The earlier questions in its request identify the conversation.
+    `turn` is the first turn of the trace. The earlier questions in its request identify the conversation:
+    `by_questions` maps all questions of a conversation so far to its key.
     """
     asked = tuple(each.user.text for each in turn.history)
     if turn.resumes and (key := by_questions.get((*asked, turn.question))):
