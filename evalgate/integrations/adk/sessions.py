@@ -166,10 +166,7 @@ def _build_steps(
 ) -> Iterator[TraceSpan]:
     """Yield the steps that end with `event`. The event ends at `end`, and a model's step begins at `start`.
 
-    Both are in seconds. `turn` is the 0-based number of the turn. `identity` becomes the id of the model's
-    step. The id of a tool's step is `identity`, a dot and the index of the result's part in the event.
-
-    The event without its content, such as the changes of the state, is an attribute of each of its steps.
+    Both are in seconds; `turn` counts from 0. Each step's id begins with `identity`.
     `calls` holds the starts of open tool calls, the oldest first, by the call's id or else the tool's name.
     The calls in the event are added to `calls`; the calls that have a result in the event are removed.
     """
