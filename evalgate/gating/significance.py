@@ -154,7 +154,7 @@ def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) 
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return the expected change of the average of `part` if luck changes the average of `whole` by 1."""
+    """Return the expected change of the average of a line (`part`) if luck changes that of `whole` by 1."""
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -241,7 +241,7 @@ def add_comparisons(
 def _combine_line_decision(
     whole: MetricDecision, minima: MetricDecision, difference: MeanDifference | None
 ) -> MetricDecision:
-    """Return the decision on one line of a metric: the whole metric's comparison, and the line's minima."""
+    """Return the decision on a line of a metric: the metric's, with the minima and difference of the line."""
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
     if difference is not None and whole.change is not None:
         difference = replace(difference, p=whole.change.p)  # the test is that of the whole metric

@@ -52,7 +52,7 @@ class PhoenixApi:
     async def iter_rows(
         self, client: ApiClient, query: TraceQuery, environ: Mapping[str, str]
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the spans of the newest traces, at most `query.limit`, and then the annotations of the spans.
+        """Yield the spans of the newest `query.limit` traces, and then the annotations of the spans.
 
         The result may also have spans of older traces, because a page of the API mixes the spans of several
         traces.
