@@ -50,6 +50,8 @@ class _Token(NamedTuple):
 def parse_keyword_expression(text: str) -> Matcher:
     """Return a function that evaluates the expression `text`.
 
+    It takes a function that says of each name in the expression whether it holds, and returns the result.
+
     Raises:
         KeywordExpressionError: the text is empty or no expression, or nests deeper than 100 levels.
     """

@@ -25,8 +25,8 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
     """Decode the text of a TOML file; `shown_as` is the name of the file in messages.
 
     Raises:
-        InvalidInputError: the text is not TOML, nests deeper than 200 levels, or has a whole number of more
-            than 4,300 digits. The error has the position.
+        InvalidInputError: the text is not TOML, nests deeper than 200 levels, has a dotted key of more than
+            200 parts, or has a whole number of more than 4,300 digits. The error has the position.
     """
     extremes = [
         Problem(shown_as, *get_line_column(text, at), message) for at, message in _find_extremes(text)
@@ -46,7 +46,8 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
 def _find_extremes(text: str) -> Iterator[tuple[int, str]]:
     """Yield at most one pair: offset and message of the first nesting, number or key beyond a limit.
 
-    For such a text `tomllib` would raise an error without a position, or take too much memory.
+    `load_toml` names the limits. For a text beyond one, `tomllib` would raise an error without a position, or
+    take too much memory.
     """
     depth = 0
     for token in _token.finditer(text):

@@ -50,8 +50,8 @@ def translate_validation_error(
         error: Error of the validation.
         file: Name of the file for the problems.
         position: Function that returns line and column of a location in the file.
-        known_keys: Function that returns further keys that the object at a location may have, in addition to
-            those of `model`. Messages about unknown keys suggest one of them.
+        known_keys: Function that returns further keys that the object at a location in the file may have, in
+            addition to those of `model`. Messages about unknown keys suggest one of them.
         model: Model that the value was validated with; None: only `known_keys` are suggested.
         prefix: Location of the validated value in the file.
     """

@@ -127,14 +127,19 @@ def build_anchor_tables(
 def decide_anchor_outcome(
     assessment: Assessment, own: MeanDifference | None, own_level: float | None, *, is_unmerged: bool
 ) -> AnchorOutcome:
-    """Return the outcome of one metric: `held`, `doubtful`, `fell` or `fell_before`.
+    """Return the outcome of one metric.
+
+    - `held`: the average passes the comparison with the anchor.
+    - `doubtful`: this comparison is inconclusive.
+    - `fell_before`: the comparison fails, but the tested change is unmerged, and the average did not fall
+      against the moving baseline by more than luck.
+    - `fell`: the comparison fails in any other case, also if `own` is None.
 
     Args:
         assessment: assessment of the average against the anchor.
         own: change of the average against the moving baseline; None if nothing was compared with it.
-        own_level: significance level of `own`; None if the agent is deterministic.
-        is_unmerged: True if an unmerged change is tested. Then a drop since the anchor that would fail is
-            `fell_before` if `own` is not a significant drop. Without `own` it is `fell`.
+        own_level: significance level of `own`. None: the agent is deterministic, so that any drop counts.
+        is_unmerged: True if an unmerged change is tested.
     """
     verdict = assessment.checks[0].verdict
     if verdict != "fail":

@@ -26,7 +26,8 @@ def describe_growth(
 ) -> str:
     """Return the sentences about the increase of a budget since the baseline.
 
-    `ratio` is None if nothing could be compared.
+    `metric` is the budget's name, `budget/…`. `ratio` is that of the figures now to the stored figures; None
+    if nothing could be compared. `growth` is the decision on the increase.
     """
     from evalgate.gating.verdict_messages import format_odds, suggest_more_runs
 

@@ -143,7 +143,7 @@ def _build_row(
 ) -> tuple[CaseFigures, tuple[int, int]]:
     """Return the figures of one case, and the numbers of runs left out, in this gate run and in the baseline.
 
-    A run with a figure is left out if it missed another gating metric.
+    A run with a figure is left out if it was not answered, or if it missed a gating metric that is no budget.
     """
     now = [(_find_score(run, metric.name), has_passed_others(run)) for run in case.runs]
     then: list[tuple[Score, bool]] | None = None
@@ -377,7 +377,10 @@ def _judge_percentile(figures: BudgetFigures, statistics: "StatisticalPolicy") -
 
 
 def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep: int) -> CaseResult:
-    """Return the case with the comparison of each budget with the baseline in `CaseMetric.standing`."""
+    """Return the case with the comparison of each budget with the baseline in `CaseMetric.standing`.
+
+    The newest `keep` stored runs of the case are compared.
+    """
     name = build_row_name(case)
     metrics = [
         replace(metric, standing=_compare_case_figures(found.rows[name], keep))
@@ -389,7 +392,7 @@ def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep:
 
 
 def _compare_case_figures(row: CaseFigures, keep: int) -> CaseComparison:
-    """Compare the figures of one case with the baseline, over the runs that passed."""
+    """Compare the figures of one case with its newest `keep` stored runs, over the runs that passed."""
     then = [each for each in (row.baseline or ())[-keep:] if each is not None]
     now = [each for each in row.candidate if each is not None]
     unpaired: UnpairedReason | None = None

@@ -183,7 +183,7 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
     """Return a sentence with the reason why no metric has a delta.
 
     Return "" if there is no metric, or if any metric has a delta. Also return "" if a metric got no verdict
-    because too many of its runs lack a score.
+    because too many of its runs lack a score: other sentences say this.
     """
     if not metrics or any(
         metric.delta is not None

@@ -163,7 +163,10 @@ def _describe_case(
 
 
 def _describe_other_failures(counts: Mapping[str, int]) -> str:
-    """Return `; 1 of the control and 5 in the baseline failed in another way`, or "" without such runs."""
+    """Return `; 1 of the control and 5 in the baseline failed in another way`, or "" without such runs.
+
+    `counts` maps words such as `of the control` to the number of runs that failed in another way there.
+    """
     named = [f"{count} {where}" for where, count in counts.items() if count > 0]
     return f"; {' and '.join(named)} failed in another way" if named else ""
 
@@ -281,7 +284,7 @@ def _list_verdicts(
 
 
 def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
-    """Return True if the exact test calls the case broken by this metric."""
+    """Return True if the exact test calls the case broken by the metric with this name and fingerprint."""
     return any(
         metric.name == name
         and metric.fingerprint == fingerprint

@@ -227,7 +227,11 @@ class SuspectOutcomes:
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
 
     def count_stored_passes(self) -> tuple[int, int]:
-        """Return (passed, all) counts of the stored runs, as the sentences of the verdict count them."""
+        """Return (passed, all) counts of the stored runs.
+
+        With a follow-up, these are its counts. Otherwise a stored run counts as passed unless its score fell
+        so far that the exact test would call it a break.
+        """
         found = self._case.follow_up
         if found is None:  # the case is suspected by its score alone
             return self.stored.runs - self.stored.failed, self.stored.runs

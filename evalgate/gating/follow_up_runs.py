@@ -55,8 +55,9 @@ class FailureClassifier:
     def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
         """Use the newest `keep` stored runs of each case in `baseline`.
 
-        `most` is the largest number of runs of a case that never passes. If `most` is 1, no case can be run
-        again. Then a case is broken after one failure of a kind that no stored run has.
+        `most` is the largest number of runs that a case gets as long as none of its runs passes; after a
+        pass the limit is twice as high. If `most` is 1, no case can be run again. Then a case is broken after
+        one failure of a kind that no stored run has.
         """
         self._before = baseline.index_cases()
         self._keep = keep
@@ -220,7 +221,7 @@ class _StoredRuns:
         return scored.difference(*(run.missed for run in self.runs))
 
     def can_explain(self, case: CaseResult) -> bool:
-        """Return True if every metric that the case missed is in `known`."""
+        """Return True if every metric that the case missed is in `known`, the metrics of the stored runs."""
         # A metric that is new, changed or never scored has no history, so no stored run can excuse a failure.
         return _find_missed_metrics(case) <= self.known
 
@@ -241,9 +242,9 @@ class _StoredRuns:
     def list_comparable(self, missed: frozenset[str]) -> tuple[_StoredRun, ...]:
         """Return the stored runs to compare with a case that missed the metrics `missed`.
 
-        A metric in `missed` that no stored run missed limits the result to the runs with a score of this
-        metric. If there are several such metrics, the metric with the fewest scores counts. Without such a
-        metric, return all stored runs.
+        If no stored run missed one of these metrics, the failure is new, and only runs with a score of this
+        metric can show how rare it is: return these runs. If this is true of several metrics, return the runs
+        of the one with the fewest scores; if of none, return all stored runs.
         """
         new = sorted(missed & self.never_missed)
         return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)

@@ -217,7 +217,8 @@ def _resolve_entries(
     """Return the quarantine entries that count.
 
     If an unmerged change is tested, the entries of the target branch count. Return () if the branch's file is
-    missing or wrong, and None if git does not know the branch. In all other jobs `entries` count.
+    missing or wrong. Return None if git does not know the branch: then the caller lets `entries` count, and
+    reports that they are not verified. In all other jobs `entries` count.
     """
     if not describe_unmerged_change(environ):
         return entries

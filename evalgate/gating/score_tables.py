@@ -42,7 +42,10 @@ def build_table_name(key: MetricKey) -> str:
 
 
 def build_pool_name(name: str, fingerprint: str) -> str:
-    """Return the name of the score table for a whole metric, over all its lines in the report."""
+    """Return the name of the score table for a whole metric, over all its lines in the report.
+
+    `fingerprint` is that of the metric and its options, as in `CaseMetric`.
+    """
     return f"{name}\0{fingerprint}"
 
 
@@ -83,9 +86,10 @@ def build_score_tables(
 def split_score_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> tuple[ScoreTables, tuple[OutOfRangeRow, ...]]:
-    """Return (tables, rows): the tables of `build_score_tables`, and rows that exclude other metrics.
+    """Return (tables, rows): the tables of `build_score_tables`, and rows of metrics that have no table.
 
-    For each line of an excluded metric, `rows` has the first row with a score outside the metric's range.
+    Such a metric has a score outside its range. For each of its lines in the report that has one, `rows` has
+    the first row with such a score.
     """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep

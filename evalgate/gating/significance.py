@@ -120,8 +120,8 @@ def find_excesses(
     """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
 
     The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
-    Nothing is yielded if an average failed, because the runs stopped for this reason. Averages over
-    `max_runs` runs are left out, and averages that are better than the baseline by more than luck.
+    Nothing is yielded if an average failed, because the runs stopped for this reason. Left out are averages
+    that made all `max_runs` rounds, fell by half of their limit or more, or rose by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -154,7 +154,7 @@ def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) 
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return the expected change of the average of `part` if luck changes the average of `whole` by 1."""
+    """Return the expected change of the average of a line (`part`) if luck changes that of `whole` by 1."""
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -241,7 +241,7 @@ def add_comparisons(
 def _combine_line_decision(
     whole: MetricDecision, minima: MetricDecision, difference: MeanDifference | None
 ) -> MetricDecision:
-    """Return the decision on one line of a metric: the whole metric's comparison, and the line's minima."""
+    """Return the decision on a line of a metric: the metric's, with the minima and difference of the line."""
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
     if difference is not None and whole.change is not None:
         difference = replace(difference, p=whole.change.p)  # the test is that of the whole metric
@@ -356,9 +356,9 @@ def _decide_mean_status(
     """Return the status of a metric's mean, and whether the minimum or the baseline decided it.
 
     - If the statistics judged a minimum or pass^k with its interval, they decide.
-    - If the mean has a minimum otherwise, the plain comparison of `summarize_metrics` stays.
+    - If the mean has a minimum otherwise, the status that `summarize_metrics` gave it stays.
     - If the mean has no minimum, only a drop since the baseline could fail it, so it passes here:
-      `regressed` and `judgement` report a drop. Without a comparison, the plain one stays.
+      `regressed` and `judgement` report a drop. If nothing was compared, its status stays.
 
     `has_minimum` is True if the thresholds file sets `min_mean` for the summary's line.
     """

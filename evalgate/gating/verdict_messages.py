@@ -41,7 +41,7 @@ _FEW_RUNS = 3  # fewer stored runs of a case hardly measure luck
 
 @frozen
 class MessageContext:
-    """Names, settings and formats that the sentences need in addition to the decision."""
+    """Names, settings and formats for the sentences. Methods take scores as shares of a metric's range."""
 
     base_branch: str = "main"
     """Branch that the baseline comes from."""
@@ -350,7 +350,7 @@ def _format_near_limit(value: float, limit: float, digits: int, limit_text: str)
 
     The value gets as many decimals as are needed to distinguish it from the limit: at least `digits`, and at
     most as many as the limit has. If it then still looks equal to the limit, although it is not, the result
-    is `just under` or `just over` the limit.
+    is `just under` or `just over` the limit, written as `limit_text`.
     """
     digits = _count_digits(value, digits)
     most = max(digits, len(f"{limit:g}".partition(".")[2]))
@@ -406,7 +406,7 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if the exact test can call a case broken, or if no case could fall far enough."""
+    """Return True if a case has runs enough to confirm a break, or if none scored high enough to break."""
     least = parameters.case_drop - EPSILON
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= least]
     return not high or any(case.need is not None for case in high)

@@ -42,8 +42,8 @@ def may_become_eval_set(path: Path, shown_as: str) -> bool:
     """Return True if a path is recognised as a recording that `read_recording` returns as an eval set.
 
     The result is True for folders, for files named `*.messages.json`, for traces of OTLP or Jaeger, and for
-    eval sets in a file named `.json`. It is False for results. It is also False for a single saved session,
-    although `read_recording` returns an eval set for the session.
+    eval sets in a file named `.json`. It is False for results. It is also False for a single saved session:
+    only the formats of eval sets are tried, while `read_recording` returns an eval set for the session.
 
     Raises:
         InvalidInputError: the file is named `.json` and is not JSON.

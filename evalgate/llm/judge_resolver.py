@@ -352,8 +352,8 @@ class JudgeResolver:
         ignored. `changes` are fields of `JudgeConfig` that override the run's configuration.
 
         Raises:
-            JudgeNotConfiguredError: the run has no judge, and neither `model` nor, if `model` is "",
-                `default` names a model of a known provider.
+            JudgeNotConfiguredError: the run has no judge, and `model` (or `default`, if `model` is "") is
+                missing or names no known provider.
             pydantic.ValidationError: a changed value is invalid.
         """
         config = self._resolve_config("" if self.forced_by_cli else model, default).apply_changes(**changes)

@@ -43,7 +43,9 @@ _RESULT_KEYS = frozenset({"id", "name", "response"})
 
 
 def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
-    """Build a common case; return None for any other case.
+    """Build a common case from its decoded JSON `raw`; return None for any other case.
+
+    `line` is the first line of the case in its file, and `eval_set_id` the id of its set.
 
     A common case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
     tool calls, tool results and a session.
@@ -63,9 +65,10 @@ def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase
 
 
 def has_common_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the case has only the keys of common cases, none of which is ignored.
+    """Return True if the decoded case `raw` has only the keys of common cases, none of which is ignored.
 
-    This is true of nearly every case, and saves the slower search for ignored keys.
+    `case` is built from `raw`; if it is None, because `raw` is invalid, return False. The result is True for
+    nearly every case, and saves the slower search for ignored keys.
     """
     return (
         case is not None

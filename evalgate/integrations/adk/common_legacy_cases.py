@@ -22,7 +22,10 @@ _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
 
 
 def parse_common_legacy_case(raw: object, line: int) -> EvalCase | None:
-    """Build a common case, as the models would; return None for any other case."""
+    """Build a common case from its decoded JSON `raw`, as the models would; return None for any other case.
+
+    `line` is the first line of the case in its file.
+    """
     try:
         case = require_members(raw, _CASE_KEYS)
         turns = tuple([_parse_common_turn(each) for each in require_list(case.get("data"))])

@@ -62,7 +62,7 @@ class AdkEditor:
         """Return the decoded case with the changes from `old` to `new`.
 
         Only changes of the id, turns, scenario, session state, rubrics and final state are written. If `new`
-        has no scenario, the scenario of `old` stays.
+        has no scenario, the scenario of `old` stays: no edit in evalgate removes one.
         """
         edited = dict(raw)
         if new.eval_id != old.eval_id:
@@ -191,7 +191,10 @@ class AdkEditor:
         return set_key(raw, key, items or None)
 
     def _list_slots(self, events: Sequence[Any]) -> list[_Slot]:
-        """Return the slots of all texts, calls and results, in the order in which they are read."""
+        """Return the slots of all texts, calls and results of decoded events, in the order of reading.
+
+        A slot is (index of the event, index of its part, key of the content in the part).
+        """
         found = []
         for at, event in enumerate(events):
             for number, part in enumerate(get_items(event.get("content"), "parts")):

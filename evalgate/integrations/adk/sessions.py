@@ -166,7 +166,7 @@ def _build_steps(
 ) -> Iterator[TraceSpan]:
     """Yield the steps that end with `event`. The event ends at `end`, and a model's step begins at `start`.
 
-    The event without its content, such as the changes of the state, is an attribute of each of its steps.
+    Both are in seconds; `turn` counts from 0. Each step's id begins with `identity`.
     `calls` holds the starts of open tool calls, the oldest first, by the call's id or else the tool's name.
     The calls in the event are added to `calls`; the calls that have a result in the event are removed.
     """

@@ -56,7 +56,7 @@ def _choose_id_key(eval_set: EvalSet) -> str:
     """Return the key of the set's id: `eval_set_id`, which Google ADK reads too, or `id`.
 
     The key `id` marks a file of adk-rs' own format. A set gets this key if it was read from this format, or
-    if the arguments of a call are not an object.
+    if the arguments of a call are not an object, which Google ADK does not allow.
     """
     if eval_set.format_name == _NAME:
         return "id"

@@ -40,10 +40,12 @@ class OrchestrateEditor:
         """Return the decoded dataset with the changes from `old` to `new`.
 
         Only changes of the id, the user's messages, the journey, tags and session state are written. The
-        state is not written if the dataset has `context_variables`.
+        state is not written if the dataset has `context_variables`: they and `runtime_context` are merged in
+        the state, and cannot be told apart.
 
         Raises:
-            InvalidInputError: the user's messages have changed, and the first message is missing or empty.
+            InvalidInputError: the user's messages have changed, and `new` has no first message or an empty
+                one.
         """
         edited: dict[str, Any] = dict(raw)
         if new.eval_id != old.eval_id:

@@ -34,7 +34,10 @@ def _describe_journey_faults(case: EvalCase) -> Iterator[str]:
 
 
 def find_cycle(order: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the names along one cycle, with the first name again at the end; [] if there is no cycle."""
+    """Return the names along one cycle, with the first name again at the end; [] if there is no cycle.
+
+    `order` maps the name of a goal to the names of the goals that come after it.
+    """
     done: set[str] = set()
     for start in order:
         path: list[str] = []

@@ -156,8 +156,8 @@ class ApiClient:
     ) -> AsyncIterator[dict[str, Any]]:
         """Yield the pages of a GET request.
 
-        `find_cursor` returns the cursor of the next page, or "" after the last page. With `missing_ok`, the
-        only page is {} if the path does not exist.
+        `find_cursor` returns the cursor of the next page, or "" after the last page. The cursor is sent as
+        the parameter `cursor`. With `missing_ok`, the only page is {} if the path does not exist.
 
         Raises:
             InvalidInputError: as `get_object`; or a cursor is repeated, so that the pages would never end.

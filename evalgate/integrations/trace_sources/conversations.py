@@ -120,7 +120,7 @@ def select_whole_traces(
 
     A complete trace meets three conditions:
 
-    - It has a root span, or no span at all.
+    - It has a root span, or no span at all (only facts, such as feedback).
     - It has no session, because other traces of a session may be missing.
     - Its id is not in `unfinished`, the trace ids of the object that was read last. This object may be cut.
     """
@@ -144,7 +144,8 @@ def _find_session_id(trace: RecordedTrace) -> str:
 def _find_continued_key(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
     """Return the key of the conversation that a trace continues; "" if it continues none.
 
-    `turn` is the first turn of the trace. The earlier questions in its request identify the conversation.
+    `turn` is the first turn of the trace. The earlier questions in its request identify the conversation:
+    `by_questions` maps all questions of a conversation so far to its key.
     """
     asked = tuple(each.user.text for each in turn.history)
     if turn.resumes and (key := by_questions.get((*asked, turn.question))):
@@ -253,7 +254,7 @@ def _split_turns(spans: list[Span]) -> list[list[int]]:
 
 
 def _find_turn_start(spans: list[Span], request: Span) -> int:
-    """Return the time at which a turn begins. `request` is the turn's first request to a model.
+    """Return the start of a turn, in nanoseconds. `request` is the turn's first request to a model.
 
     The turn begins with the outermost span around `request` that began after the earlier requests. A span
     that began before one of them covers an earlier turn as well.

@@ -127,7 +127,10 @@ class LogfireApi:
 
 
 async def _query(client: ApiClient, sql: str, query: TraceQuery, limit: int) -> list[Mapping[str, Any]]:
-    """Return at most `limit` rows of `sql`; Logfire allows a limit of at most 10,000."""
+    """Return at most `limit` rows of `sql`, from the time range of `query`.
+
+    Logfire allows a limit of at most 10,000. The other fields of `query` are not used.
+    """
     params = {"sql": sql, "min_timestamp": (query.since or _EARLIEST).isoformat()}
     if query.until:
         params["max_timestamp"] = query.until.isoformat()

@@ -168,8 +168,8 @@ def flatten_attributes(
 ) -> Iterable[tuple[str, Any]]:
     """Yield (dotted name, value) for each attribute, nested ones included.
 
-    An object is yielded whole under its own name, and then key by key, down to six levels. `depth` counts the
-    levels in the recursion.
+    An object is yielded whole under its own name, and then key by key, down to six levels. `prefix` comes
+    before every name, and `depth` counts the levels: both are for the recursion.
     """
     for key, value in found.items():
         name = f"{prefix}{key}"

@@ -52,7 +52,7 @@ class PhoenixApi:
     async def iter_rows(
         self, client: ApiClient, query: TraceQuery, environ: Mapping[str, str]
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the spans of the newest traces, at most `query.limit`, and then the annotations of the spans.
+        """Yield the spans of the newest `query.limit` traces, and then the annotations of the spans.
 
         The result may also have spans of older traces, because a page of the API mixes the spans of several
         traces.
@@ -83,7 +83,8 @@ class PhoenixApi:
 def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
     """Return True if the page has no span of the `limit` newest traces. These traces are then complete.
 
-    `traces` maps the ids of all spans read so far to their trace ids, the newest first.
+    `traces` maps the ids of all spans read so far, those of the page included, to their trace ids. The newest
+    span is first.
     """
     # Reaching `limit` traces is not enough to stop, because spans of several traces may alternate.
     newest = set(list(dict.fromkeys(traces.values()))[:limit])

@@ -48,9 +48,9 @@ class RecordedTrace:
 
     @property
     def start(self) -> int:
-        """Return the start of the earliest span, in nanoseconds since the epoch; 0 if no start is known.
+        """Return the start of the earliest span, in nanoseconds since the epoch.
 
-        If no span has a start, return the start in `info`.
+        If no span has a start, return the start in `info`, which is 0 if it is unknown.
         """
         return min((span.start for span in self.spans if span.start), default=self.info.start)
 

@@ -119,13 +119,11 @@ class _Scenario(TrpcModel):
     def to_scenario(self) -> Scenario:
         """Convert to evalgate's scenario, with its limit of turns and its stop signal.
 
-        A blank stop signal counts as missing. A missing stop signal and the limit are converted together:
+        A positive limit stays. A limit of 0 becomes -1, which means no limit. A missing or invalid limit
+        becomes None, so that the run's limit applies.
 
-        - A positive limit stays. Without a stop signal, only this limit ends the conversation.
-        - A limit of 0 becomes -1, which means no limit.
-        - A missing or invalid limit becomes None, so that the run's limit applies.
-
-        Without a positive limit, a missing stop signal becomes None, so that the run's stop signal applies.
+        A stop signal stays unless it is missing or blank. Then it becomes "" if the limit is positive, so
+        that only the limit ends the conversation. Otherwise it becomes None: the run's signal applies.
         """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0

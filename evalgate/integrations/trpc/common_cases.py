@@ -25,9 +25,10 @@ _USER_ROLES = frozenset({"", "user"})
 
 
 def parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build a common case; return None for any other case.
+    """Build a common case from its decoded JSON `raw`; return None for any other case.
 
-    A common case holds only texts, tool calls, their results and a session.
+    A common case holds only texts, tool calls, their results and a session. `line` is its first line in the
+    file.
     """
     try:
         case = require_members(raw, _CASE_KEYS)

@@ -49,7 +49,7 @@ class TrpcEditor:
         """Return the decoded case with the changes from `old` to `new`.
 
         Only changes of the id, turns, scenario, session state and rubrics are written. If `new` has no
-        scenario, the scenario of `old` stays.
+        scenario, the scenario of `old` stays: no edit in evalgate removes one.
 
         Raises:
             InvalidInputError: the case is a trace, and `new` has another message of the user, an additional

@@ -22,9 +22,11 @@ class TrpcFormat:
     """The format of tRPC-Agent-Go's `.evalset.json` files."""
 
     def matches_document(self, document: Document) -> bool:
-        """Return True if one of the object's first 100 cases has a shape that only tRPC-Agent-Go writes.
+        """Return True if one of the object's first 100 cases has keys that only tRPC-Agent-Go has.
 
-        Messages with `parts` do not count, since Google ADK writes them too.
+        These are keys of the case, its scenario or its rubrics, and `content` or `tools` in a turn. In a turn
+        with `parts`, as Google ADK writes them, they do not count. Keys of the case and its rubrics do not
+        count either if any turn has `parts`, or the case has a final session state.
         """
         return any(
             map(_is_trpc_case, _to_list(get_member(document.value, "evalCases"))[:MOST_INSPECTED_CASES])

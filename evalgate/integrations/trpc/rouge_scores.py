@@ -196,7 +196,8 @@ def compute_rouge(
 ) -> RougeScore:
     """Compute the ROUGE score of `actual` against `expected`; `name` is the kind, such as `rougeL`.
 
-    `rougeLsum` compares line by line; with `split_sentences`, by English sentence.
+    `rougeLsum` compares line by line; with `split_sentences`, by English sentence. With `stemmed`, words are
+    reduced to their stems first.
 
     Raises:
         ValueError: `name` is no kind of ROUGE.

@@ -122,7 +122,8 @@ def _build_case(case: EvalCase) -> JsonObject:
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
     """Return the turns of a case: `conversation`, and for a trace also `actualConversation`.
 
-    A trace that expects nothing has its recorded turns as `conversation`.
+    A trace that expects nothing, and has no `kept` data, has its recorded turns as `conversation`. `kept` is
+    the native data of the trace's recorded turns: a list with an object for each turn, or None.
     """
     if case.recorded is None:
         return omit_empty(conversation=[build_invocation(turn, turn.expected) for turn in case.turns])

@@ -69,7 +69,8 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
     """Strip the commas and braces that `_find_label` includes in a label without quotation marks.
 
-    Before 2.6, Google ADK also strips backslashes and the letter s.
+    Before 2.6, Google ADK also strips backslashes and the letter s, because it takes a set of
+    characters for a pattern. A missing label (None) stays None.
     """
     if label is None:
         return None
@@ -139,7 +140,8 @@ class RubricParser:
 
         Raises:
             UnparsableAnswerError: no verdict on a known rubric is yes or no. If `is_lenient` is True, also:
-                the numbers of the three kinds of lines differ.
+                the numbers of the three kinds of lines differ. Otherwise, as in Google ADK before 2.6, lines
+                beyond the shortest kind are ignored.
         """
         text = answer.text
         named = (

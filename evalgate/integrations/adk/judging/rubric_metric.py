@@ -71,7 +71,11 @@ class AdkRubricOption(AdkOptions):
 
 
 def _expand_criterion(number: int, rubric: object) -> object:
-    """Convert a rubric `{criterion, points}` of Google ADK's guide to the form that its releases read."""
+    """Convert a rubric `{criterion, points}` of Google ADK's guide to the form that its releases read.
+
+    Its id becomes `criterion_<number>`, where the numbers count all rubrics from 1. Return any other value
+    unchanged.
+    """
     if not isinstance(rubric, dict) or "criterion" not in rubric:
         return rubric
     rest = {key: value for key, value in rubric.items() if key != "criterion"}
@@ -122,8 +126,8 @@ class RubricMetric(JudgedMetric):
     def accepts_rubric(self, rubric: Rubric) -> bool:
         """Return True if a rubric of a case or a turn is meant for this metric.
 
-        Its type must be `kind`. A rubric without a type is accepted if it has points, or if the criteria are
-        in a thresholds file of evalgate.
+        Its type must be `kind`. A rubric without a type is ignored by Google ADK. Here it is accepted if it
+        has points, a form of ADK's guide, or if the criteria are in a thresholds file of evalgate.
         """
         # Rubrics with points and without a type are a form of Google ADK's guide that no release reads.
         takes_untyped = self._takes_untyped or rubric.points is not None
@@ -154,7 +158,7 @@ class RubricMetric(JudgedMetric):
 
         Raises:
             DuplicateRubricError: two rubrics of the result have the same id; or two rubrics of the case and
-                the turn have, even if `accepts_rubric` rejects them.
+                the turn have, even if `accepts_rubric` rejects them, as in Google ADK.
         """
         written = collect_rubrics(case, exchange)
         _require_unique_ids([(each.rubric_id, each.text) for each in written])

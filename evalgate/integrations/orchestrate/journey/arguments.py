@@ -339,7 +339,7 @@ def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
 def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Yield the dotted path and value of each value that is not an object.
 
-    An empty object yields nothing.
+    An empty object yields nothing. `prefix` is the path of `args` itself; "" if it is the outermost object.
     """
     for key, value in args.items():
         path = f"{prefix}.{key}" if prefix else str(key)

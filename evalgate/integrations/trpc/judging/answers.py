@@ -93,7 +93,11 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token with the character at `index` of the text, and its part before this character."""
+    """Return the token with the character at `index` of the text, and its part before this character.
+
+    Raises:
+        UnparsableAnswerError: the text ends before `index`. The message says that nothing follows `<name>`.
+    """
     end = 0
     for at, choice in enumerate(choices):
         begin, end = end, end + len(choice.token)

@@ -284,7 +284,8 @@ class LlmEvaluator(ABC):
     def _describe_repeated_id(self, case: EvalCase, found: Sequence[Exchange]) -> str:
         """Return a sentence about two rubrics that have the same id and apply to the same turn.
 
-        Return "" if there are none, or if neither the case nor its turns have rubrics for this metric.
+        Return "" if there are none, or if neither the case nor its turns have rubrics for this metric: the
+        metric's own rubrics were checked with its options (`require_unique_ids`), if their ids matter.
         """
         of_metric = list(iter_visible_rubrics(self.settings.rubrics))
         of_case = list(iter_case_rubrics(case, self.name))
