@@ -48,7 +48,10 @@ def _replace_numbers(value: Any, secrets: Collection[int], *, is_json: bool = Fa
 
 
 def _holds_none(value: Any, secrets: Collection[int]) -> bool:
-    """Return True if stored JSON of the value, which is read lazily, certainly holds none of `secrets`."""
+    """Return True if `value` is a `RedactedJson` with a known JSON text that has none of `secrets`.
+
+    The text is searched instead of the data, which would have to be decoded first.
+    """
     return (
         isinstance(value, RedactedJson)
         and bool(line := value.json)

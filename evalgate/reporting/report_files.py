@@ -65,7 +65,8 @@ def check_writable(
     Args:
         out: the report folder.
         owner: the owner of new folders; None: the user of the process.
-        root: the folder of the project; None: the parent of `out`.
+        root: the folder of the project. From there on, an agent cannot replace a folder on the path to `out`
+            by a link. None, or if `out` is not within it: the parent of `out`.
         option: the option or argument that chooses the folder, for the error.
 
     Returns:

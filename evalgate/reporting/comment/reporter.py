@@ -157,10 +157,11 @@ def _describe_totals(record: Record) -> Iterator[str]:
 
 
 def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
-    """Return the failing cases as Markdown in at most `available` bytes, or a little more.
+    """Return the failing cases as Markdown in about `available` bytes.
 
-    Each of the first groups has a block, and each further group has a line. Up to three blocks are not
-    collapsed.
+    The headings and the sentence about cases left out may come on top; the caller reserves `_FOR_REMARKS`
+    bytes for them. Each of the first groups has a block, and each further group has a line. Up to three
+    blocks are not collapsed.
     """
     if not groups:
         return ""
