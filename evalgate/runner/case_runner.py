@@ -102,8 +102,9 @@ class CaseRunner:
             agent: The agent, already started as a context manager.
             create_user: Function that creates the user of a run.
             throttle: Limits for the number of cases at once, for their rate and for retries.
-            stop_reason: Function that prevents a retry by returning a failure. It is called before each
-                retry, except the retry after the death of a worker.
+            stop_reason: Function that returns None, or a failure to prevent further runs, such as a spent
+                budget. It is called before each retry, with one exception: after the death of a worker, only
+                the retry shows if this case was the cause.
             create_trace: Function that creates the trace of a run; None: runs keep no trace.
         """
         self._agent = agent

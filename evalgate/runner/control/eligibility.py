@@ -90,7 +90,10 @@ def check_code_origin(
     environ: Mapping[str, str],
     checkout: CommitCheckout,
 ) -> None:
-    """Check that the agent's code is the base commit's; with `agent.setup`, imported modules are not checked.
+    """Check that the code of the control, the base commit's agent, does not come from the change.
+
+    With `agent.setup`, imported modules are not checked, because the setup installs them into a new
+    environment.
 
     Args:
         spec: The base commit's agent.
@@ -100,8 +103,9 @@ def check_code_origin(
         checkout: The files of the base commit.
 
     Raises:
-        ControlUnavailableError: a part of the agent may come from the change's folder or from a package
-            that may hold the change, or the interpreter fails to list its imports.
+        ControlUnavailableError: a part of the agent may come from the change's folder or from a package that
+            may hold the change, or the interpreter fails to list its imports. Or both `agent.setup` and
+            `agent.python` are given.
     """
     settings = spec.settings
     if settings.python is not None and settings.setup is not None:
