@@ -119,7 +119,10 @@ def remove_reports(out: GuardedFolder, names: Iterable[str], *, but: Collection[
 
 
 def remove_leftovers(out: GuardedFolder, names: Iterable[str]) -> None:
-    """Remove incomplete reports of a killed run from `out`. No other process may write to `out`."""
+    """Remove incomplete reports of a killed run from `out`. No other process may write to `out`.
+
+    `names` are the file names of the complete reports.
+    """
     beginnings = tuple(f".{name}." for name in (*names, _PROBE))
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in os.listdir(folder):  # noqa: PTH208  of a descriptor

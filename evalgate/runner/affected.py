@@ -263,8 +263,9 @@ def _join_tracked_files(
 ) -> tuple[frozenset[str], str]:
     """Return the files that the agent opens in `eval_sets`, and why every change affects these sets.
 
-    The reason is the end of a sentence. It is "" if the sets' opened files or globs are known, so that not
-    every change affects the sets. If `tracked` is None, no files are tracked, and only globs count.
+    The reason is the end of a sentence; "" if there is none. With tracked files, the reason is an eval set
+    without a list of opened files. Without them (`tracked` is None), only globs count, and the reason is that
+    there are none (`has_globs` is False).
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS

@@ -266,7 +266,8 @@ class RuleFiles:
     def list_outdated_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
         """Return the members of `list_changed_files` that only the base branch has changed.
 
-        The checked-out files are as they were when the change branched off. Return [] if git cannot tell.
+        The arguments are the same. The checked-out files are as they were when the change branched off.
+        Return [] if git cannot tell.
         """
         changed = self.list_changed_files(*paths, options=options)
         own = [each for commit in self._common_commits for each in self._list_changes(commit, paths, options)]

@@ -155,7 +155,8 @@ class CaseRunner:
     ) -> _AttemptResult:
         """Run a case once in the slot that the caller holds, and report a rate limit to the throttle.
 
-        For a case with recorded replies the agent is not asked: the recorded replies are the result.
+        For a case with recorded replies the agent is not asked: the recorded replies are the result. If
+        `alone` is True, no other case runs in the same worker. `run_number` counts from 1.
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)

@@ -197,7 +197,10 @@ def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
 def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
-    """Return the block about a group, with all details or only the main details; "" if neither fits."""
+    """Return the block about a group, with all details or only the main details; "" if neither fits.
+
+    A block fits if it has at most `available` bytes. `is_open` and `commands` are as for `build_case_view`.
+    """
     # Imported here, because a green run shows no case.
     from evalgate.reporting.comment.case import build_case_view
 

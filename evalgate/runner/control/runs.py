@@ -89,7 +89,7 @@ class ControlStrategy:
         return True
 
     def plan_first_runs(self, case_count: int) -> RunSchedule:
-        """Return the first pairs of every suspect."""
+        """Return the first pairs of every suspect; `case_count` is ignored."""
         del case_count
         return self._plan_pairs()
 
