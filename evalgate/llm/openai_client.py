@@ -264,8 +264,7 @@ class _Embeddings(_Lenient):
 def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
     """Parse `text`, the JSON of a response with an embedding. Return the answer, or a JudgeError.
 
-    The error is returned, not raised, and names the model by `where`. The text of the answer is a JSON list
-    of the embedding's numbers.
+    The answer's text is a JSON list of numbers. Errors are returned as by `parse_completion`.
     """
     try:
         found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))
@@ -364,8 +363,7 @@ class OpenAIModel:
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
         """Send a request. Return the text of the response without the API key, or a JudgeError.
 
-        A JudgeError is returned, not raised: if raised here, it would have the SDK's exception, with request
-        and key, as its context.
+        If raised here, a JudgeError would have the SDK's exception, with request and key, as its context.
         """
         client = await self._get_client()
         from openai import APIConnectionError, APIError, APIStatusError

@@ -26,7 +26,7 @@ class FilesCondition:
     ) -> None:
         """Store the rules. Remember the matching files from just before `since`, so that they do not count.
 
-        A file's time may precede its writing by `_CLOCK_STEP_S`. So all other files count whose time is at
+        A file's time may precede its writing by `_CLOCK_STEP_S`. So all other files count if their time is at
         most this much before `since`.
 
         Args:
