@@ -262,9 +262,9 @@ class _Embeddings(_Lenient):
 
 
 def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Parse the JSON text of a response with an embedding. Return the embedding as an answer's text.
+    """Parse `text`, the JSON of a response with an embedding. Return the answer, or a JudgeError.
 
-    The text is a JSON list of numbers. Errors are returned as by `parse_completion`.
+    The answer's text is a JSON list of numbers. Errors are returned as by `parse_completion`.
     """
     try:
         found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))
@@ -363,7 +363,7 @@ class OpenAIModel:
     async def _send_request(self, request: ModelRequest, where: str) -> str | JudgeError:
         """Send a request. Return the text of the response without the API key, or a JudgeError.
 
-        A JudgeError raised here would have the SDK's exception, with request and key, as its context.
+        If raised here, a JudgeError would have the SDK's exception, with request and key, as its context.
         """
         client = await self._get_client()
         from openai import APIConnectionError, APIError, APIStatusError

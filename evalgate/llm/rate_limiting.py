@@ -50,7 +50,11 @@ class EndpointLimiter:
         self._limiter.settle_tokens(admission, tokens)
 
     def pause_requests(self, seconds: float) -> None:
-        """Admit no request for the next `seconds`; do nothing if `seconds` is longer than `longest_hold`."""
+        """Admit no request for the next `seconds`; do nothing if `seconds` is longer than `longest_hold`.
+
+        `longest_hold` is the longest time for which a question is retried. Rather than wait longer, requests
+        are sent and may fail.
+        """
         if seconds <= self._longest_hold:
             self._limiter.pause_until(self._clock.now() + seconds)
 
@@ -69,8 +73,8 @@ class LimitedModel:
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Wait until the limits admit the request, and return the inner model's answer.
 
-        If the provider asks for a pause, later requests to the endpoint wait until its end. A pause that is
-        longer than the limiter's `longest_hold` is ignored.
+        If the provider asks for a pause, later requests to the endpoint wait until its end, unless
+        `EndpointLimiter.pause_requests` ignores the pause as too long.
 
         Raises:
             JudgeError: the inner model gave no answer, or `check_allowed` raised.

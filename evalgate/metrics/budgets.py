@@ -53,7 +53,7 @@ class BudgetMetric:
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the figure of the run, 0 or more; `NotApplicable` with a reason if the figure is unknown.
 
-        The latency is not known if tools are mocked.
+        If tools are mocked, the latency counts as unknown, because the real tools would take other times.
         """
         if self._measure is _measure_latency and (case.tool_mocks or case.tool_recording is not None):
             return NotApplicable("tools were mocked, so the run has no latency")

@@ -69,20 +69,18 @@ def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[s
 
     The digest covers the module and the files of the workspace that it imports, directly or indirectly.
     Nothing is executed: only `import` statements are followed. Installed packages, imports by a computed
-    name, and data files are therefore not covered. Two kinds of imported files are read, but are not covered
-    either:
+    name, and data files are therefore not covered.
 
-    * files that are found only in `roots`,
-    * each `__init__.py` that runs only because a module is in its package.
-
-    The digest is "" if the module is not found, or found only in `roots`. If it is not found, the result has
-    no files.
+    Imported files are searched for next to the importing file or its outermost package, in the workspace, and
+    in `roots`. Those found only in `roots` are read but not covered by the digest. The same holds for each
+    `__init__.py` that runs only because a module is in its package. The digest is "" if the metric's own
+    module is found only in `roots`, or not at all. Without the module, the result has no files.
 
     Args:
         entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.
         home: Path of the workspace; an absolute path in `entry` must begin with this path.
         files: Files of the workspace, or of the same folder at a commit.
-        roots: Further folders of the workspace in which Python looks for modules.
+        roots: Further folders of the workspace in which Python looks for modules, such as `src`.
     """
     reader = _CodeReader(files, ("", *roots))
     first = reader.find_entry(entry, home)
@@ -135,7 +133,8 @@ class _CodeReader:
     def find_entry(self, entry: str, home: Path) -> str:
         """Return the file of the module in `entry`, relative to the workspace; "" if it is not found.
 
-        Also set `found_in_workspace`.
+        Also set `found_in_workspace` to False if the module was found only in a root other than the
+        workspace.
         """
         module = entry.rpartition(":")[0]
         if module.endswith(".py"):
@@ -199,7 +198,11 @@ class _CodeReader:
                             yield found
 
     def _find_import_names(self, node: ast.AST, path: str) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-        """Yield (parts of the name, folders to search) for each name that an import statement imports."""
+        """Yield (parts of the name, folders to search) for each name that an import statement imports.
+
+        The folders are relative to the workspace; "" is the workspace itself. `path` is the file with the
+        statement. For other statements nothing is yielded.
+        """
         if isinstance(node, ast.Import):
             yield from (
                 (each.name.split("."), (self._find_import_root(path), *self.roots)) for each in node.names

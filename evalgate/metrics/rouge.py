@@ -3,9 +3,14 @@
 The scores equal, to the last bit, the scores of the `rouge_score` package with its stemmer. Texts are split
 into words as Google ADK's `response_match_score` splits them.
 
-The stems equal the stems of `nltk.stem.porter.PorterStemmer()`. The default mode of NLTK deviates from
-Porter's paper in these points, all of which are implemented here: a list of irregular words, `ies`/`ied` in
-words of four letters, `y` to `i` only after a consonant, `alli` first and again, `fulli`, and `logi`.
+The stems equal the stems of `nltk.stem.porter.PorterStemmer()`. Its default mode deviates from Porter's
+paper, and so does this module:
+
+- Irregular words have fixed stems, and words of one or two letters are their own stems.
+- Words of four letters keep the `ie` of `ies` and `ied`: `ties` becomes `tie`.
+- A last `y` becomes `i` only after a consonant.
+- Step 2 has the suffixes `fulli`, `logi` and `bli` (instead of `abli`), and is repeated after `alli`.
+- Two letters, a vowel and a consonant, count as a short ending (*o).
 """
 
 import re
@@ -253,7 +258,8 @@ _MOST_REMEMBERED = 1 << 16
 class _StemCache(dict[str, str]):
     """Cache of stems, by word.
 
-    A word of at most three characters, or with characters outside ASCII, is its own stem.
+    As in `rouge_score`, words of at most three characters are not stemmed. Nor are words with characters
+    outside ASCII.
     """
 
     def __missing__(self, word: str) -> str:

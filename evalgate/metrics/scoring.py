@@ -211,7 +211,7 @@ def _build_turn_results(
 
 @lru_cache(maxsize=1024)
 def _share_full_score(name: str, status: Status, literal: bool, gates: bool) -> RunMetric:
-    """Return a result with the score 1.0, from a cache of shared objects, which is five times as fast."""
+    """Return a result with the score 1.0, the same object for equal arguments, to save time and memory."""
     return RunMetric(name, 1.0, status, literal=literal, gates=gates)
 
 
@@ -243,7 +243,9 @@ def score_case(
 ) -> CaseResult:
     """Return the result of a case over its runs; `metrics` have the thresholds of this case.
 
-    Follow-up runs (`confirms`) are in the result, but do not count for scores and status.
+    Follow-up runs (`confirms`) are in the result, but do not count for scores and status. `path` is the path
+    of the eval set, and `fingerprint` the hash of the case's messages and expectations. Both are only stored
+    in the result.
     """
     # With follow-up runs, a case that failed would get more chances than a case that passed.
     counting = [run for run in runs if not run.confirms]

@@ -211,9 +211,9 @@ def diff_trajectories(
 ) -> tuple[DiffLine, ...]:
     """Return the expected and actual calls around their first difference as lines; () if all are equal.
 
-    The result has at most `lines` lines (6 or more) of at most `width` characters. Calls are equal if their
-    tools and arguments are; missing arguments equal an empty object here. Two calls that differ only in their
-    arguments are on successive lines, and are shortened around the difference.
+    The result has at most `lines` lines of at most `width` characters; `lines` must be 6 or more. Calls are
+    equal if their tools and arguments are; missing arguments equal an empty object here. Two calls that
+    differ only in their arguments are on successive lines, and are shortened around the difference.
     """
     pairs = align_calls(expected, actual)
     first = next(

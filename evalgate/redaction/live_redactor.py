@@ -104,9 +104,10 @@ class LiveRedactor:
         return self.redactor.redact_text(text)
 
     def redact_tree(self, value: _T) -> _T:
-        """Return data without secrets; first learn the masks that dataclasses in it announce.
+        """Return data without secrets; first learn the masks that dataclasses within `value` announce.
 
-        Masks in the texts of `value` itself, or in texts below a mapping, are not learnt.
+        Agents' texts stand in such dataclasses, for example case results. Other texts are not searched for
+        masks: the texts in fields of `value` itself, and in mappings that are in no dataclass within `value`.
         """
         announcements: list[str] = []
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)

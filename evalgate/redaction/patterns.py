@@ -276,7 +276,10 @@ def _find_labeled_secrets(text: str, words: str) -> Iterator[TextSpan]:
 
 
 def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
-    """Yield the spans of signatures in shared URLs, and of passwords in curl's options."""
+    """Yield the spans of signatures in shared URLs, and of passwords in curl's options.
+
+    `words` are the distinct words of `text`, joined by blanks.
+    """
     if "sig=" in words:
         yield from _iter_values(_SIGNATURE, text)
     if "-u" in words:

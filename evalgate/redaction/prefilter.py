@@ -48,7 +48,8 @@ class JsonPrefilter:
 def _is_deep(text: bytes) -> bool:
     """Return True if a JSON text has more than 150 levels, and False if it has at most 75.
 
-    In between, either is possible. The text must have no escaped backslashes.
+    In between, either is possible. The text must have no escaped backslashes, which would be misread here;
+    `is_clean` has sorted out such texts before.
     """
     structure = "".join(text.decode().replace('\\"', "").split('"')[::2])
     brackets = "".join([character for character in structure if character in "[]{}"])

@@ -185,8 +185,8 @@ class Redactor:
         Args:
             value: The tree.
             on_announcement: Function that gets the joined texts of dataclasses within `value`, if they hold
-                `add-mask`, the word with which agents announce secrets. The function does not get the texts
-                of `value` itself, nor texts below a mapping.
+                `add-mask`, the word with which agents announce secrets. It does not get other texts: those in
+                fields of `value` itself, and in mappings that are in no dataclass within `value`.
             clean: Identities of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
@@ -295,9 +295,9 @@ def rewrite_tree(
     Dataclasses, mappings, lists, tuples and sets are searched. Everything else stays as it is, and so do
     fields of dataclasses with a type that allows only numbers and fixed words. `TOO_DEEP` replaces data that
     are nested deeper than 200 levels. A dataclass within `value` is not searched if `is_clean` returns True
-    for it. For dataclasses below a mapping, `is_clean` is not called.
+    for it. `is_clean` is not called for `value` itself, nor for data below a mapping.
 
-    `key` is the key of `value` in a mapping, and `depth` the number of levels above `value`.
+    `key` is the key of `value` in a mapping ("" without one), and `depth` the number of levels above `value`.
     """
     if isinstance(value, str):
         # A member of an enum, or of another subclass of str, is a word that evalgate defines.

@@ -13,9 +13,9 @@ _INTEGER = compile_lazily(r"[1-9][0-9]{7,999}")  # Python refuses to convert tho
 def hide_numbers(value: Any, needles: Collection[str]) -> Any:
     """Return a tree with `***` in place of each integer that is a known secret; the same object if none is.
 
-    Only integers below a mapping are replaced, at any depth, because a number in a field of a dataclass comes
-    from evalgate itself. Secrets of fewer than 8 digits stay visible: such numbers are common, for example as
-    token counts.
+    `needles` are the spellings of known secrets. Only integers below a mapping are replaced, at any depth,
+    because a number in a field of a dataclass comes from evalgate itself. Secrets of fewer than 8 digits stay
+    visible: such numbers are common, for example as token counts.
     """
     secrets = {int(each) for each in needles if _INTEGER.fullmatch(each)}
     return _replace_numbers(value, secrets) if secrets else value
@@ -48,7 +48,10 @@ def _replace_numbers(value: Any, secrets: Collection[int], *, is_json: bool = Fa
 
 
 def _holds_none(value: Any, secrets: Collection[int]) -> bool:
-    """Return True if stored JSON of the value, which is read lazily, certainly holds none of `secrets`."""
+    """Return True if `value` is a `RedactedJson` with a known JSON text that has none of `secrets`.
+
+    The text is searched instead of the data, which would have to be decoded first.
+    """
     return (
         isinstance(value, RedactedJson)
         and bool(line := value.json)

@@ -137,10 +137,10 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the number of cases that Δ covers, or 0 if Δ covers every case of its metric.
+    """Return the number of cases that Δ covers, if these are only a part of a metric's cases; else return 0.
 
-    If the number differs between metrics, return the largest. Budgets are left out, because other sentences
-    describe them.
+    Metrics without Δ do not count. If the number differs between metrics, return the largest. Budgets are
+    left out, because other sentences describe them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)

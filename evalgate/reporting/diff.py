@@ -34,7 +34,7 @@ class Difference:
     def hunks(self) -> list[tuple[DifferenceLine, ...]]:
         """Return the lines in groups: equal lines, or removed lines and the added lines that replace them.
 
-        The first line in which the tool calls differ begins a new group.
+        The line that `diverges` is always the first of its group, because the page marks the group there.
         """
         groups: list[list[DifferenceLine]] = []
         for line in self.lines:

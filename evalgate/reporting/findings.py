@@ -281,10 +281,10 @@ def describe_missing_baseline(record: Record) -> str:
 
 
 def explain_left_out_cases(record: Record) -> Iterator[str]:
-    """Yield sentences about cases that a score leaves out, but the minimum, the baseline or Δ counts.
+    """Yield sentences about cases that a metric's score leaves out, although another figure counts them.
 
-    The sentence that the baseline and Δ count crashes is not among them. `baseline_lines.explain_delta`
-    yields it.
+    The other figure is the baseline, Δ or the value that is compared with the minimum. One such sentence is
+    left to `baseline_lines.explain_delta`: that the baseline and Δ count crashes.
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]
@@ -312,7 +312,10 @@ def _differs(metric: MetricSummary, mean: float | None) -> bool:
 
 
 def _has_lost_run(metric: MetricSummary, case: CaseResult) -> bool:
-    """Return True if the metric scored some runs of the case but not the case, and the agent did not fail."""
+    """Return True if a case has no score although some of its runs have one, and the agent did not fail.
+
+    Then a run was lost by another fault, such as that of a judge. Only the scores of `metric` count.
+    """
     return not case.agent_failed and any(
         own.name == metric.name
         and own.score is None

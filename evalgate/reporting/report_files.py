@@ -65,7 +65,8 @@ def check_writable(
     Args:
         out: the report folder.
         owner: the owner of new folders; None: the user of the process.
-        root: the folder of the project; None: the parent of `out`.
+        root: the folder of the project. From there on, an agent cannot replace a folder on the path to `out`
+            by a link. None, or if `out` is not within it: the parent of `out`.
         option: the option or argument that chooses the folder, for the error.
 
     Returns:
@@ -118,7 +119,10 @@ def remove_reports(out: GuardedFolder, names: Iterable[str], *, but: Collection[
 
 
 def remove_leftovers(out: GuardedFolder, names: Iterable[str]) -> None:
-    """Remove incomplete reports of a killed run from `out`. No other process may write to `out`."""
+    """Remove incomplete reports of a killed run from `out`. No other process may write to `out`.
+
+    `names` are the file names of the complete reports.
+    """
     beginnings = tuple(f".{name}." for name in (*names, _PROBE))
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in os.listdir(folder):  # noqa: PTH208  of a descriptor

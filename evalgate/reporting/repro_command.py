@@ -98,7 +98,8 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 def resolve_record_path(record: Record) -> str:
     """Return the path of `results.json`, relative to the folder in which the commands are run.
 
-    The option `--out` in a record names a folder within the report folder, so its parent has `results.json`.
+    `record.options` are the options of commands that repeat cases. Their `--out` is a subfolder of the report
+    folder, so that they do not overwrite `results.json`. So the file lies in the parent of `--out`.
     """
     return _resolve_record_path(record.options)
 

@@ -138,7 +138,8 @@ def _remove_leftovers(results: int) -> None:
 def _measure_kept(results: int, name: str) -> int | None:
     """Return the size of a kept result in bytes; `results` is the descriptor of its folder.
 
-    Return None if the file cannot be read, or if `name` is not made of the start of the run in the file.
+    Return None if the file cannot be read. Also return None if `name` does not begin with the id of the run
+    in the file, because then the file is not one of the history's own.
     """
     try:
         with _open_regular(results, name) as file:

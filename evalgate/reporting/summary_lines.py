@@ -406,7 +406,10 @@ def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -
 
 
 def _summarize_baseline(record: Record, names: int) -> "tuple[BaselineLine | None, list[NamedCases]]":
-    """Return the texts about the baseline and the changed cases; (None, []) without a baseline."""
+    """Return the texts about the baseline and the changed cases; (None, []) without a baseline.
+
+    `names` is the largest number of cases for each kind of change.
+    """
     if record.comparison is None:
         return None, []
     from evalgate.reporting.baseline_lines import build_baseline_line, list_changed_cases

@@ -186,7 +186,11 @@ def _clean_times(span: TraceSpan) -> tuple[float, float]:
 
 
 def _walk(times: Sequence[tuple[float, float]], parents: Sequence[int | None]) -> Iterator[tuple[int, int]]:
-    """Yield (index, depth) of each span, parents before children, and siblings by their start."""
+    """Yield (index, depth) of each span, parents before children, and siblings by their start.
+
+    `times` are (start, duration) of each span, and `parents` the index of its parent. The depth is 0 for a
+    span without a parent.
+    """
     children: dict[int | None, list[int]] = defaultdict(list)
     for at in sorted(range(len(times)), key=lambda at: times[at][0], reverse=True):
         children[parents[at]].append(at)

@@ -98,8 +98,9 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
     request may have edited the command line that gives `base_revision`.
 
     Raises:
-        UnknownChangeError: there is nothing to compare with, git does not know the target branch, or the
-            commit that is checked out does not differ from the target branch.
+        UnknownChangeError: there is nothing to compare with, or git does not know the target branch. It is
+            also raised if HEAD has the same files as the commit at which it branched off the target branch:
+            then perhaps the change is not what is checked out.
     """
     if base_revision:
         yield base_revision
@@ -262,8 +263,9 @@ def _join_tracked_files(
 ) -> tuple[frozenset[str], str]:
     """Return the files that the agent opens in `eval_sets`, and why every change affects these sets.
 
-    The reason is the end of a sentence. It is "" if the sets' opened files or globs are known, so that not
-    every change affects the sets. If `tracked` is None, no files are tracked, and only globs count.
+    The reason is the end of a sentence; "" if there is none. With tracked files, the reason is an eval set
+    without a list of opened files. Without them (`tracked` is None), only globs count, and the reason is that
+    there are none (`has_globs` is False).
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -310,7 +312,8 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
 def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[TrackedFiles, ...]:
     """Return the files that the agent opened, by eval set; () if the agent does not track opened files.
 
-    Eval sets with unselected cases are left out, and so are eval sets with a case that has no answered run.
+    Eval sets with unselected cases are left out, and so are eval sets with a case that has no answered run:
+    their lists of files would be incomplete.
     """
     if not isinstance(agent, TracksFiles):
         return ()

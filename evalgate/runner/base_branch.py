@@ -52,8 +52,10 @@ _PATHS_AT_ONCE = 200
 class BaseVersion:
     """Version of a file on the base branch.
 
-    The checked-out file is used if `copy` is None and `is_new` is False. There are three possible causes: the
-    rules of the base branch do not apply, git does not know its commit, or git does not track the file.
+    If `copy` is None and `is_new` is False, the base branch has no say, and the checked-out file is used.
+    There are three possible causes: the rules of the base branch do not apply, git does not know its commit,
+    or the branch lacks the file and git does not track it. If `is_new` is True, the caller decides: most
+    rules are then read from the checked-out file, but a baseline counts as missing.
     """
 
     copy: Path | None = None
@@ -228,9 +230,9 @@ class RuleFiles:
     def choose_version(self, path: Path) -> Path:
         """Return the path to read for a file with rules: `path` itself, or a copy of the base branch's file.
 
-        Return `path` if the base branch's rules do not apply, or if the branch does not have the file. If git
-        tracks a file that the branch does not have, a notice is added. The copy exists until the end of the
-        `with` block.
+        Return `path` if the base branch's rules do not apply, or if the branch does not have the file. An
+        empty file counts as no file. If git tracks a file that the branch does not have, a notice is added.
+        The copy exists until the end of the `with` block.
 
         Raises:
             InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
@@ -252,18 +254,20 @@ class RuleFiles:
         return os.path.relpath(self.folder / path, self.folder)
 
     def list_changed_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
-        """Return the tracked files that the change edits, adds or removes, limited to the pathspecs `paths`.
+        """Return the tracked files that differ from the base branch's commit, limited to pathspecs (`paths`).
 
-        Return [] without pathspecs, if the base branch's rules do not apply, or if git does not know the base
-        commit. `options` are options of `git diff`. Without options, all files of a submodule count as edited
-        if the change moves the submodule to another commit.
+        The change edits, adds or removes them, or only the base branch has changed them
+        (`list_outdated_files`). Return [] without pathspecs, if the base branch's rules do not apply, or if
+        git does not know the base commit. `options` are options of `git diff`. Without options, all files of
+        a submodule count as changed if its commit differs.
         """
         return self._list_changes(self.base_commit, paths, options) if self.base_commit else []
 
     def list_outdated_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
         """Return the members of `list_changed_files` that only the base branch has changed.
 
-        They are as they were when the change branched off. Return [] if git cannot tell.
+        The arguments are the same. The checked-out files are as they were when the change branched off.
+        Return [] if git cannot tell.
         """
         changed = self.list_changed_files(*paths, options=options)
         own = [each for commit in self._common_commits for each in self._list_changes(commit, paths, options)]

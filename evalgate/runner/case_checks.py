@@ -73,9 +73,10 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 def _find_misplaced(
     eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem for each check in the notes that has the same name as one in the thresholds file.
+    """Yield a problem for each check of a case's notes that has the same name as one in the thresholds file.
 
-    Each key `ids` or `tags` is a problem too, because a check in case notes is for its case only.
+    Each key `ids` or `tags` is a problem too, because a check in case notes is for its case only. `sections`
+    are the checks of the case `eval_id` by name.
     """
     for name, section in sections.items():
         place = ("cases", eval_id, "checks", name)
@@ -100,6 +101,7 @@ def _bind_checks(
 ) -> list[BoundMetric]:
     """Return the metrics of all checks. Equal checks of several cases share one metric.
 
+    `note_thresholds` are the pairs of `_iter_note_thresholds`: (id of the case, its checks as thresholds).
     Wrong checks are appended to `problems`.
     """
     built: dict[tuple[str, str], BoundMetric] = {}

@@ -105,8 +105,9 @@ class CaseRunner:
             agent: The agent, already started as a context manager.
             create_user: Function that creates the user of a run.
             throttle: Limits for the number of cases at once, for their rate and for retries.
-            stop_reason: Function that prevents a retry by returning a failure. It is called before each
-                retry, except the retry after the death of a worker.
+            stop_reason: Function that returns None, or a failure to prevent further runs, such as a spent
+                budget. It is called before each retry, with one exception: after the death of a worker, only
+                the retry shows if this case was the cause.
             create_trace: Function that creates the trace of a run; None: runs keep no trace.
         """
         self._agent = agent
@@ -158,7 +159,8 @@ class CaseRunner:
     ) -> _AttemptResult:
         """Run a case once in the slot that the caller holds, and report a rate limit to the throttle.
 
-        For a case with recorded replies the agent is not asked: the recorded replies are the result.
+        For a case with recorded replies the agent is not asked: the recorded replies are the result. If
+        `alone` is True, no other case runs in the same worker. `run_number` counts from 1.
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)

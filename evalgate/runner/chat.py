@@ -80,7 +80,8 @@ def resolve_agent_setup(
 ) -> AgentSetup:
     """Return the agent of the thresholds file or of the command line, as `run` would start it.
 
-    `state` is the initial state of the session.
+    `overrides` are the options of the command line. `thresholds_file` is the path of the thresholds file;
+    None: the file in the folder, or the defaults without a file. `state` is the initial state of the session.
 
     Raises:
         InvalidInputError: the input is wrong; the error lists every problem that was found.

@@ -21,8 +21,8 @@ def limit_checks(
 ) -> tuple[BoundMetric, ...]:
     """Return the metrics, with each check that has `ids` or `tags` limited to the cases that match.
 
-    A check that matches no case is left out. `case_policies` hold the tags of the cases. If `is_part` is
-    True, the user selected only some of the cases, so a check that matches none of them is no error.
+    `case_policies` hold the tags of the cases. If `is_part` is True, the user selected only some of the
+    cases. Then a check that matches none of them is left out, and is no error.
 
     Raises:
         InvalidInputError: a check matches no case, or has an id without wildcards that no case has (only if

@@ -27,16 +27,17 @@ _CACHE_ENDINGS = ("", "-journal", "-wal")  # endings of the three files that SQL
 
 
 def describe_edit(folder: Path, shown: str, content: bytes, common: Sequence[bytes]) -> str:
-    """Return a sentence with the lines of a file in which a change and the base branch differ.
+    """Return a sentence about a file that differs between the working folder and the base branch.
 
-    Return "" if they have the same.
+    The sentence has the differing lines. It says either that the change edits or removes the file, or that
+    only the base branch has edited it. Return "" if the versions are equal.
 
     Args:
         folder: The working folder.
         shown: The path of the file relative to `folder`.
         content: The version of the base branch; b"" for no file.
-        common: The versions of the commits at which the change branched off, empty if unknown. If they equal
-            the change's version, only the base branch has edited the file.
+        common: The versions of the commits at which the change branched off, empty if unknown. If all equal
+            the version in the working folder, only the base branch has edited the file.
     """
     now = _read_own_version(folder, shown)
     then = _decode_version(content)
@@ -129,9 +130,10 @@ def _list_changes(
 
 
 def _list_missing_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the files of the base branch that a pattern names, as far as names tell, and that are not there.
+    """Return the eval sets that `patterns` name on the base branch, but that are missing here.
 
-    The first list has those that the change removes, the second those that the base branch has added since.
+    The first list has those that the change removes, the second those that the base branch has added since
+    the change branched off. Files are judged by their names, so some of them may be no eval sets.
     """
     plain = _list_steps(rule_files, (each for each in patterns if each and not glob.has_magic(each)))
     globs = (found for each in patterns if glob.has_magic(each) for found in _iter_globs(rule_files, each))
@@ -145,7 +147,11 @@ def _may_be_eval_set(path: str) -> bool:
 
 
 def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
-    """Yield `pattern` once as written, and once for each folder that its leading, literal part links to."""
+    """Yield `pattern`, and variants of it without links, which git does not follow.
+
+    In a variant, the folders before the first wildcard are replaced by a link on the way to them, or by the
+    folder that the links lead to.
+    """
     parts = PurePosixPath(pattern).parts
     count = next(at for at, part in enumerate(parts) if glob.has_magic(part))
     for folder in _list_steps(rule_files, ("/".join(parts[:count]) or ".",)):

@@ -147,7 +147,10 @@ class Evaluation:
         await self._make_rounds(None)
 
     async def make_case_runs(self, index: int) -> None:
-        """Drop the runs of one case and make all of them again. The agent must have been started."""
+        """Drop the runs of one case and make all of them again. The agent must have been started.
+
+        `index` is the number of the case among all cases of the plan, from 0.
+        """
         self._run_results.drop_runs(index)
         await self._make_rounds(index)
 

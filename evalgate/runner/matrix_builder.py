@@ -108,7 +108,10 @@ def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _
 
 
 def _find_common_cases(records: Sequence[Record]) -> frozenset[CaseKey]:
-    """Return the gating cases that have a run with each variant. Variants without any run are ignored."""
+    """Return the gating cases with which every variant has a run. Variants without any run are ignored.
+
+    Runs that failed through no fault of the agent do not count.
+    """
     made = [
         {case.key for case in record.cases if case.gates and any(map(_is_agent_result, case.runs))}
         for record in records
@@ -161,7 +164,10 @@ def _compare_usage(
 
 
 def _list_usage(record: Record, figure: UsageFigure, common: frozenset[CaseKey]) -> list[float] | None:
-    """Return each common case's mean of a figure over its runs; None without cases, or if a run lacks it."""
+    """Return each common case's mean of a figure over its runs; None without cases, or if a run lacks it.
+
+    Runs that failed through no fault of the agent do not count.
+    """
     means = []
     for case in record.cases:
         if case.key not in common:
@@ -207,9 +213,10 @@ def _build_row(
 
 
 def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
-    """Return the estimated share of cases that pass k runs in a row; None if a case has fewer than k runs.
+    """Return the mean pass^k of the cases, 0 to 1: the estimated chance that all of k runs pass.
 
-    Also return None if there is no case.
+    `counts` are (passed runs, conclusive runs) of each case. Return None if a case has fewer than k runs, or
+    if there is no case.
     """
     if not all(total for _, total in counts) or not counts:
         return None
@@ -221,7 +228,11 @@ def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
 def _compute_mean_score(
     metric: str, table: GatingMetric, rows: Collection[str], ranges: Mapping[str, Range]
 ) -> float | None:
-    """Return the mean score of the cases in `rows`, weighted by the cases' weights; None without a score."""
+    """Return the mean score of the cases in `rows`, weighted by the cases' weights; None without a score.
+
+    `rows` are names of rows in `table`, which holds scores as shares of the metric's range. `ranges` are the
+    ranges by name of metric, to convert the mean. `metric` may end in a number, such as ` #2`.
+    """
     means, weights = [], []
     for name, scores in table.cases.items():
         known = [score for score in scores.candidate or () if score is not None]

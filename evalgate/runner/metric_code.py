@@ -40,7 +40,17 @@ def read_metric_code(rule_files: RuleFiles, entry: str, roots: Sequence[str]) ->
 def _note_code_change(
     rule_files: RuleFiles, where: str, own: MetricCode, then: MetricCode, edited: Sequence[str]
 ) -> None:
-    """Add a notice, which names the version used, if a metric's code is edited, new or outside the folder."""
+    """Add a notice, which names the version used, if a metric's code is edited, new or outside the folder.
+
+    A new metric gets a notice only if git tracks one of its files.
+
+    Args:
+        rule_files: The chooser of versions, which gets the notice.
+        where: Module of the metric, as its entry point names it.
+        own: Code in the working folder.
+        then: Code on the base branch.
+        edited: Paths of the metric's files that differ between the two.
+    """
     if not own.files and not then.files:
         rule_files.add_notice(
             f"The code of the metric {where} is not in this folder: the gate used what is installed, "

@@ -45,7 +45,7 @@ def resolve_destinations(
 ) -> Destinations:
     """Check the addresses of the command line, and read further OTLP settings from the environment.
 
-    `otlp` is an address, or `env` to take the address from OpenTelemetry's variables as well.
+    `otlp` is an address. If it is `env`, the address, too, is taken from OpenTelemetry's variables.
 
     Raises:
         InvalidInputError: an address is not an http or https address, or a variable is missing or wrong.

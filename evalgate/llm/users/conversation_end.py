@@ -72,12 +72,12 @@ def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier
     - if the message reports a satisfied goal,
     - if three messages in a row report a failed goal,
     - if the role's `is_over` finds the stop signal in the message,
-    - in roles with `ends_when_stuck`, if the last three earlier messages are similar.
+    - in roles with `ends_when_stuck`, if the last three earlier messages are similar to each other.
 
     Args:
         role: Role of the user, with its stop signal.
         message: New message of the user.
-        failures: Number of messages in a row, up to `message`, that report a failed goal.
+        failures: Number of messages in a row, with `message` as the last, that report a failed goal.
         earlier: Previous messages of the user.
     """
     if message.goal == "satisfied" or failures >= _MOST_FAILURES:

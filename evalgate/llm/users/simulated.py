@@ -52,7 +52,8 @@ class SimulatedUser:
     async def get_next_message(self, replies: Sequence[Reply | None]) -> UserMessage | None:
         """Return the user's next message; None at the end of the conversation.
 
-        The conversation also ends if the agent's last reply is empty and the model would have to answer it.
+        The conversation also ends after an empty reply of the agent, because the model would invent the
+        reply's content. Messages of a script are sent even after an empty reply.
 
         Raises:
             SimulatedUserError: the model failed, or did not keep to its role.

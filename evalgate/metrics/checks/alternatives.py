@@ -72,10 +72,11 @@ class AlternativesCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield one sentence if no alternative holds, about the alternative with the fewest faults.
 
+        An alternative is undecided if it has no fault, but a part of it has no verdict.
+
         Raises:
-            UndecidedError: no alternative is known to hold, and all of them have neither a verdict nor a
-                fault. One such alternative suffices if it needs evidence that the run lacks
-                (`NoEvidenceError`).
+            UndecidedError: no alternative holds, and all are undecided. It is also raised if only one is
+                undecided, but lacks evidence (`NoEvidenceError`): with the evidence it might hold.
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
@@ -108,8 +109,8 @@ class NoneOfCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each group that holds, since none may.
 
-        If the agent reported no session state, a group that lacks only this cannot be ruled out. So the group
-        counts as holding, and the sentence yielded is `NO_STATE`.
+        If the only fault of a group is that the agent reported no session state, the group might hold with a
+        state. So the sentence `NO_STATE` is yielded for it.
 
         Raises:
             UndecidedError: a group has no verdict. The sentences about the other groups are yielded first.

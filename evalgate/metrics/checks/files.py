@@ -24,13 +24,17 @@ class FilesCondition:
     def __init__(
         self, rules: Mapping[str, FileRule], folder: Path, since: float, *, is_recording: bool = False
     ) -> None:
-        """Store the rules, and remember matching files that an earlier evaluation wrote just before `since`.
+        """Store the rules. Remember the matching files from just before `since`, so that they do not count.
+
+        A file's time may precede its writing by `_CLOCK_STEP_S`. So all other files count if their time is at
+        most this much before `since`.
 
         Args:
             rules: Conditions on files, by glob of their paths below `folder`. `{case}` in a glob stands for
                 the id of the case.
             folder: Folder that the agent works in.
-            since: Time in seconds since the epoch. Files that were written before it do not count.
+            since: Start of the evaluation, in seconds since the epoch. Files of earlier evaluations do not
+                count.
             is_recording: True if the agent is a recording, which writes no files.
         """
         self._is_recording = is_recording
@@ -71,8 +75,8 @@ class FilesCondition:
     def _find_files(self, pattern: str, is_filled_in: bool) -> list[Path]:
         """Return the matching files below the folder, sorted; links are followed unless they lead outside.
 
-        If `is_filled_in` is True, the pattern contains the id of a case. Then a pattern with `..` matches
-        nothing.
+        `is_filled_in` is True if the pattern contains the id of a case. Then a pattern with `..` matches
+        nothing, so that an id such as `../other` cannot select files elsewhere.
         """
         root = self._folder.resolve()
         if is_filled_in and ".." in Path(pattern).parts:

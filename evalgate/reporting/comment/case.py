@@ -100,8 +100,8 @@ def _summarize_reason(finding: Finding) -> str:
 def _describe_position(finding: Finding, number: int) -> str:
     """Return the position of the shown turn, such as `turn 2 of 3, run 1 of 4`.
 
-    The turn is left out if it is unknown or if there is only one turn. The run is left out if it is the only
-    run.
+    `number` is the turn, from 1; 0 if it is unknown. The turn is left out if it is unknown or the only turn.
+    The run is left out if it is the only run.
     """
     if finding.run is None:
         return ""

@@ -157,10 +157,11 @@ def _describe_totals(record: Record) -> Iterator[str]:
 
 
 def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
-    """Return the failing cases as Markdown in at most `available` bytes, or a little more.
+    """Return the failing cases as Markdown in about `available` bytes.
 
-    Each of the first groups has a block, and each further group has a line. Up to three blocks are not
-    collapsed.
+    The headings and the sentence about cases left out may come on top; the caller reserves `_FOR_REMARKS`
+    bytes for them. Each of the first groups has a block, and each further group has a line. Up to three
+    blocks are not collapsed.
     """
     if not groups:
         return ""
@@ -196,7 +197,10 @@ def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
 def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
-    """Return the block about a group, with all details or only the main details; "" if neither fits."""
+    """Return the block about a group, with all details or only the main details; "" if neither fits.
+
+    A block fits if it has at most `available` bytes. `is_open` and `commands` are as for `build_case_view`.
+    """
     # Imported here, because a green run shows no case.
     from evalgate.reporting.comment.case import build_case_view
 

@@ -18,8 +18,8 @@ _PADDING = 12
 def render_badge(history: GateRunHistory, label: str, now: datetime) -> str:
     """Return the badge as SVG, with the share of cases that passed in their newest gate run.
 
-    The badge is green if all cases passed, amber from 90 % on, and red below 90 % or without cases. It is
-    grey if the newest gate run is more than 14 days old.
+    The text on its left side is `label`. The badge is green if all cases passed, amber from 90 % on, and red
+    below 90 % or without cases. It is grey if the newest gate run is more than 14 days old at `now`.
     """
     message = f"{history.passing}/{history.cases} passed"
     share = history.passing / history.cases if history.cases else 0.0

@@ -59,7 +59,10 @@ class _Row:
 
 
 def render_history(history: GateRunHistory, label: str, repository: str, now: datetime) -> str:
-    """Return the page as HTML. `repository` is the web address for links to commits; "" for no links."""
+    """Return the page as HTML, with `label` as its title.
+
+    `repository` is the web address for links to commits; "" for no links.
+    """
     style = (TEMPLATES / "page.css").read_text("utf-8") + (TEMPLATES / "history.css").read_text("utf-8")
     newest = history.sources[-1]
     facts = (

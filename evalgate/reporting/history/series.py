@@ -131,7 +131,10 @@ def name_source(source: BaselineSource) -> str:
 def _count_passed_runs(
     baseline: Baseline, thresholds: BaselineThresholds, pass_score: float
 ) -> tuple[tuple[int, int], ...]:
-    """Return, for each gate run, the number of passed case-runs and the number of scored case-runs."""
+    """Return, for each gate run, the number of passed case-runs and the number of scored case-runs.
+
+    A metric without a threshold in `thresholds` passes with a score of at least `pass_score`.
+    """
     outcomes: list[list[bool]] = [[] for _ in baseline.sources]
     for case in baseline.cases:
         own = thresholds.get_thresholds(case.key)

@@ -73,7 +73,10 @@ class _RunView:
 def build_case_view(
     record: Record, entry: CaseEntry, marks: CaseMarks, anchor: str, budget: SizeBudget
 ) -> dict[str, object]:
-    """Return the arguments of the macro `case_in_full`: the case with as many runs as `budget` allows."""
+    """Return the arguments of the macro `case_in_full`: the case with as many runs as `budget` allows.
+
+    `anchor` is the HTML id of the case, with which the ids of its parts begin.
+    """
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.
     is_explained = len(case.runs) <= 1 or all(run.outcome == "answered" for run in case.runs)

@@ -86,7 +86,10 @@ def _insert_breaks(name: object) -> str:
 
 
 def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
-    """Return an escaped text, with the size of the left-out part where it was cut."""
+    """Return an escaped text, with the size of the left-out part where it was cut.
+
+    If `is_prose` is True, text in backticks becomes code.
+    """
     text = _format_prose(clipped.text) if is_prose else to_html_text(clipped.text)
     if not clipped.left_out:
         return text

@@ -192,7 +192,10 @@ def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCas
 def _link_groupings(
     groupings: Sequence[Grouping], anchors: Mapping[str, str]
 ) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield (index, template values) of each grouping that has groups."""
+    """Yield (index in `groupings`, template values) for each grouping that has groups.
+
+    `anchors` are the HTML ids of the cases shown in full, by name: the names of these cases become links.
+    """
     for number, grouping in enumerate(groupings):
         groups = [
             (group, [(shorten_text(name, _LONGEST_NAME), anchors.get(name)) for name in group.examples])

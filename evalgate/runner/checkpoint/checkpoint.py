@@ -112,7 +112,7 @@ class Checkpoint:
             self.used = used
 
     def __enter__(self) -> Self:
-        """Lock the journal of the folder before the agent starts, unless a journal is resumed.
+        """Lock the journal of the folder before the agent starts. A resumed journal is locked already.
 
         Raises:
             InvalidInputError: another run writes to the journal, or its path is a link or a special file.

@@ -209,7 +209,10 @@ def lock_journal(folder: Path, owner: Owner | None = None) -> int:
 
 
 def unlock_journal(folder: Path, descriptor: int) -> None:
-    """Release the lock of a run that never began, and remove the journal file if it is empty."""
+    """Release the lock of a run that never began, and remove the journal file if it is empty.
+
+    `descriptor` is the result of `lock_journal`.
+    """
     with suppress(OSError):
         if not os.fstat(descriptor).st_size:
             (folder / FILE_NAME).unlink()

@@ -90,18 +90,18 @@ def check_code_origin(
     environ: Mapping[str, str],
     checkout: CommitCheckout,
 ) -> None:
-    """Check that the agent's code is the base commit's; with `agent.setup`, imported modules are not checked.
+    """Check that the code of the control, the base commit's agent, does not come from the change.
 
     Args:
-        spec: The base commit's agent.
+        spec: The base commit's agent. With a setup, imports are not checked: it installs them anew.
         top: Root of the change's repository.
         control: Folder of the control, and the user of its agent.
         environ: The gate's environment.
         checkout: The files of the base commit.
 
     Raises:
-        ControlUnavailableError: a part of the agent may come from the change's folder or from a package
-            that may hold the change, or the interpreter fails to list its imports.
+        ControlUnavailableError: code may come from the change's folder or from a package that may hold the
+            change, or cannot be listed, or `agent.python` is given besides `agent.setup`.
     """
     settings = spec.settings
     if settings.python is not None and settings.setup is not None:

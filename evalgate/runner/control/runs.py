@@ -89,15 +89,15 @@ class ControlStrategy:
         return True
 
     def plan_first_runs(self, case_count: int) -> RunSchedule:
-        """Return the first pairs of every suspect."""
+        """Return the first pairs of every suspect; `case_count` is ignored."""
         del case_count
         return self._plan_pairs()
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
         """Return further pairs of runs, or the witnesses' runs if they are needed, or an empty schedule.
 
-        `fresh` and `decision` are updated from the runs until now. An empty schedule means that the decision
-        is final.
+        The fields `fresh` (all control runs until now) and `decision` are updated first. An empty schedule
+        means that the decision is final.
         """
         results = collect_results(None)
         first = {case.key: case for case in self.suspects.cases}
@@ -169,8 +169,8 @@ async def compare_with_control(
         plan: The plan of the runs.
         run_results: The results of the change's runs, which are complete.
         agent: The change's agent, still started.
-        statistics: Settings of the comparison.
-        baseline: Stored runs; None if there is no baseline.
+        statistics: Settings of the tests of significance; None: there are no control runs.
+        baseline: Stored runs; None: there are no control runs either.
         anchor_baseline: Stored runs of `gate.anchor`; None if it is not set.
         control_source: Source of the control.
         journal: Journal that gets the usage of the control runs.
