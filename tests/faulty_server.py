@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -51,9 +52,11 @@ class Service(Protocol):
 
 
 @contextmanager
-def serving(service: Service) -> Iterator[int]:
+def serving(service: Service, tls: ssl.SSLContext | None = None) -> Iterator[int]:
     """Serve during the block, and yield the port."""
     server = _Server(service)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:

@@ -5,6 +5,7 @@ The functions report failures as `PostResult` or `PostNotice`. They do not raise
 """
 
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from evalgate.core.installation import describe_install
 
 if TYPE_CHECKING:
     from gitlab import Gitlab
+    from requests import Session
 
 LONGEST_NOTE = 1_000_000
 """Maximum number of characters of a note's body. GitLab answers 400 to a longer body."""
@@ -100,6 +102,8 @@ class MergeRequest:
     iid: int
     page: str = ""
     """The URL of the merge request; "" if unknown."""
+    ca_file: str = ""
+    """A file with certificates that are trusted in addition to those that `requests` trusts; "" for none."""
 
     def __repr__(self) -> str:
         return f"MergeRequest(server={self.server!r}, project={self.project}, iid={self.iid})"
@@ -119,7 +123,7 @@ def find_merge_request(environ: Mapping[str, str], token: str) -> MergeRequest |
         return NoPullRequest("CI_API_V4_URL, CI_PROJECT_ID or CI_MERGE_REQUEST_IID is not as GitLab sets it")
     home = environ.get("CI_MERGE_REQUEST_PROJECT_URL", "")
     page = f"{home}/-/merge_requests/{iid}" if home else ""
-    return MergeRequest(token, api[1], int(project), int(iid), page)
+    return MergeRequest(token, api[1], int(project), int(iid), page, environ.get("CI_SERVER_TLS_CA_FILE", ""))
 
 
 def post_note(
@@ -218,6 +222,8 @@ class MergeRequestThread:
 
         session = requests.Session()
         session.hooks["response"].append(record_retry_after)
+        if request.ca_file:
+            _trust_certificates(session, request.ca_file)
         # As an OAuth token, GitLab accepts personal, project and group access tokens too.
         # Behind a proxy, GitLab's links to further pages may name a host that the job cannot reach.
         return gitlab.Gitlab(
@@ -235,12 +241,37 @@ class MergeRequestThread:
     def _to_post_error(self, error: Exception) -> PostError:
         from gitlab import GitlabError
         from requests import RequestException
+        from requests.exceptions import SSLError
 
+        if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return PostError(
+                "GitLab's certificate is not trusted: name the file of its authority in REQUESTS_CA_BUNDLE"
+            )
         if isinstance(error, RequestException):
             return TransientError(f"GitLab cannot be reached ({type(error).__name__})")
         if isinstance(error, GitlabError) and error.response_code:
             return _classify_gitlab_error(error.response_code, str(error.error_message), self._retry_after)
         return TransientError(f"GitLab's answer makes no sense ({type(error).__name__})")
+
+
+def _trust_certificates(session: "Session", file: str) -> None:
+    """Let a session trust the certificates in a PEM file as well. Do nothing if the file cannot be read."""
+    from requests.adapters import HTTPAdapter
+
+    try:
+        context = ssl.create_default_context(cafile=file)
+    except OSError:
+        return
+
+    # `verify`, an argument of requests, would replace the certificates that are trusted.
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **options: Any) -> None:
+            super().init_poolmanager(*args, ssl_context=context, **options)
+
+        def proxy_manager_for(self, *args: Any, **options: Any) -> Any:
+            return super().proxy_manager_for(*args, ssl_context=context, **options)
+
+    session.mount("https://", Adapter())
 
 
 def _classify_gitlab_error(status: int, message: str, retry_after: str | None) -> PostError:

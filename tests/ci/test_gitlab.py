@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import certifi
 import pytest
 
 from evalgate.ci.comment_sections import CommentSection, format_marker, read_sections
@@ -17,13 +18,17 @@ from evalgate.core.types import Record
 from evalgate.datasets.results_io import dump_record
 from evalgate.reporting.comment.reporter import CommentReport
 from evalgate.runner.posts import post_record
+from tests.agents.http.test_connection import certificate, serves_tls
 from tests.ci.conftest import measure_timeouts
 from tests.ci.hosts import QUICK, GitLabHost
 from tests.commands import evalgate
+from tests.faulty_server import serving
 from tests.github.faults import Fault
 from tests.gitlab.quickactions import quick_actions
 from tests.gitlab.server import HOME, MERGE_REQUEST, PROJECT, FakeGitLab, Member
 from tests.situations import GOLDEN, green, hostile, huge, regression
+
+__all__ = ["certificate"]
 
 
 @pytest.fixture
@@ -229,6 +234,41 @@ def test_an_unreachable_server_is_reported() -> None:
     result = post_note(request, "main", CommentSection("", "x"), timeouts=replace(QUICK, total_s=1.5))
     assert result.kind == "failed"
     assert result.reason.startswith("GitLab cannot be reached (ConnectionError) (given up a")
+
+
+@pytest.mark.parametrize(
+    ("runner_knows", "user_trusts", "expected"),
+    [
+        (True, False, PostResult("posted", "", f"{HOME}/-/merge_requests/7#note_1001")),
+        (False, True, PostResult("posted", "", f"{HOME}/-/merge_requests/7#note_1001")),
+        (
+            False,
+            False,
+            PostResult(
+                "failed",
+                "GitLab's certificate is not trusted: name the file of its authority in REQUESTS_CA_BUNDLE",
+            ),
+        ),
+    ],
+)
+def test_a_server_with_a_certificate_of_its_own(
+    certificate: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    runner_knows: bool,
+    user_trusts: bool,
+    expected: PostResult,
+) -> None:
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    if user_trusts:
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate[0]))
+    ca_file = {"CI_SERVER_TLS_CA_FILE": str(certificate[0] if runner_knows else certifi.where())}
+    server = FakeGitLab()
+    with serving(server, serves_tls(certificate)) as port:
+        environ = server.environ(CI_API_V4_URL=f"https://127.0.0.1:{port}/api/v4", **ca_file)
+        request = find_merge_request(environ, "glpat-writer")
+        assert post_note(request, "main", CommentSection("", "x"), timeouts=QUICK) == expected
 
 
 NO_REQUEST = "this pipeline is not for a merge request: run the job for merge_request_event"
