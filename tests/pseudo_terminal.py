@@ -55,8 +55,8 @@ class PseudoTerminal:
         return self.shown[start : self._read_until]
 
     def type_text(self, text: str) -> None:
-        """Type text; `\\x03` is Ctrl-C, `\\x04` Ctrl-D."""
-        os.write(self._terminal, text.encode())
+        """Type text; `\\x03` is Ctrl-C, `\\x04` Ctrl-D, `\\udcfc` the byte FC."""
+        os.write(self._terminal, text.encode(errors="surrogateescape"))
 
     def answer(self, prompt: str, text: str) -> str:
         """Wait for a prompt and type a line. Return the output up to the prompt."""

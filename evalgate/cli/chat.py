@@ -111,7 +111,7 @@ def _talk(
     from evalgate.core.protocols import ChecksEntry
     from evalgate.runner.chat import Chat
 
-    _enable_line_editing()
+    _prepare_input()
     agent, printer = setup.build_agent(), build_printer(redactor)
     printer.print_line(
         f"Agent {setup.spec.settings.kind}:{setup.spec.name}. /help lists commands, Ctrl-D ends."
@@ -168,10 +168,16 @@ def build_printer(redactor: "LiveRedactor") -> "ChatPrinter":
     return ChatPrinter(redactor, color=sys.stdout.isatty() and not is_plain)
 
 
-def _enable_line_editing() -> None:
-    """Let `input` edit lines and recall earlier ones, if Python was built with readline."""
+def _prepare_input() -> None:
+    """Let `input` edit lines and recall earlier ones, if Python was built with readline.
+
+    Typed bytes that are not in the terminal's encoding become U+FFFD: neither an agent nor a file takes them.
+    """
+    import io
     from contextlib import suppress
 
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
     with suppress(ImportError):
         import readline  # noqa: F401
 

@@ -497,6 +497,7 @@ class TestRun:
 
         assert process.returncode == pytest.ExitCode.INTERRUPTED
         assert "NO VERDICT: the session ended before every case was run" in output
+        assert "The session fails because" not in output
         assert "Traceback" not in output
 
 

@@ -117,6 +117,20 @@ def test_undo_and_retry_repeat_the_earlier_messages(tmp_path: Path) -> None:
     assert (case.eval_id, [turn.user.text for turn in case.turns]) == ("mine", ["one\ntwo"])
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_typed_bytes_that_are_not_utf_8_are_replaced(tmp_path: Path, errors: str) -> None:
+    environ = {"PYTHONIOENCODING": f"utf-8:{errors}"}
+    with PseudoTerminal(
+        "chat", "-o", "evals/a.json", "--id", "a", cwd=project(tmp_path), **environ
+    ) as terminal:
+        terminal.answer(PROMPT, "gr\udcfcn")
+        terminal.answer(PROMPT, "/quit")
+        assert terminal.wait_for_end() == 0
+
+    (case,) = load_cases(tmp_path, "evals/a.json")
+    assert [turn.user.text for turn in case.turns] == ["gr\ufffdn"]
+
+
 def test_a_conversation_is_not_lost_if_its_file_cannot_take_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -403,7 +403,9 @@ class EvalgateSession:
                 terminalreporter.write(report.render(each.record))
                 if each.problem:
                     terminalreporter.write_line(each.problem, red=True)
-        if not has_failed and not all(each.is_open for each in self.conclusions):
+        # A session that ended early does not fail because of its verdict, and pytest says what ended it.
+        has_ended_early = any(each.problem == _INTERRUPTED for each in self.conclusions)
+        if not (has_failed or has_ended_early or all(each.is_open for each in self.conclusions)):
             is_verdict = any(each.record is None or not each.record.passed for each in self.conclusions)
             why = "the verdict" if is_verdict else "reports that could not be written"
             terminalreporter.write_line(f"The session fails because of {why}: no test failed.", red=True)
