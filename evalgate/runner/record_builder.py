@@ -124,7 +124,10 @@ def build_gate_input(
 
 
 def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
-    """Return the ids of eval sets with unselected cases; () if options such as `--tag` selected the cases."""
+    """Return the ids of the eval sets of which `FILE:CASE` left out cases.
+
+    Return () if options such as `--tag` selected the cases: `Record.selection` describes that.
+    """
     if plan.selection is not None:
         return ()
     return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)

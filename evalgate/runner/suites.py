@@ -286,7 +286,7 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
 
 def _suggest_suite(problem: Problem, config: Config) -> Problem:
-    """Return the problem; if its file is missing, with the most similar name of a suite as a suggestion."""
+    """Return the problem; if its file is missing, with the most similar name in `suites` as a suggestion."""
     from evalgate.core.did_you_mean import did_you_mean
 
     is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")
