@@ -138,7 +138,7 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
     `is_futile` returns False. It also follows while a minimum, pass^k or a required proof is undecided.
 
     No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
-    after a case broke. A metric that is compared exactly needs only the first `min_runs` rounds.
+    after a case broke. A deterministic metric (`is_deterministic`) needs only the first `min_runs` rounds.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
