@@ -148,7 +148,8 @@ class CommittedFiles:
     def _follow_links(self, path: str) -> str:
         """Return `path` with its symbolic links resolved, also links to folders on the way.
 
-        At most four links are followed, one after the other.
+        At most four links are followed, one after the other. If more are on the way, the returned path still
+        contains a link, and no file is found at it.
         """
         for _ in range(_MOST_LINKS):
             self._enter_submodules(path)
