@@ -209,7 +209,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    `hooks.tell` gets the expected usage. The block closes the journal unless `run_options.checkpoints` is set.
+    `hooks.tell` gets the expected usage. The block closes the journal if `run_options.checkpoints` is None.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
