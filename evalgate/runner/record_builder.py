@@ -103,7 +103,11 @@ def build_gate_input(
     control: ControlComparison | None,
     anchor: AnchorComparison | None,
 ) -> GateInput:
-    """Build the input of `decide_verdict`; `control`, if given, corrects verdicts of `compared_runs`."""
+    """Build the input of `decide_verdict`.
+
+    If `control` is given, the control runs correct the verdicts of `compared_runs` on drops of averages and on
+    broken cases (`apply_control`).
+    """
     if control is not None:
         from evalgate.gating.control_comparison import apply_control
 
