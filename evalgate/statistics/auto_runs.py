@@ -42,8 +42,8 @@ def estimate_early_stop_bias(
 
     The excess is a share of the metric's range. After several rounds it can be negative (the average is too
     low), because AUTO went on only after bad rounds. The estimate assumes that the agent did not change, and
-    that AUTO goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if
-    in every case all runs of both sides have the same score.
+    that AUTO goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, because
+    the excess is below 0.001 then, or if in every case all runs of both sides have the same score.
 
     Args:
         pairs: scores of baseline and candidate for each case.
