@@ -32,8 +32,8 @@ class CodeFiles(Protocol):
     def list_folder(self, folder: str) -> Mapping[str, int]:
         """Return the size in bytes of each file below a folder, by path.
 
-        For the folder "", return only the files directly in the workspace. Hidden files and folders, and
-        folders of installed packages, are left out.
+        For the folder "", the workspace itself, which may be a large repository, return only the files
+        directly in it. Hidden files and folders, and folders of installed packages, are left out.
         """
         ...
 
