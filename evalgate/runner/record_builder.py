@@ -105,8 +105,8 @@ def build_gate_input(
 ) -> GateInput:
     """Build the input of `decide_verdict`.
 
-    If `control` is given, the control runs correct the verdicts of `compared_runs` on drops of averages and on
-    broken cases (`apply_control`).
+    If `control` is given, the control runs correct the verdicts of `compared_runs` on drops of averages and
+    on broken cases (`apply_control`).
     """
     if control is not None:
         from evalgate.gating.control_comparison import apply_control

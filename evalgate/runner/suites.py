@@ -180,7 +180,7 @@ def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
     False, the suites have no metrics.
 
     Raises:
-        InvalidInputError: a file has a problem, or a set without criteria and checks needs some (`needs_criteria`).
+        InvalidInputError: a file has a problem, or a set has no criteria and checks (if `needs_criteria`).
     """
     thresholds, config, is_part = plan_input.thresholds, plan_input.config, plan_input.is_partial_selection
     _check_runs(thresholds, config)
