@@ -181,7 +181,8 @@ def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
 def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: Plan) -> AgentSpec:
     """Return the agent with a key of its section set to `value`, which is read as YAML.
 
-    `agent_name` is the WHAT of `--agent KIND:WHAT`; "" without this option.
+    `agent_name` is the WHAT of `--agent KIND:WHAT`; "" without this option. It names the agent only if
+    neither the settings of `agent` nor `key` do.
 
     Raises:
         InvalidInputError: the agent has no such key, or refuses the value.

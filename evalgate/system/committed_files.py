@@ -32,8 +32,8 @@ class CodeFiles(Protocol):
     def list_folder(self, folder: str) -> Mapping[str, int]:
         """Return the size in bytes of each file below a folder, by path.
 
-        For the folder "", return only the files directly in the workspace. Hidden files and folders, and
-        folders of installed packages, are left out.
+        For the folder "", the workspace itself, which may be a large repository, return only the files
+        directly in it. Hidden files and folders, and folders of installed packages, are left out.
         """
         ...
 
@@ -148,7 +148,8 @@ class CommittedFiles:
     def _follow_links(self, path: str) -> str:
         """Return `path` with its symbolic links resolved, also links to folders on the way.
 
-        At most four links are followed, one after the other.
+        At most four links are followed, one after the other. If more are on the way, the returned path still
+        contains a link, and no file is found at it.
         """
         for _ in range(_MOST_LINKS):
             self._enter_submodules(path)

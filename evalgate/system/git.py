@@ -230,7 +230,8 @@ def _check_is_one_line(path: str) -> str:
 def is_tracked(folder: Path, path: str) -> bool:
     """Return True if git tracks a file at `path` or, if `path` is a folder, below it. Submodules count.
 
-    Also return True if git fails. Outside of a repository, return False.
+    Also return True if git fails: callers then assume that the change may have added or edited the file.
+    Outside of a repository, return False.
     """
     here = Path(os.path.realpath(folder))
     top = run_git(folder, "rev-parse", "--show-toplevel")
