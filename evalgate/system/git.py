@@ -26,7 +26,8 @@ _GIT_SECONDS = 20
 _SHOWN_OF_COMMIT = 12
 _OBJECT = compile_lazily(rb"[0-9a-f]+ (blob|tree) (\d+)")
 _LINK, _SUBMODULE = "120000", "160000"
-_MOST_LINKS = 40
+MOST_LINKS = 40
+"""Most symbolic links that are followed on the way to a file, as in Linux."""
 SAFE_SETTINGS = (
     "safe.directory=*",
     "core.hooksPath=/dev/null",
@@ -156,7 +157,7 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
     """
     prefix = _read_prefix(folder)
     inner = os.path.normpath(prefix + path)  # from the top of the repository
-    for _ in range(_MOST_LINKS):
+    for _ in range(MOST_LINKS):
         is_outside = _leads_outside(inner) or inner.startswith("/")
         step = None if is_outside else _find_first_step(folder, commit, inner)
         if step is None:
