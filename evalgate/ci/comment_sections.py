@@ -69,8 +69,8 @@ def is_of_gate(body: str, gate: str) -> bool:
 def read_sections(body: str) -> dict[str, CommentSection]:
     """Return the sections of a comment by key. A section without an end marker is left out.
 
-    If a key occurs twice, the newer section is returned. If both sections are equally new, the later section
-    in the comment is returned.
+    If a key occurs twice, the section with the larger (run, attempt) in its marker is returned. If both are
+    equal, the later section in the comment is returned.
     """
     found: dict[str, CommentSection] = {}
     for match in _SECTION.finditer(body):

@@ -28,10 +28,10 @@ def normalize_key(key: str) -> str:
 
 
 def find_key_in_any_case(value: object, name: str) -> str:
-    """Return the object's first key that equals `name` except for case and underscores.
+    """Return the key `name` as the object `value` spells it, in any case and with or without underscores.
 
-    The result is `name` itself if the object has this exact key, or no such key. Go's `encoding/json` also
-    ignores case, but not underscores.
+    An exact key comes first, then the first such key of the object. Without one, or if `value` is no object,
+    return `name`. Go's `encoding/json` also ignores case, but not underscores.
     """
     if not isinstance(value, dict) or name in value:
         return name

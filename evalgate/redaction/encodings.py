@@ -178,10 +178,11 @@ def _iter_url_forms(secret: str) -> Iterator[str]:
 
 
 def _iter_base64_forms(secret: str) -> Iterator[str]:
-    """Yield the base64 of a secret within a longer text, in the standard and the URL-safe alphabet.
+    """Yield the texts, in both base64 alphabets, that a secret becomes when a longer text is encoded.
 
-    Base64 encodes groups of three bytes, so its characters depend on the position of the secret's first byte
-    in a group (0, 1 or 2). Characters at both ends that also encode neighbouring bytes are left out.
+    Base64 encodes groups of three bytes, so the result depends on the position of the secret's first byte in
+    a group (0, 1 or 2). Characters at both ends that also encode neighbouring bytes are left out. Forms of
+    fewer than `_MIN_BASE64_LENGTH` characters are skipped.
     """
     data = _encode_utf8(secret)
     for before in range(3):

@@ -202,9 +202,10 @@ class Redactor:
     def _is_clean_tree(
         self, on_announcement: Callable[[str], object] | None, clean: Container[int], value: object
     ) -> bool:
-        """Return True if a tree certainly holds no secret; pass texts with `add-mask` to `on_announcement`.
+        """Return True if a tree certainly holds no secret and no invisible character.
 
-        All texts of the tree are joined and searched at once, because one search is faster than many.
+        All texts are joined for one fast search. If they may hold an `add-mask` line, they are passed to
+        `on_announcement`. Not searched: dataclasses with an `id` in `clean`, and JSON that is redacted already.
         """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]

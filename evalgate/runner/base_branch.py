@@ -132,7 +132,11 @@ class RuleFiles:
 
     @cached_property
     def committed_files(self) -> "CommittedFiles":
-        """Return the files of the base branch's commit, which git must know."""
+        """Return the files of the base branch as they are in `base_commit`, which must not be "".
+
+        Raises:
+            InvalidInputError: git cannot read the commit.
+        """
         from evalgate.system.committed_files import CommittedFiles
 
         return CommittedFiles(self.folder, self.base_commit)
@@ -152,7 +156,7 @@ class RuleFiles:
         return self.applies_base_rules and not self.base_commit
 
     def find_target_commit(self) -> str:
-        """Return the commit of the pull request's target branch, under every policy.
+        """Return the commit of the pull request's target branch, also with `--policy head`.
 
         Return "" if git does not know the commit, or if no pull request is tested.
         """

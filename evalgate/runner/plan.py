@@ -100,7 +100,11 @@ class Plan:
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
-        """Return the ids of the eval sets with all cases selected; None if the user selected everything."""
+        """Return the ids of the eval sets with every case selected; None if surely nothing was left out.
+
+        Without `eval_sets` in the thresholds file, nothing says which eval sets there are, so the result is never
+        None.
+        """
         if not self.is_part:
             return None
         found = (suite.eval_set for suite in self.suites)

@@ -41,7 +41,10 @@ class LogShares:
         return math.exp(drop * self.width)
 
     def to_drop(self, increase: float) -> float:
-        """Convert a relative increase of the figures (0.15 is 15 %) to a drop of the mean share."""
+        """Convert a relative increase of the figures (0.15 is 15 %) to the drop of the mean share it causes.
+
+        Shares are logarithmic: the drop is ln(1 + increase) / `width`. So `to_ratio` of it is 1 + increase.
+        """
         return math.log1p(increase) / self.width
 
 

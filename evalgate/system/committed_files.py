@@ -59,7 +59,11 @@ class FolderFiles:
             return b""
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
-        """Return the sizes of files below `folder`, without links that lead out of the workspace."""
+        """Return the size in bytes of each file below `folder`, by path relative to the workspace.
+
+        As in `CodeFiles.list_folder`, "" means only the files directly in the workspace, and hidden files and
+        installed packages are left out. So are virtual environments, and links leading out of the workspace.
+        """
         found: dict[str, int] = {}
         for parent, folders, names in os.walk(self._home / folder):
             inner = (each for each in folders if not each.startswith(".") and each not in _PACKAGE_FOLDERS)

@@ -190,9 +190,10 @@ def _is_unchanged(root: Path, entry: _Entry) -> bool:
 
 
 def _remove_abandoned_folders() -> None:
-    """Remove the checkout folders that killed processes left behind, which no process has locked.
+    """Remove the checkout folders of processes that were killed: folders with locks that no process holds.
 
-    Root removes the folders of all users, because the folders that it wrote may belong to the agent's user.
+    Only the user's own folders are removed. But root removes those of all users, because root may have given
+    a checkout to the agent's user (`owner` of `check_out_commit`).
     """
     own = os.geteuid()
     for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

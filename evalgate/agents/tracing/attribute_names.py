@@ -354,7 +354,10 @@ def _insert_value(tree: dict[str, Any], path: list[str], value: object) -> None:
 
 
 def _iter_list_items(tree: dict[str, Any]) -> Iterator[Any]:
-    """Yield the values under numeric keys, in numeric order and with nested lists; skip all other keys."""
+    """Yield the values under numeric keys, in numeric order; skip all other keys.
+
+    Within a value, each dict that has only numeric keys becomes a list.
+    """
     for key in sorted(filter(is_list_index, tree), key=int):
         yield _build_lists(tree[key])
 

@@ -104,7 +104,10 @@ def register_session(config: pytest.Config) -> None:
 
 @dataclass
 class Conclusion:
-    """Result of one group: its record, and the problem if the record or one of its reports is missing."""
+    """Result of one `EvaluationGroup`, or of cases that were lost, interrupted or not collected.
+
+    If the record or one of its reports is missing, `problem` says why.
+    """
 
     group: str
     record: Record | None = None

@@ -103,10 +103,10 @@ _WORKFLOW_REF = re.compile(r"[^@]*/(?P<workflow>[^/@]+\.ya?ml)@.*", re.DOTALL)
 
 
 def build_artifact_store(name: str, context: StoreContext) -> "ArtifactStore":
-    """Build the store that `artifact:WHAT` names.
+    """Build the store for `name`, the part after `artifact:`: NAME, NAME:FILE or WORKFLOW.yml/NAME:FILE.
 
     Raises:
-        InvalidInputError: `name` is no name of an artifact.
+        InvalidInputError: `name` has another form.
     """
     found = _WHAT.fullmatch(name)
     if found is None:

@@ -164,7 +164,7 @@ _STEP = 2**17
 
 
 class ValueSpan(NamedTuple):
-    """The position of a value in its file."""
+    """The position of a value in its file: offsets in bytes, and line and column for messages."""
 
     start: int
     """Offset of the first byte in the file; `end` is the offset after the last byte."""

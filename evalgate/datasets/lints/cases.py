@@ -100,7 +100,7 @@ class UnusedRubricsLint:
     """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """Return the checker for the rubrics that `metrics` select."""
+        """Return the checker for rubrics that none of `metrics` selects; `eval_set` is unused."""
         del eval_set
         judged: list[SelectsRubrics] = [
             metric for metric in metrics.values() if isinstance(metric, SelectsRubrics)

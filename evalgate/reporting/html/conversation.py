@@ -130,7 +130,10 @@ _OPINIONS = {"samples": "answer", "rubrics": "rubric", "rubric_scores": "rubric"
 def _pop_opinions(
     details: dict[str, object], budget: SizeBudget
 ) -> Iterator[tuple[str, tuple[OpinionView, ...]]]:
-    """Remove the lists of opinions from `details`, and yield each with its title."""
+    """Remove the judge's answers and rubric verdicts from `details`; yield (title, opinions) for each list.
+
+    Opinions that `budget` has no room for are left out, and the title says how many.
+    """
     for key, what in _OPINIONS.items():
         rows = details.get(key)
         if not isinstance(rows, list | tuple) or not all(isinstance(row, Mapping) for row in rows):
