@@ -60,7 +60,7 @@ def compare_runs(
         return ComparedRuns(summarize_metrics(scored.cases, with_margins=True), scored.cases)
     # Imported here, because a run without a baseline does not need the statistics.
     from evalgate.gating.case_changes import add_deltas, build_comparison
-    from evalgate.gating.follow_up_runs import classify_failures
+    from evalgate.gating.failure_classification import classify_failures
     from evalgate.gating.significance import apply_decision
 
     # First of all: a case's follow-up decides how the case is compared, and its part in the verdict.

@@ -20,7 +20,7 @@ from evalgate.core.types import (
     RunResult,
 )
 from evalgate.gating.comparison import ScoredRuns
-from evalgate.gating.follow_up_runs import FailureClassifier, build_classifier
+from evalgate.gating.failure_classification import FailureClassifier, build_classifier
 from evalgate.gating.score_tables import ScoreTables, build_row_name, build_score_tables, list_baseline_scores
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.case_regression import StoredOutcomes

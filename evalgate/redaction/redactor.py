@@ -205,7 +205,7 @@ class Redactor:
         """Return True if a tree certainly holds no secret and no invisible character.
 
         All texts are joined for one fast search. If they may hold an `add-mask` line, they are passed to
-        `on_announcement`. Not searched: dataclasses with an `id` in `clean`, and JSON that is redacted already.
+        `on_announcement`. Dataclasses with an `id` in `clean`, and JSON redacted already, are not searched.
         """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]

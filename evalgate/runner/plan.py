@@ -102,8 +102,8 @@ class Plan:
     def whole_sets(self) -> frozenset[str] | None:
         """Return the ids of the eval sets with every case selected; None if surely nothing was left out.
 
-        Without `eval_sets` in the thresholds file, nothing says which eval sets there are, so the result is never
-        None.
+        Without `eval_sets` in the thresholds file, nothing says which eval sets there are, so the result is
+        never None.
         """
         if not self.is_part:
             return None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import ProgressListener
-from evalgate.core.types import NON_AGENT_OUTCOMES, CaseResult, CaseRun, EvalCase, ModelUsage, RunResult
-from evalgate.llm.budget_guard import BudgetGuard, was_stopped_by_budget
+from evalgate.core.types import CaseResult, CaseRun, EvalCase, ModelUsage, RunResult
+from evalgate.llm.budget_guard import BudgetGuard
 from evalgate.llm.usage import MeteredUsage, RunUsage
 from evalgate.metrics.scoring import score_case, score_run
+from evalgate.runner.checkpoint.checkpoint import is_final_run
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_strategy import RunSchedule, RunStrategy
 from evalgate.runner.scheduler import RunRequest
@@ -98,7 +99,7 @@ class RunResults:
             result = _reuse_expectations(result, earlier[0])
         self._runs[request.index] = (*earlier, result)
         self._cached_results.clear()
-        if self._run_start.journal is not None and _is_final(result):
+        if self._run_start.journal is not None and is_final_run(result):
             self._schedule_flush(request.index, result)
         self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
@@ -187,7 +188,7 @@ class RunResults:
 
     def is_complete(self, strategy: RunStrategy) -> bool:
         """Return True if every run that the strategy wants was made, and no run needs to be repeated."""
-        if not all(_is_final(run) for runs in self._runs for run in runs):
+        if not all(is_final_run(run) for runs in self._runs for run in runs):
             return False
         first = strategy.plan_first_runs(len(self.case_index))
         if self.select_missing_runs(first):
@@ -232,14 +233,6 @@ class RunResults:
         if self.calibration_verdict is None:
             self.calibration_verdict = await self.plan.judge_calibration.evaluate_judge()
         return self.calibration_verdict.is_reliable
-
-
-def _is_final(run: RunResult) -> bool:
-    """Return True if `--resume` need not repeat the run.
-
-    It repeats runs that the budget stopped, or that failed for a reason outside of the agent.
-    """
-    return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
 
 
 def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:

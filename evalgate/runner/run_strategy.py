@@ -102,7 +102,7 @@ class StatisticalRuns:
 
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
         """Return the next runs to make, or an empty schedule if enough is known."""
-        from evalgate.gating.follow_up_runs import build_classifier
+        from evalgate.gating.failure_classification import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.auto_runs import plan_next_step
         from evalgate.statistics.metric_decisions import Decision
@@ -159,7 +159,7 @@ class StatisticalRuns:
 
     def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
         """Return True if `fail_fast` is on, and the follow-up runs of a case confirm a regression."""
-        from evalgate.gating.follow_up_runs import classify_failures
+        from evalgate.gating.failure_classification import classify_failures
 
         if not self.statistics.parameters.fail_fast:
             return False

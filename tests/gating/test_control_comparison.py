@@ -24,7 +24,7 @@ from evalgate.core.types import (
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns, compare_runs
 from evalgate.gating.control_comparison import apply_control, build_control_comparison
 from evalgate.gating.control_suspects import ControlSuspects, FreshRuns, find_suspects
-from evalgate.gating.follow_up_runs import classify_failures
+from evalgate.gating.failure_classification import classify_failures
 from evalgate.gating.significance import decide_metrics
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.statistics.control_runs import AverageControl, ControlDecision, decide_control_runs

@@ -23,7 +23,7 @@ from evalgate.agents.ray.actor import (
     load_response,
 )
 from evalgate.agents.ray.client import ClusterClient, ClusterSpec, RayClusterClient
-from evalgate.agents.tracing.context import is_trace_wanted
+from evalgate.agents.tracing.turn_trace import is_trace_wanted
 from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
 from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionLostError, SessionResult
 from evalgate.core.types import EvalCase, Failure, Reply, TraceSpan, UserMessage

@@ -1,6 +1,6 @@
 """Cases of Google ADK's eval sets, built from the models of their files.
 
-Of a file's cases, `common_cases.py` builds those with only today's keys, which is faster. Every other case
+Of a file's cases, `simple_cases.py` builds those with only today's keys, which is faster. Every other case
 and every error goes through the models.
 """
 

@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.eval_set_reader import EvalSetReader
+from evalgate.datasets.case_list_reader import CaseListReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.key_case import find_snake_or_camel_key
 from evalgate.documents.strict_json import Location
@@ -71,22 +71,22 @@ class AdkFormat:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
-        from evalgate.integrations.adk.common_cases import has_common_keys, parse_common_case
+        from evalgate.integrations.adk.simple_cases import has_simple_keys, parse_simple_case
 
         reader = _create_reader(document)
 
         # Cases are validated one at a time, so that a big file is never in memory as pydantic models, too.
         def make_case(index: int, raw: object) -> EvalCase | None:
             line = reader.find_line(index)
-            if (case := parse_common_case(raw, line, reader.eval_set_id)) is not None:
+            if (case := parse_simple_case(raw, line, reader.eval_set_id)) is not None:
                 return case
-            # Imported here, because most eval sets have common cases only.
+            # Imported here, because most eval sets have simple cases only.
             from evalgate.integrations.adk.case_models import AdkCase
             from evalgate.integrations.adk.cases import build_adk_case
 
             wire = reader.validate_case(AdkCase, index, raw)
             case = None if wire is None else build_adk_case(wire, line, raw)
-            if reader.keys.is_open and not has_common_keys(raw, case):
+            if reader.keys.is_open and not has_simple_keys(raw, case):
                 reader.check_keys(AdkCase, index, raw)
             return case
 
@@ -120,8 +120,8 @@ _OF_OLD_LISTS = {
 """Keys of Google ADK's older list formats, and the keys with the same meaning in eval sets."""
 
 
-def _create_reader(document: Document) -> EvalSetReader:
-    return EvalSetReader(
+def _create_reader(document: Document) -> CaseListReader:
+    return CaseListReader(
         document,
         find_snake_or_camel_key,
         cases_key="eval_cases",

@@ -4,7 +4,7 @@ A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case.
 (`[{name, data: [turns], initial_session}, …]`) is several. Neither names the set. The set's id is the
 file's path, which is also the id of a turn list's only case.
 
-Of a list's cases, `common_legacy_cases.py` builds those with only the usual keys, which is faster. Every
+Of a list's cases, `simple_legacy_cases.py` builds those with only the usual keys, which is faster. Every
 other case and every error goes through the models below.
 """
 
@@ -28,8 +28,8 @@ from evalgate.core.types import (
     ToolCall,
     UserMessage,
 )
+from evalgate.datasets.case_list_reader import finish_reading
 from evalgate.datasets.cases import build_cases
-from evalgate.datasets.eval_set_reader import finish_reading
 from evalgate.datasets.ignored_keys import KeyChecker, collect_ignored_keys
 from evalgate.documents.strict_json import as_sequence, read_json
 from evalgate.documents.validation_errors import Id, find_repeated_ids, translate_validation_error
@@ -168,7 +168,7 @@ def _build_cases(
     document: Document, listed: Sequence[Any], problems: list[Problem], keys: KeyChecker
 ) -> Sequence[EvalCase]:
     # Imported here, because files of every format are tried with `matches_document`.
-    from evalgate.integrations.adk.common_legacy_cases import parse_common_legacy_case
+    from evalgate.integrations.adk.simple_legacy_cases import parse_common_legacy_case
 
     def make_case(index: int, raw: object) -> EvalCase | None:
         line, _ = document.find_position((index,))

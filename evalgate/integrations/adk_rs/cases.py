@@ -166,7 +166,7 @@ class AdkRsCase(_AdkRsModel):
 
 
 class AdkRsEvalSetFile(_AdkRsModel):
-    """An eval set; `EvalSetReader` reads its cases one by one."""
+    """An eval set; `CaseListReader` reads its cases one by one."""
 
     eval_set_id: Annotated[Id, Field(validation_alias=AliasChoices("eval_set_id", "id"))]
     name: str = ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.eval_set_reader import EvalSetReader
+from evalgate.datasets.case_list_reader import CaseListReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.strict_json import MOST_INSPECTED_CASES, Location, as_sequence
 
@@ -39,7 +39,7 @@ class AdkRsFormat:
         # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.adk_rs.cases import AdkRsCase, AdkRsEvalSetFile, build_adk_rs_case
 
-        reader = EvalSetReader(document, _find_id_key, cases_key="eval_cases", id_key="eval_id")
+        reader = CaseListReader(document, _find_id_key, cases_key="eval_cases", id_key="eval_id")
 
         def make_case(index: int, raw: Any) -> EvalCase | None:
             reader.check_keys(AdkRsCase, index, raw)

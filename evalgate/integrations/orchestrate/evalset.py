@@ -38,9 +38,9 @@ from evalgate.core.types import (
     UserMessage,
     iter_argument_paths,
 )
+from evalgate.datasets.case_list_reader import finish_reading
 from evalgate.datasets.cases import build_cases
 from evalgate.datasets.conversion_losses import find_linear_goal_order
-from evalgate.datasets.eval_set_reader import finish_reading
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker, collect_ignored_keys
 from evalgate.documents.strict_json import Location, as_sequence, get_items
 from evalgate.documents.validation_errors import Id, find_repeated_ids, validate_model

@@ -1,6 +1,6 @@
 """Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-Of a file's cases, `common_cases.py` builds those with only today's keys, which is faster. Every other case
+Of a file's cases, `simple_cases.py` builds those with only today's keys, which is faster. Every other case
 and every error goes through these models.
 
 Of tool mocks, only the rules under `actual` are read, which apply to the agent. The rules under `expected`
@@ -183,7 +183,7 @@ class TrpcCase(TrpcModel):
 
 
 class TrpcEvalSetFile(TrpcModel):
-    """An eval set; `EvalSetReader` reads its cases one by one."""
+    """An eval set; `CaseListReader` reads its cases one by one."""
 
     eval_set_id: Id = Field(alias="evalSetId")
     name: str | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
-from evalgate.datasets.eval_set_reader import EvalSetReader
+from evalgate.datasets.case_list_reader import CaseListReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
 from evalgate.documents.key_case import find_key_in_any_case, get_member, normalize_key
 from evalgate.documents.strict_json import MOST_INSPECTED_CASES, Location, as_sequence
@@ -40,15 +40,15 @@ class TrpcFormat:
         """
         # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.trpc.cases import TrpcCase, TrpcEvalSetFile, build_trpc_case
-        from evalgate.integrations.trpc.common_cases import parse_common_case
+        from evalgate.integrations.trpc.simple_cases import parse_simple_case
 
-        reader = EvalSetReader(
+        reader = CaseListReader(
             document, find_key_in_any_case, cases_key="evalCases", id_key="evalId", spelled=normalize_key
         )
 
         def make_case(index: int, raw: object) -> EvalCase | None:
             line = reader.find_line(index)
-            if (case := parse_common_case(raw, line)) is not None:
+            if (case := parse_simple_case(raw, line)) is not None:
                 return case
             reader.check_keys(TrpcCase, index, raw)
             wire = reader.validate_case(TrpcCase, index, raw)

@@ -7,11 +7,13 @@ and watsonx Orchestrate 1.6.9 for stories. docs/conformance.md lists the differe
 import json
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from evalgate.core.frozen import frozen
 from evalgate.llm.sampling import UnparsableAnswerError
-from evalgate.llm.users.role import UserRole
+
+if TYPE_CHECKING:
+    from evalgate.llm.users.role import UserRole
 
 _MOST_REPEATS = 3
 _MOST_FAILURES = 3
@@ -64,7 +66,7 @@ def _parse_structured(text: str) -> SimulatedMessage | None:
     return SimulatedMessage(value["content"].strip(), goal)
 
 
-def should_end(role: UserRole, message: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
+def should_end(role: "UserRole", message: SimulatedMessage, failures: int, earlier: Sequence[str]) -> bool:
     """Return True if the conversation ends before `message`, so that the message is not sent.
 
     The conversation ends:
@@ -98,3 +100,21 @@ def _is_similar(one: str, other: str) -> bool:
         return True
     first, second = (set(_WORD.findall(text.lower())) for text in (one, other))
     return bool(first | second) and len(first & second) / len(first | second) > _SIMILAR
+
+
+# --- signals ------------------------------------------------------------------------------------------------
+
+
+def contains_text(text: str, signal: str) -> bool:
+    """Return True if the message contains the signal, in any case."""
+    return signal.lower() in text.lower()
+
+
+def contains_word(text: str, signal: str) -> bool:
+    """Return True if the message has the signal as a whole word. Upper and lower case are different."""
+    return re.search(rf"(?<!\w){re.escape(signal)}(?!\w)", text) is not None
+
+
+def is_signal_alone(text: str, signal: str) -> bool:
+    """Return True if the message is the signal and nothing else, in any case."""
+    return bool(signal) and text.strip().casefold() == signal.casefold()

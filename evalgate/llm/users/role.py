@@ -1,12 +1,12 @@
 """Build the role of a case's simulated user: plan, persona, and the conditions that end the conversation."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
 from evalgate.core.frozen import frozen
 from evalgate.core.types import EvalCase, Scenario
+from evalgate.llm.users.conversation_end import contains_text, contains_word, is_signal_alone
 from evalgate.llm.users.personas import Persona, resolve_persona
 
 ADK_SIGNAL = "</finished>"
@@ -25,7 +25,7 @@ class UserRole:
     """First message; "" if the model writes it."""
     signal: str = ADK_SIGNAL
     """Text with which the model ends the conversation; "" if there is no such text."""
-    is_over: Callable[[str, str], bool] = lambda text, signal: signal.lower() in text.lower()
+    is_over: Callable[[str, str], bool] = contains_text
     """Function that gets a message and the signal, and returns True if the message ends the conversation."""
     ends_when_stuck: bool = False
     """True if the conversation ends after three similar messages in a row."""
@@ -54,7 +54,7 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
             "user_story",
             scenario.starting_prompt,
             STORY_SIGNAL,
-            _contains_word,
+            contains_word,
             ends_when_stuck=True,
             max_turns=limit,
             script=scenario.script,
@@ -63,7 +63,7 @@ def build_user_role(case: EvalCase, personas: Mapping[str, Persona], max_turns: 
     role = UserRole(scenario.conversation_plan, "user_scenario", scenario.starting_prompt, max_turns=limit)
     if scenario.stop_signal is None:
         return replace(role, persona=persona)
-    return replace(role, persona=persona, signal=scenario.stop_signal.strip(), is_over=_is_signal)
+    return replace(role, persona=persona, signal=scenario.stop_signal.strip(), is_over=is_signal_alone)
 
 
 def apply_story(case: EvalCase) -> EvalCase:
@@ -78,12 +78,3 @@ def apply_story(case: EvalCase) -> EvalCase:
         return case
     opening = case.turns[0].user.text
     return replace(case, turns=(), scenario=Scenario(opening, journey.story, max_turns=journey.max_turns))
-
-
-def _contains_word(text: str, signal: str) -> bool:
-    """Return True if the text has `signal` as a whole word. Upper and lower case are different."""
-    return re.search(rf"(?<!\w){re.escape(signal)}(?!\w)", text) is not None
-
-
-def _is_signal(text: str, signal: str) -> bool:
-    return bool(signal) and text.strip().casefold() == signal.casefold()

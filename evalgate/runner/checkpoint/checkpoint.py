@@ -5,7 +5,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from evalgate.core.types import RunResult
+from evalgate.core.types import NON_AGENT_OUTCOMES, RunResult
+from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.journal import FILE_NAME, FinishedRuns, Journal, lock_journal, unlock_journal
@@ -136,3 +137,11 @@ class Checkpoint:
         if self._journal is not None:
             is_over = self._is_over and self._is_published and error is None
             self._journal.close(is_over=is_over)
+
+
+def is_final_run(run: RunResult) -> bool:
+    """Return True if `--resume` need not repeat the run.
+
+    It repeats runs that the budget stopped, or that failed for a reason outside of the agent.
+    """
+    return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)

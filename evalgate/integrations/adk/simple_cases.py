@@ -1,4 +1,4 @@
-"""Common cases of Google ADK's eval sets, built without pydantic.
+"""Simple cases of Google ADK's eval sets, built without pydantic.
 
 There are two ways to build a case, because this one takes a third of the time: it builds the cases with only
 today's keys, which nearly all are. Every other case and every error goes through the models (`cases.py`,
@@ -42,30 +42,30 @@ _CALL_KEYS = frozenset({"id", "name", "args"})
 _RESULT_KEYS = frozenset({"id", "name", "response"})
 
 
-def parse_common_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
-    """Build a common case from its decoded JSON `raw`; return None for any other case.
+def parse_simple_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase | None:
+    """Build a simple case from its decoded JSON `raw`; return None for any other case.
 
     `line` is the first line of the case in its file, and `eval_set_id` the id of its set.
 
-    A common case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
+    A simple case is in snake_case and has no `invocation_events`. It holds only messages of a single text,
     tool calls, tool results and a session.
     """
     try:
         case = require_members(raw, _CASE_KEYS)
         return EvalCase(
             validate_id(require_text(case.get("eval_id"))),
-            tuple([_parse_common_turn(each) for each in require_list(case.get("conversation"))]),
-            session=_parse_common_session(case.get("session_input")),
+            tuple([_parse_simple_turn(each) for each in require_list(case.get("conversation"))]),
+            session=_parse_simple_session(case.get("session_input")),
             line=line,
             eval_set_id=eval_set_id,
-            creation_timestamp=_parse_common_time(case.get("creation_timestamp")),
+            creation_timestamp=_parse_simple_time(case.get("creation_timestamp")),
         )
     except (UnexpectedShapeError, ValueError):
         return None
 
 
-def has_common_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the decoded case `raw` has only the keys of common cases, none of which is ignored.
+def has_simple_keys(raw: Any, case: EvalCase | None) -> bool:
+    """Return True if the decoded case `raw` has only the keys of simple cases, none of which is ignored.
 
     `case` is built from `raw`; if it is None, because `raw` is invalid, return False. The result is True for
     nearly every case, and saves the slower search for ignored keys.
@@ -81,7 +81,7 @@ def has_common_keys(raw: Any, case: EvalCase | None) -> bool:
     )
 
 
-def _parse_common_session(raw: object) -> SessionInput:
+def _parse_simple_session(raw: object) -> SessionInput:
     if raw is None:
         return _NO_SESSION
     session = require_members(raw, _SESSION_KEYS)
@@ -91,21 +91,21 @@ def _parse_common_session(raw: object) -> SessionInput:
     )
 
 
-def _parse_common_turn(raw: object) -> CaseTurn:
+def _parse_simple_turn(raw: object) -> CaseTurn:
     turn = require_members(raw, _TURN_KEYS)
     data, response, invocation_id = map(turn.get, ("intermediate_data", "final_response", "invocation_id"))
     return CaseTurn(
-        UserMessage(_parse_common_content(turn.get("user_content"), "user")),
+        UserMessage(_parse_simple_content(turn.get("user_content"), "user")),
         Reply(
-            None if response is None else _parse_common_content(response, "model"),
-            () if data is None else _parse_common_events(require_members(data, _DATA_KEYS)),
+            None if response is None else _parse_simple_content(response, "model"),
+            () if data is None else _parse_simple_events(require_members(data, _DATA_KEYS)),
         ),
         invocation_id="" if invocation_id is None else require_text(invocation_id),
-        creation_timestamp=_parse_common_time(turn.get("creation_timestamp")),
+        creation_timestamp=_parse_simple_time(turn.get("creation_timestamp")),
     )
 
 
-def _parse_common_content(raw: object, role: str) -> str:
+def _parse_simple_content(raw: object, role: str) -> str:
     content = require_members(raw, _CONTENT_KEYS)
     parts = content.get("parts")
     if not isinstance(parts, list) or len(parts) != 1 or content.get("role", role) != role:
@@ -113,7 +113,7 @@ def _parse_common_content(raw: object, role: str) -> str:
     return require_text(require_members(parts[0], _TEXT_KEYS).get("text"))
 
 
-def _parse_common_events(data: Mapping[str, object]) -> tuple[Event, ...]:
+def _parse_simple_events(data: Mapping[str, object]) -> tuple[Event, ...]:
     events: list[Event] = []
     for each in require_list(data.get("tool_uses", [])):
         call = require_members(each, _CALL_KEYS)
@@ -134,7 +134,7 @@ def _parse_common_events(data: Mapping[str, object]) -> tuple[Event, ...]:
     return tuple(events)
 
 
-def _parse_common_time(raw: object) -> float:
+def _parse_simple_time(raw: object) -> float:
     if raw is not None and not isinstance(raw, float):
         raise UnexpectedShapeError
     return raw or 0.0

@@ -1,4 +1,4 @@
-"""Common cases of Google ADK's old case lists, built without pydantic.
+"""Simple cases of Google ADK's old case lists, built without pydantic.
 
 There are two ways to build a case, because this one takes half of the time: it builds the cases with only
 the usual keys, which nearly all are. Every other case and every error goes through the models, in
@@ -22,22 +22,22 @@ _SESSION_KEYS = frozenset({"app_name", "user_id", "state"})
 
 
 def parse_common_legacy_case(raw: object, line: int) -> EvalCase | None:
-    """Build a common case from its decoded JSON `raw`, as the models would; return None for any other case.
+    """Build a simple case from its decoded JSON `raw`, as the models would; return None for any other case.
 
     `line` is the first line of the case in its file.
     """
     try:
         case = require_members(raw, _CASE_KEYS)
-        turns = tuple([_parse_common_turn(each) for each in require_list(case.get("data"))])
+        turns = tuple([_parse_simple_turn(each) for each in require_list(case.get("data"))])
         session = (
-            _parse_common_session(case["initial_session"]) if "initial_session" in case else SessionInput()
+            _parse_simple_session(case["initial_session"]) if "initial_session" in case else SessionInput()
         )
         return EvalCase(validate_id(require_text(case.get("name"))), turns, session=session, line=line)
     except (UnexpectedShapeError, ValueError):
         return None
 
 
-def _parse_common_turn(raw: object) -> CaseTurn:
+def _parse_simple_turn(raw: object) -> CaseTurn:
     turn = require_members(raw, _TURN_KEYS)
     if require_list(turn.get("expected_intermediate_agent_responses", [])):
         raise UnexpectedShapeError
@@ -51,7 +51,7 @@ def _parse_common_turn(raw: object) -> CaseTurn:
     )
 
 
-def _parse_common_session(raw: object) -> SessionInput:
+def _parse_simple_session(raw: object) -> SessionInput:
     session = require_members(raw, _SESSION_KEYS)
     state = require_object(session.get("state", {}))
     return SessionInput(

@@ -18,7 +18,7 @@ from evalgate.core.types import (
     Status,
     Verdict,
 )
-from evalgate.gating.follow_up_runs import FailureClassifier
+from evalgate.gating.failure_classification import FailureClassifier
 from evalgate.runner.regating import GateRules, regate_record
 from tests.builders import a_case_result, a_record, a_run_result
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase
-from evalgate.integrations.adk.common_cases import parse_common_case
 from evalgate.integrations.adk.evalset import AdkFormat
+from evalgate.integrations.adk.simple_cases import parse_simple_case
 from tests.integrations.reading import read
 
 CALL = {"id": "t1", "name": "add", "args": {"a": 2}}
@@ -67,7 +67,7 @@ def build_by_models(case: dict[str, Any]) -> EvalCase:
 )
 def test_common_turns_are_built_as_by_the_models(turn: dict[str, Any]) -> None:
     case = CASE | {"conversation": [turn, TURN]}
-    assert parse_common_case(case, 1) == build_by_models(case)
+    assert parse_simple_case(case, 1) == build_by_models(case)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_common_turns_are_built_as_by_the_models(turn: dict[str, Any]) -> None:
     ],
 )
 def test_unusual_cases_are_left_to_the_models(case: object) -> None:
-    assert parse_common_case(case, 1) is None
+    assert parse_simple_case(case, 1) is None
 
 
 VALUES: st.SearchStrategy[Any] = st.sampled_from(
@@ -124,11 +124,11 @@ def test_the_fast_path_and_the_models_agree(
     conversation: list[dict[str, Any]], session: dict[str, Any], created: object
 ) -> None:
     case = CASE | {"conversation": conversation, "session_input": session, "creation_timestamp": created}
-    found = parse_common_case(case, 1)
+    found = parse_simple_case(case, 1)
     assert found is None or found == build_by_models(case)
 
 
 @given(st.dictionaries(st.sampled_from(["eval_id", "conversation", "evalId", "name", "rubrics"]), VALUES))
 def test_other_objects_are_left_to_the_models(case: dict[str, Any]) -> None:
-    found = parse_common_case(case, 1)
+    found = parse_simple_case(case, 1)
     assert found is None or found == build_by_models(case)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.core.types import EvalCase
-from evalgate.integrations.trpc.common_cases import parse_common_case
 from evalgate.integrations.trpc.evalset import TrpcFormat
+from evalgate.integrations.trpc.simple_cases import parse_simple_case
 from tests.integrations.reading import problems, read
 
 SESSION = {"appName": "app", "userId": "ada", "state": {"k": 1}}
@@ -58,7 +58,7 @@ def build_by_models(case: dict[str, Any]) -> EvalCase:
 )
 def test_common_turns_are_built_as_by_the_models(turn: dict[str, Any]) -> None:
     case = CASE | {"conversation": [turn, TURN]}
-    assert parse_common_case(case, 1) == build_by_models(case)
+    assert parse_simple_case(case, 1) == build_by_models(case)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_common_turns_are_built_as_by_the_models(turn: dict[str, Any]) -> None:
     ],
 )
 def test_unusual_cases_are_left_to_the_models(case: object) -> None:
-    assert parse_common_case(case, 1) is None
+    assert parse_simple_case(case, 1) is None
 
 
 VALUES: st.SearchStrategy[Any] = st.sampled_from(
@@ -103,7 +103,7 @@ def test_the_fast_path_and_the_models_agree(
     conversation: list[dict[str, Any]], session: dict[str, Any]
 ) -> None:
     case = {"evalId": "c", "conversation": conversation, "sessionInput": session}
-    found = parse_common_case(case, 1)
+    found = parse_simple_case(case, 1)
     assert found is None or found == build_by_models(case)
 
 

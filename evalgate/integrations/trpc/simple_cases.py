@@ -1,4 +1,4 @@
-"""Common cases of tRPC-Agent-Go's eval sets, built without pydantic.
+"""Simple cases of tRPC-Agent-Go's eval sets, built without pydantic.
 
 There are two ways to build a case, because this one takes a third of the time: it builds the cases with only
 today's keys, which nearly all are. Every other case and every error goes through the models (`cases.py`).
@@ -24,30 +24,30 @@ _TOOL_KEYS = frozenset({"id", "name", "arguments", "result"})
 _USER_ROLES = frozenset({"", "user"})
 
 
-def parse_common_case(raw: object, line: int) -> EvalCase | None:
-    """Build a common case from its decoded JSON `raw`; return None for any other case.
+def parse_simple_case(raw: object, line: int) -> EvalCase | None:
+    """Build a simple case from its decoded JSON `raw`; return None for any other case.
 
-    A common case holds only texts, tool calls, their results and a session. `line` is its first line in the
+    A simple case holds only texts, tool calls, their results and a session. `line` is its first line in the
     file.
     """
     try:
         case = require_members(raw, _CASE_KEYS)
-        turns = tuple([_parse_common_turn(each) for each in require_list(case.get("conversation"))])
+        turns = tuple([_parse_simple_turn(each) for each in require_list(case.get("conversation"))])
         eval_id = validate_id(require_text(case.get("evalId")))
-        session = _parse_common_session(require_members(case.get("sessionInput"), _SESSION_KEYS))
+        session = _parse_simple_session(require_members(case.get("sessionInput"), _SESSION_KEYS))
     except (UnexpectedShapeError, ValueError):
         return None
     return EvalCase(eval_id, turns, session=session, line=line) if turns else None
 
 
-def _parse_common_session(session: dict[str, object]) -> SessionInput:
+def _parse_simple_session(session: dict[str, object]) -> SessionInput:
     state = require_object(session.get("state", {}))
     return SessionInput(
         require_text(session.get("appName", "")), require_text(session.get("userId", "")), state
     )
 
 
-def _parse_common_turn(raw: object) -> CaseTurn:
+def _parse_simple_turn(raw: object) -> CaseTurn:
     turn = require_members(raw, _TURN_KEYS)
     created = turn.get("creationTimestamp", 0.0)
     if not isinstance(created, float):
@@ -58,15 +58,15 @@ def _parse_common_turn(raw: object) -> CaseTurn:
         name, own_id = require_text(tool.get("name", "")), require_text(tool.get("id", ""))
         entries.append((own_id, name, tool.get("arguments"), tool.get("result")))
     reply = Reply(
-        _parse_common_content(turn.get("finalResponse"), AGENT_ROLES), tuple(build_tool_events(entries))
+        _parse_simple_content(turn.get("finalResponse"), AGENT_ROLES), tuple(build_tool_events(entries))
     )
-    user = UserMessage(_parse_common_content(turn.get("userContent"), _USER_ROLES))
+    user = UserMessage(_parse_simple_content(turn.get("userContent"), _USER_ROLES))
     return CaseTurn(
         user, reply, invocation_id=require_text(turn.get("invocationId", "")), creation_timestamp=created
     )
 
 
-def _parse_common_content(raw: object, roles: frozenset[str]) -> str:
+def _parse_simple_content(raw: object, roles: frozenset[str]) -> str:
     message = require_members(raw, _MESSAGE_KEYS)
     if require_text(message.get("role", "")) not in roles:
         raise UnexpectedShapeError

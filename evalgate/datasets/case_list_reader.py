@@ -60,7 +60,7 @@ def finish_reading(
     return notices
 
 
-class EvalSetReader:
+class CaseListReader:
     """Reader of a file that holds an object with a list of cases; the rest of the object is its header.
 
     `cases_key` is the key of the list, and `id_key` the key of a case's id, both as the format's pydantic
