@@ -1,4 +1,4 @@
-"""Describe what a change edits: rules, eval sets and caches of judges.
+"""Describe what a change edits: rules, eval sets, installed plugins and caches of judges.
 
 The base branch's version of rules applies, and the change's version of eval sets. Answers in caches that the
 change edits are not used.
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from evalgate.core.installation import find_local_packages
 from evalgate.core.sanitize import to_one_line
 from evalgate.datasets.eval_set_paths import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
 from evalgate.llm.judge_resolver import JudgeResolver
@@ -165,6 +166,32 @@ def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
     steps = {step for path in paths for step in iter_link_steps(rule_files.folder, path)}
     # Git fails for a path outside of the repository, and would then return nothing for the other paths.
     return sorted(step for step in steps if Path(os.path.normpath(f"{folder}/{step}")).is_relative_to(top))
+
+
+# --- plugins ------------------------------------------------------------------------------------------------
+
+
+def note_local_plugins(rule_files: RuleFiles) -> None:
+    """Add a notice for each package with plugins if the folder it is installed from differs from the base.
+
+    Nothing is added if the rules of the base branch do not apply, or if git does not know the base commit.
+    """
+    if not rule_files.base_commit:
+        return
+    for name, place in find_local_packages(rule_files.folder).items():
+        shown = rule_files.format_relative_path(place)
+        source = f"{shown}, which the package `{name}` with plugins of evalgate was installed from"
+        edited, outdated = _list_changes(rule_files, [f":(literal){shown}"])
+        if edited:
+            rule_files.add_notice(
+                f"This change edits {source}: the change's own version was used, because it is what is "
+                "installed."
+            )
+        elif outdated:
+            rule_files.add_notice(
+                f"The base branch has a newer version since the change branched off: {source}. The older "
+                "version was used, because it is what is installed."
+            )
 
 
 # --- caches of judges ---------------------------------------------------------------------------------------
