@@ -207,7 +207,7 @@ def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFil
         for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads
             names = [f":(literal){path}{ending}" for ending in _CACHE_ENDINGS]
             if rule_files.base_commit:
-                edited = rule_files.list_changed_files(*names)
+                edited, _ = _list_changes(rule_files, names)
             else:
                 files = [Path(f"{path}{ending}") for ending in _CACHE_ENDINGS]
                 tracked = [each for each in files if is_tracked(rule_files.folder, str(each))]

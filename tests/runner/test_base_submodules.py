@@ -170,6 +170,6 @@ def test_a_submodule_that_became_a_folder_is_not_taken_for_one_without_rules(rep
     with pytest.raises(InvalidInputError, match="it is in the submodule shared, and git does not know"):
         plan_with("shared/gate.json", replaced, "a.json")
     with pytest.raises(
-        InvalidInputError, match="GitLab: .* the submodule shared is not checked out with its"
+        InvalidInputError, match=r"GitLab: .* the submodule shared is not checked out with its"
     ):
         read_code(replaced)
