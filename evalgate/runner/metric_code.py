@@ -60,7 +60,7 @@ def _note_edits(rule_files: RuleFiles, here: Mapping[str, bytes], there: Mapping
 
     `here` and `there` have the contents of the same paths in the working folder and on the base branch.
     """
-    edited, outdated = [], []
+    edited, outdated = list[str](), list[str]()
     for path in sorted(path for path in here if here[path] != there[path]):
         common = rule_files.read_common_versions(path)
         is_own = not common or any(each != here[path] for each in common)
