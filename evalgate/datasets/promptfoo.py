@@ -331,19 +331,17 @@ def _convert_test(
         # Each loss is listed once: not for every combination, nor for every test if `defaultTest` has it.
         lost += [each for each in losses if each not in listed]
         listed.update(losses)
+        if not checks:
+            without_case.setdefault("no assertion is carried over, so there is no case", []).append(case_id)
+            continue
         try:
             message = _render_message(prompt, variables)
-            message = f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}"
         except NoCounterpartError as error:
             without_case.setdefault(str(error), []).append(case_id)
             continue
-        if not checks:
-            reason = "no assertion is carried over, so there is no case"
-            without_case.setdefault(reason, []).append(case_id)
-            continue
         eval_id = re.sub(r"[^\w.-]+", "_", case_id).strip("_") or "test"
-        turns = (CaseTurn(UserMessage(message)),)
-        yield EvalCase(eval_id, turns, line=test.locate(())), checks
+        user = UserMessage(f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}")
+        yield EvalCase(eval_id, (CaseTurn(user),), line=test.locate(())), checks
     for reason, ids in without_case.items():
         named = name if len(ids) == len(combinations) else join_first(ids, _SHOWN_CASES)
         lost.append(f"{test.describe_line()}: {named}: {reason}")
