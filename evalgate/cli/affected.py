@@ -65,9 +65,8 @@ def affected(
         raise click.UsageError("--json cannot be combined with --matrix.")
     if explained and (as_json or matrix):
         raise click.UsageError("--explain prints text: leave out --json and --matrix.")
-    overrides = Overrides(
-        eval_sets=eval_sets, agent=agent, selection_options=SelectionOptions(affected=base or "")
-    )
+    selection_options = SelectionOptions(affected=base or "")
+    overrides = Overrides(eval_sets=eval_sets, agent=agent, selection_options=selection_options)
     with LiveRedactor.from_environment(os.environ).redact_errors():
         folder = Path(working_directory)
         found = build_plan(overrides, thresholds_file=thresholds, folder=folder, environ=os.environ).affected

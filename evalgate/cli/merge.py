@@ -74,7 +74,7 @@ def merge(
     post_options = pop_post_options(options)
     folder, redactor = Path(working_directory), LiveRedactor.from_environment(os.environ)
     with pause_gc():  # everything that is read here is needed to the end
-        with post_on_failure(post_options, redactor), redactor.redact_errors():
+        with post_on_failure(post_options, redactor):
             redactor.learn_masks(mask)  # before anything that may fail
             filters, publish_options = pop_case_filters(options), pop_publish_options(options, post_options)
             overrides = build_overrides(eval_sets, {**options, "mask": mask}, filters)

@@ -184,9 +184,9 @@ def list_masks(overrides: "Overrides", destinations: "Destinations | None") -> t
 
 @contextmanager
 def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> Iterator[None]:
-    """Print an error that the `with` block raises, and post to the pull request that there is no verdict.
+    """Redact and print an error of the `with` block, and post to the pull request that there is no verdict.
 
-    If `posting` is None, the error is raised unchanged, and nothing is printed or posted here. The same holds
+    If `posting` is None, the redacted error is raised, and nothing is printed or posted here. The same holds
     for an interruption, because a newer run usually follows.
 
     Raises:
@@ -195,7 +195,8 @@ def post_on_failure(posting: "PostOptions | None", redactor: "LiveRedactor") -> 
     from evalgate.core.errors import RunInterruptedError
 
     try:
-        yield
+        with redactor.redact_errors():
+            yield
     except RunInterruptedError:
         raise
     except Exception as error:

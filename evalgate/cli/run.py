@@ -192,7 +192,6 @@ def _run_once(
         # `evalgate.__main__` has installed the handler already, unless another program calls the command.
         interrupts.handle_signals(),
         post_on_failure(post_options, redactor),
-        redactor.redact_errors(),  # inside: an error is redacted before it is posted
         OpenCheckpoints() as checkpoints,
     ):
         redactor.learn_masks(mask)  # before anything that may fail

@@ -65,7 +65,8 @@ def send_record(
     """Send a redacted record to every destination, and yield a notice for each failure.
 
     The record is sent while the caller iterates, not before. The record of a shard is not sent, because
-    `evalgate merge` sends the whole run.
+    `evalgate merge` sends the whole run. `folder` is a folder of the checkout: the commit and branch that are
+    sent come from git there, or from the variables of the CI service in `environ`.
     """
     if record.shard is not None:
         return

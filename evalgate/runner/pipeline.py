@@ -209,7 +209,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    `hooks.tell` gets the expected usage. If `checkpoints` is None, the end of the block closes the journal.
+    `hooks.tell` gets the expected usage. The block closes the journal if `run_options.checkpoints` is None.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
@@ -249,7 +249,11 @@ def prepare_run(
 
 
 def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
-    """Make the redactor hide the secrets of the agent's env files, but no part of the plan's notices."""
+    """Make the redactor hide the secrets of the agent's env files, and protect the plan's notices.
+
+    A text that the agent announces as a secret (`::add-mask::`) is not hidden if it occurs in such a notice.
+    Otherwise an agent could hide the notice that its change edits the eval sets.
+    """
     if plan.agent.settings.env_file:
         redactor.learn_environment(plan.agent_environ)
     redactor.protect_notices(plan.notices)
@@ -258,7 +262,8 @@ def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
 def build_plan_agent(plan: Plan) -> Agent:
     """Run the setup of a plan's agent, and build the agent without starting it.
 
-    From this call on, the judges' caches return only answers that they hold now or that this run stores.
+    From this call on, the judges' caches return only answers that they hold now or that this run stores: the
+    setup and the agent are code of the repository, which could write wrong answers to the caches.
 
     Raises:
         EvalgateError: the setup fails, or an option names something that cannot be used.
@@ -346,7 +351,10 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
 def _select_shard(
     plan: Plan, index_and_count: tuple[int, int] | None, baseline: Baseline | None
 ) -> Shard | None:
-    """Return the shard, the part of the plan to run here; None if the whole plan is run."""
+    """Return the shard, the part of the plan to run here; None if the whole plan is run.
+
+    `index_and_count` is the number of the shard, from 1, and the number of all shards.
+    """
     if index_and_count is None:
         return None
     from evalgate.runner.sharding import build_shard

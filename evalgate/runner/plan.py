@@ -110,8 +110,8 @@ class Plan:
         """Return the plan with only the cases in `keys`, pairs of eval set id and case id.
 
         The other cases count as not selected by the user, so they are not compared with the baseline. Suites
-        without a case in `keys` are dropped. If no eval set has all of its cases, `min_cases` is at most the
-        number of cases.
+        without a case in `keys` are dropped. If no eval set has all of its cases, `min_cases` is lowered to
+        the number of cases, because the user asked for no more.
         """
         suites = tuple(each for suite in self.suites if (each := suite.select_cases(keys)).eval_set.cases)
         is_part = self.is_part or suites != self.suites
@@ -376,7 +376,7 @@ def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "C
 
 
 def check_judge_labels(plan_input: PlanInput, suites: Sequence[Suite]) -> "LabelCheck | None":
-    """Compare the judges with people's labels; return None if no floor needs labels."""
+    """Compare the judges with people's labels; return None if `judge.floor` sets no floor for that."""
     judge, rule_files = plan_input.config.judge, plan_input.rule_files
     floors = judge.floor.label_floors if judge else {}
     if not floors:
@@ -435,7 +435,10 @@ def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return `gate`, with `min_cases` at most the number of cases if no eval set has all of its cases."""
+    """Return `gate`, with `min_cases` lowered to the number of cases if no eval set has all of its cases.
+
+    Then the user selected few cases on purpose, so their small number is no reason to refuse a verdict.
+    """
     if any(suite.eval_set.is_whole for suite in suites):
         return gate
     cases = sum(len(suite.eval_set.cases) for suite in suites)

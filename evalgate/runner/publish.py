@@ -243,7 +243,7 @@ class Publisher:
         )
 
     def _report_missing_folder(self, record: Record) -> Record:
-        """Print that the folder was removed, and return the record; a passing verdict becomes `error`."""
+        """Print that the working folder was deleted; return the record, in which a pass becomes `error`."""
         if not has_working_folder():
             os.chdir("/")  # later steps resolve paths, which fails in a deleted folder
         error = ReportWriteError(

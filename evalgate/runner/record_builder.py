@@ -103,7 +103,11 @@ def build_gate_input(
     control: ControlComparison | None,
     anchor: AnchorComparison | None,
 ) -> GateInput:
-    """Build the input of `decide_verdict`; `control`, if given, corrects verdicts of `compared_runs`."""
+    """Build the input of `decide_verdict`.
+
+    If `control` is given, the control runs correct the verdicts of `compared_runs` on drops of averages and
+    on broken cases (`apply_control`).
+    """
     if control is not None:
         from evalgate.gating.control_comparison import apply_control
 
@@ -124,7 +128,10 @@ def build_gate_input(
 
 
 def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
-    """Return the ids of eval sets with unselected cases; () if options such as `--tag` selected the cases."""
+    """Return the ids of the eval sets of which `FILE:CASE` left out cases.
+
+    Return () if options such as `--tag` selected the cases: `Record.selection` describes that.
+    """
     if plan.selection is not None:
         return ()
     return tuple(suite.eval_set.eval_set_id for suite in plan.suites if not suite.eval_set.is_whole)

@@ -115,7 +115,11 @@ def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -
 
 
 def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
-    """Return `gate`, with `min_cases` at most the number of cases if the user selected single cases."""
+    """Return `gate`, with `min_cases` lowered to the number of cases if the user selected single cases.
+
+    The user did so if options such as `--tag` left out cases, or if `FILE:CASE` left out cases of every eval
+    set. Then a small number of cases is no reason to refuse a verdict.
+    """
     is_named = bool(record.partial_sets) and not _list_whole_sets(record)
     if record.selection is None and not is_named:
         return gate
@@ -243,8 +247,9 @@ _STORED_SCORES = _StoredScores()
 def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     """Return True if the metric is evaluated under the rules.
 
-    If `rules.case_policies` is None, every stored metric is evaluated. Otherwise a metric is
-    evaluated only if it has a criterion or is the metric of the final state.
+    If `rules.case_policies` is None, every stored metric is evaluated. Otherwise a metric is evaluated only
+    if it has a criterion or is `final_session_state`, which a run adds by itself, without a criterion, if a
+    case expects a final state.
     """
     return (
         rules.case_policies is None
@@ -279,7 +284,8 @@ def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
     """Return a copy of `like` with cases built from the runs of a baseline.
 
-    A metric without a criterion gets the threshold 0.
+    A baseline stores no thresholds. A metric gets the threshold of its criterion in `criteria`, which are by
+    metric, or 0 without a criterion.
     """
     cases = []
     for stored in baseline.cases:
@@ -329,9 +335,10 @@ def _build_run_metrics(
 
 
 def infer_runs_setting(record: Record) -> int | Literal["auto"]:
-    """Return the setting `runs` of a stored record: `auto`, or the largest number of runs of a case.
+    """Return the setting `runs` with which a stored record was made, as far as its content shows it.
 
-    Follow-up runs do not count.
+    It is `auto` if the record has the cost of `runs: auto` (`Record.effort`). Otherwise it is the largest
+    number of runs of a case, without follow-up runs.
     """
     most = max((sum(not run.confirms for run in case.runs) for case in record.cases), default=1)
     return "auto" if record.effort is not None else max(most, 1)

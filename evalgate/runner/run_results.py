@@ -152,7 +152,10 @@ class RunResults:
         return self._runs[index]
 
     def build_case_result(self, index: int) -> CaseResult:
-        """Return the result of one case from its runs until now, with "" as the fingerprint."""
+        """Return the result of one case from its runs until now.
+
+        Its `fingerprint` is "", so it cannot be compared with a stored result.
+        """
         return self._score_case_runs(index, self.case_index.get_suite(index), self.case_index.get_case(index))
 
     def _iter_case_results(self, rounds: int | None) -> Iterator[CaseResult]:
@@ -211,7 +214,10 @@ class RunResults:
 
     @property
     def earlier_judge_usage(self) -> RunUsage:
-        """Return the judges' usage before this run, without `spent`, which the meter has counted already."""
+        """Return the judges' usage before a resume or merge, for further runs of the same gate run.
+
+        `RunUsage.spent` is left empty: the budget's meter, which those runs share, has counted it already.
+        """
         return RunUsage(self._run_start.used.judge_usage)
 
     async def is_judge_reliable(self) -> bool:
@@ -229,7 +235,10 @@ class RunResults:
 
 
 def _is_final(run: RunResult) -> bool:
-    """Return True if the run is done, so that `--resume` does not repeat it."""
+    """Return True if `--resume` need not repeat the run.
+
+    It repeats runs that the budget stopped, or that failed for a reason outside of the agent.
+    """
     return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)
 
 

@@ -138,7 +138,11 @@ class StatisticalRuns:
         } | follow_ups
 
     def _count_rounds(self, step: "Step | None", results: Sequence[CaseResult]) -> int:
-        """Return the number of first runs of each case that count for its score at this step."""
+        """Return the number of first runs of each case that count for its score at this step.
+
+        `step` is the answer of `plan_next_step`; None if there are no scores to plan with. With `runs: auto`
+        the round that `step` asks for does not count yet.
+        """
         from evalgate.statistics.metric_decisions import Decision
 
         first = self.statistics.parameters.first_runs

@@ -17,8 +17,8 @@ from evalgate.system.files import is_readable_name
 def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
     """Return the paths of the shards' records, relative to `folder`; `patterns` are files, folders or globs.
 
-    A folder stands for every `results.json` in it, at any depth, or for `FOLDER/results.json` if it has no
-    such file. A pattern that matches nothing is returned as it is, so that reading it reports a missing file.
+    A folder stands for every `results.json` in it, at any depth. So that reading reports a missing file, a
+    folder without any is returned as `FOLDER/results.json`, and a pattern that matches nothing as it is.
     The patterns keep their order, and the paths of each pattern are sorted.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])

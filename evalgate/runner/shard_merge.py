@@ -126,7 +126,10 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
 
 
 def _describe_cases(record: Record, plan: Plan) -> str:
-    """Return a phrase for the cause of differing cases: number of runs, selected cases or eval sets."""
+    """Return a phrase for the reason why the shard `record` was made for other cases or runs than `plan` has.
+
+    The reason is the number of runs, the options that select cases, or else the eval sets.
+    """
     if record.runs != plan.runs:
         return f"runs of each case ({record.runs} in the shard, {plan.runs} here)"
     there, here = (

@@ -180,7 +180,7 @@ def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
     False, the suites have no metrics.
 
     Raises:
-        InvalidInputError: a file has a problem, or a set has no criteria and no checks, but needs them.
+        InvalidInputError: a file has a problem, or a set has no criteria and checks (if `needs_criteria`).
     """
     thresholds, config, is_part = plan_input.thresholds, plan_input.config, plan_input.is_partial_selection
     _check_runs(thresholds, config)
@@ -286,7 +286,7 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
 
 def _suggest_suite(problem: Problem, config: Config) -> Problem:
-    """Return the problem; if its file is missing, with the most similar name of a suite as a suggestion."""
+    """Return the problem; if its file is missing, with the most similar name in `suites` as a suggestion."""
     from evalgate.core.did_you_mean import did_you_mean
 
     is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")

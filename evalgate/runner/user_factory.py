@@ -107,6 +107,9 @@ def load_personas(
 ) -> Mapping[str, "Persona"]:
     """Return the built-in personas and the personas in the file of the `user` section, by name.
 
+    `own` is this section, or None. The path of its file is relative to the folder of `thresholds`; `locate`
+    returns the path to read instead.
+
     Raises:
         InvalidInputError: the file cannot be read, or is invalid.
     """

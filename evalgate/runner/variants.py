@@ -172,6 +172,7 @@ def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
     for name, value in values.items():
         if name.startswith("agent."):
             agent = _vary_agent(agent, agent_name, name.partition(".")[2], value, plan)
+            agent_name = ""  # the settings name the agent now, perhaps another one than the command line
     env = tuple(dict.fromkeys((*agent.settings.env, *environ)))
     settings = agent.settings.model_copy(update={"env": env})
     agent, environ = replace(agent, settings=settings), {**plan.agent_environ, **environ}
@@ -181,7 +182,8 @@ def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
 def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: Plan) -> AgentSpec:
     """Return the agent with a key of its section set to `value`, which is read as YAML.
 
-    `agent_name` is the WHAT of `--agent KIND:WHAT`; "" without this option.
+    `agent_name` is the WHAT of `--agent KIND:WHAT`, which takes precedence over the settings of `agent`; ""
+    to leave the settings as they are.
 
     Raises:
         InvalidInputError: the agent has no such key, or refuses the value.
@@ -194,7 +196,7 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
         raise InvalidInputError(f"{own}: an agent of kind `{settings.kind}` has no `{key}`.{hint}")
     given = {name: each for name, each in settings if name in settings.model_fields_set}
     if agent_name:
-        given.setdefault(type_.named_by, agent_name)
+        given[type_.named_by] = agent_name
     try:
         changed = AgentConfig.model_validate({**given, key: compose_yaml(value, "")[1] if value else ""})
         return resolve_agent(changed, "", Thresholds(DEFAULT_CONFIG, plan.workspace.folder))

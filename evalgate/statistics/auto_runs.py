@@ -42,8 +42,8 @@ def estimate_early_stop_bias(
 
     The excess is a share of the metric's range. After several rounds it can be negative (the average is too
     low), because AUTO went on only after bad rounds. The estimate assumes that the agent did not change, and
-    that AUTO goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, or if
-    in every case all runs of both sides have the same score.
+    that AUTO goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, because
+    the excess is below 0.001 then, or if in every case all runs of both sides have the same score.
 
     Args:
         pairs: scores of baseline and candidate for each case.
@@ -138,7 +138,7 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
     `is_futile` returns False. It also follows while a minimum, pass^k or a required proof is undecided.
 
     No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
-    after a case broke. A metric that is compared exactly needs only the first `min_runs` rounds.
+    after a case broke. A deterministic metric (`is_deterministic`) needs only the first `min_runs` rounds.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

@@ -53,8 +53,8 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
     case, or 1 if no case has a spread. A larger width would make more figures equal, because shares are
     rounded to thousandths later.
 
-    `offset` is added to each figure before the logarithm is taken. A figure of `-offset` or less has no
-    logarithm, and its share is None.
+    `offset` is added to each figure before the logarithm is taken, such as 1 for counts, which may be 0. A
+    figure of `-offset` or less has no logarithm, and its share is None.
     """
     logs: dict[str, dict[float, float]] = {}
     for name, row in cases.items():

@@ -85,7 +85,8 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
 def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
     """Return P(D > d) + P(D = d)/2 by an exact convolution, or None if it takes too many steps.
 
-    D is the drop under permutation, d the observed drop. All drops are multiples of one unit.
+    D is the drop under permutation, d the observed drop. All drops are multiples of one unit. `pairs` are the
+    informative cases, and `weight` is the sum of the weights of all compared cases.
     """
     if _estimate_least_cost(pairs) > _BUDGET:
         return None
@@ -159,7 +160,10 @@ def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
 
 
 def _compute_normal_p(pairs: Sequence[Pair], weight: float, drop: float, variance: float) -> float:
-    """Return p by the normal distribution, corrected by the first skewness term of the Edgeworth series."""
+    """Return p by the normal distribution, corrected by the first skewness term of the Edgeworth series.
+
+    `pairs` and `weight` are as for `_compute_convolved_p`, `drop` and `variance` as for `compute_suite_tail`.
+    """
     x = drop / math.sqrt(variance)
     skewness = -math.fsum(_compute_third_cumulant(pair, weight) for pair in pairs) / math.sqrt(variance) ** 3
     density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
@@ -237,8 +241,8 @@ def compare_means(
 
     Args:
         pairs: cases with scores on both sides.
-        alpha: one-sided level of `half` and `noise`; also of `notice` if in every case all scores are equal.
-        max_drop: smallest drop that is too large; `notice` is never below it.
+        alpha: one-sided level of the fields `half` and `noise` of the result.
+        max_drop: smallest drop that is too large; the field `notice` is never below it.
         is_bounded: True if scores are from 0 to 1 by nature. False: use the interval of Student's t.
         planned_runs: number of runs of each case for which `notice` is computed; None: the runs made.
     """

@@ -206,7 +206,11 @@ class DropModel:
         return compute_normal_quantile(self._futility)
 
     def _is_futile(self, drop: float, rounds: int, most: int, pooled: float) -> bool:
-        """Return True if AUTO would stop because of `futility`, as `auto_runs.is_futile` decides."""
+        """Return True if AUTO would stop because of `futility`, as `auto_runs.is_futile` decides.
+
+        `drop` is the drop after `rounds` of at most `most` rounds, and `pooled` the variance of one round's
+        average (`_Spread.pooled`).
+        """
         left = 1 / rounds - 1 / most
         if drop >= self.max_drop or left <= 0 or not self._futility:
             return False

@@ -121,10 +121,12 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 
 
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
-    """Return the number of stored runs needed to confirm a break, if all further stored runs pass.
+    """Return the number of stored runs of a case, `scores` included, from which a break can be confirmed.
 
-    Return None if 49 further stored runs are too few. `sharers` is the number of cells (metric, case) that
-    share `case_alpha`. `most` is the largest number of candidate runs of a case.
+    All further stored runs are assumed to pass. Return None if 49 of them are too few.
+
+    `sharers` is the number of cells (metric, case) that share `case_alpha`. `most` is the
+    largest number of candidate runs of a case.
     """
     for more in range(1, _MOST_RUNS):
         plan = build_confirmation_plan(

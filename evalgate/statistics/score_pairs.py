@@ -128,8 +128,9 @@ def pair_cases(
         cases: case id to scores.
         keep: number of newest baseline runs that count.
         first: number of first candidate runs of each case that count; None: all count.
-        runs: fewest planned runs of each case. If a case has no run, this number of runs is missing. A case
-            with fewer runs than planned was stopped early: only its runs without a score are missing.
+        runs: number of planned runs of each case, for the counts `planned` and `missing` of the result. A
+            case without any run adds this number to `missing`. A case with fewer runs was stopped early on
+            purpose, and adds only its runs without a score.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

@@ -31,7 +31,8 @@ def list_changed_files(folder: Path, base_revision: str) -> frozenset[str]:
     Raises:
         UnknownChangeError: git fails or does not know `base_revision`; HEAD and `base_revision` have no
             commit in common; the clone is shallow and `base_revision` is no parent of HEAD; a submodule
-            differs; git was told to ignore changes of a file; or nothing differs at all.
+            differs; git was told to ignore changes of a file; or nothing differs at all, because then
+            the change is probably not what is checked out.
     """
     try:
         return _list_files(folder, base_revision)

@@ -9,11 +9,16 @@ from typing import Protocol
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.sanitize import to_one_line
 from evalgate.system.files import is_virtual_environment, read_file
-from evalgate.system.git import SUBMODULE_HISTORY, GitError, execute_git, find_submodule_commit
+from evalgate.system.git import (
+    MOST_LINKS,
+    SUBMODULE_HISTORY,
+    GitError,
+    execute_git,
+    find_submodule_commit,
+)
 
 _PACKAGE_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _LINK = b"120000"
-_MOST_LINKS = 4
 _SUBMODULE = b"160000"
 _NOTHING = (b"", "", 0)
 
@@ -32,8 +37,8 @@ class CodeFiles(Protocol):
     def list_folder(self, folder: str) -> Mapping[str, int]:
         """Return the size in bytes of each file below a folder, by path.
 
-        For the folder "", return only the files directly in the workspace. Hidden files and folders, and
-        folders of installed packages, are left out.
+        For the folder "", the workspace itself, which may be a large repository, return only the files
+        directly in it. Hidden files and folders, and folders of installed packages, are left out.
         """
         ...
 
@@ -148,9 +153,10 @@ class CommittedFiles:
     def _follow_links(self, path: str) -> str:
         """Return `path` with its symbolic links resolved, also links to folders on the way.
 
-        At most four links are followed, one after the other.
+        At most 40 links are followed, one after the other. If more are on the way, the returned path still
+        contains a link, and no file is found at it.
         """
-        for _ in range(_MOST_LINKS):
+        for _ in range(MOST_LINKS):
             self._enter_submodules(path)
             steps = (path, *map(str, PurePosixPath(path).parents))
             link = next((each for each in steps if self._blobs.get(each, _NOTHING)[0] == _LINK), "")

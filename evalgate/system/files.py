@@ -311,8 +311,8 @@ class GuardedFolder:
     def build_subfolder(self, path: str) -> "GuardedFolder":
         """Return the subfolder at `path`, a relative path with `/` between its parts.
 
-        The subfolder need not exist. It shares the descriptor `ancestor`, which is closed when this object is
-        deleted, so it must not be used after that.
+        The subfolder need not exist. Keep a reference to this object while the subfolder is in use: when this
+        object is deleted, the descriptor `ancestor`, which both share, is closed.
         """
         return GuardedFolder(self.path / path, self.ancestor, (*self.parts, *path.split("/")))
 
@@ -354,7 +354,7 @@ def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
 def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owner | None) -> None:
     """Replace the file at `path`, relative to an open folder, and create missing folders on the way.
 
-    `path` has `/` between its parts.
+    `folder` is the descriptor of the open folder. `path` has `/` between its parts.
 
     Raises:
         OSError: the file cannot be written, or the path leads through a link or out of the folder.
@@ -373,7 +373,7 @@ def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owne
 
 
 def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | None) -> None:
-    """Replace a file in an open folder, as `write_atomically` does.
+    """Replace a file in the folder with the descriptor `folder`, as `write_atomically` does.
 
     Raises:
         OSError: the file cannot be written; no temporary file is left behind.
@@ -386,7 +386,7 @@ def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | Non
 
 
 def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | None) -> None:
-    """Replace a file in an open folder by a copy of another file, atomically.
+    """Replace a file in the folder with the descriptor `folder` by a copy of another file, atomically.
 
     Raises:
         OSError: a file cannot be read or written; no temporary file is left behind.
@@ -396,7 +396,7 @@ def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | N
 
 
 def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner | None) -> None:
-    """Copy a file into an open folder, atomically, under the first of `names` that is not taken.
+    """Copy a file, atomically, to the first free name of `names` in the folder with the descriptor `folder`.
 
     Raises:
         StopIteration: all of `names` are taken.
@@ -411,7 +411,7 @@ def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner 
 
 @contextmanager
 def _create_copy(source: BinaryIO, folder: int, name: str, owner: Owner | None) -> Iterator[str]:
-    """Yield the name of a temporary file with the contents of `source`, for the block to rename."""
+    """Yield the name of a temporary copy of `source` in the folder with the descriptor `folder`."""
     with _create_temporary(folder, name) as (descriptor, temporary):
         with os.fdopen(descriptor, "wb") as file:
             shutil.copyfileobj(source, file, 2**20)

@@ -32,7 +32,8 @@ _GIT_SECONDS = 20
 _SHOWN_OF_COMMIT = 12
 _OBJECT = compile_lazily(rb"[0-9a-f]+ (blob|tree) (\d+)")
 _LINK, _SUBMODULE = "120000", "160000"
-_MOST_LINKS = 40
+MOST_LINKS = 40
+"""Most symbolic links that are followed on the way to a file, as in Linux."""
 SAFE_SETTINGS = (
     "safe.directory=*",
     "core.hooksPath=/dev/null",
@@ -162,7 +163,7 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
     """
     prefix = _read_prefix(folder)
     inner = os.path.normpath(prefix + path)  # from the top of the repository
-    for _ in range(_MOST_LINKS):
+    for _ in range(MOST_LINKS):
         is_outside = _leads_outside(inner) or inner.startswith("/")
         step = None if is_outside else _find_first_step(folder, commit, inner)
         if step is None:
@@ -235,7 +236,8 @@ def _check_is_one_line(path: str) -> str:
 def is_tracked(folder: Path, path: str) -> bool:
     """Return True if git tracks a file at `path` or, if `path` is a folder, below it. Submodules count.
 
-    Also return True if git fails. Outside of a repository, return False.
+    Also return True if git fails: callers then assume that the change may have added or edited the file.
+    Outside of a repository, return False.
     """
     here = Path(os.path.realpath(folder))
     top = run_git(folder, "rev-parse", "--show-toplevel")

@@ -64,8 +64,8 @@ def check_out_commit(
     """Write the files of a commit into a new folder, which is removed when the block ends.
 
     Hooks and filters do not run, and line ends are those of the commit. The repository's index and list of
-    worktrees are not changed. Files in folders named `__pycache__` are left out. Folders that an earlier
-    process left behind are removed first.
+    worktrees are not changed. Files in folders named `__pycache__` are left out, because Python would compile
+    the sources again anyway. Folders that an earlier process left behind are removed first.
 
     Args:
         folder: A folder of the repository.

@@ -66,7 +66,10 @@ class _CommandFile:
 
     @property
     def is_private(self) -> bool:
-        """Return True if no process but the gate may write the file while the gate runs."""
+        """Return True if only the gate may write the file, so what other processes write is removed.
+
+        The file sets the environment of later steps (`NOT_WRITTEN`), or root owns it while the gate runs.
+        """
         return self.variable in NOT_WRITTEN or self.is_taken
 
     @property

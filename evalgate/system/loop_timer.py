@@ -21,8 +21,9 @@ _LATE_S = 0.05
 class LoopTimer:
     """Timer that calls `act` once, `seconds` from now, after the event loop has read arrived input.
 
-    When it is due, the timer waits for four more rounds of the loop, in which the loop reads input. If a
-    blocked loop delays the timer by more than 0.05 s, the timer waits again, as long as the delay was.
+    When it is due, the timer waits for four more rounds of the loop, in which the loop reads input. A timer
+    that is called more than 0.05 s late, because the loop was blocked, first waits once more for as many
+    seconds as it was late: the sender of the input may have been delayed as well.
     """
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")

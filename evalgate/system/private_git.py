@@ -147,7 +147,11 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
-    """Yield the git settings with which a fetch authenticates itself."""
+    """Yield the git settings with which a fetch authenticates itself.
+
+    `is_foreign` is True if the agent runs as another user than the gate. Then only authorization headers of
+    the checkout are read, or, on GitHub without such a header, the job's token.
+    """
     in_github = environ.get("GITHUB_ACTIONS") == "true"
     # On GitHub, the authorization headers of the checkout suffice. If the checkout has none, the job's token
     # is used (below). In other services, proxy and certificates are read, too, and the settings of machine

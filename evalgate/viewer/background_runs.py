@@ -103,7 +103,8 @@ def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -
 def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...]:
     """Return the agents to choose from for a run: `PROJECT_AGENT` alone, or folders of Google ADK's agents.
 
-    The folders are returned if there are any, and the thresholds file is valid and names no agent.
+    The folders are returned only if there are any, and the thresholds file is missing, or is valid and names
+    no agent.
     """
     found = list_agents(folder, read_project_config(folder, thresholds_file))
     return (PROJECT_AGENT,) if PROJECT_AGENT in found else found
@@ -284,7 +285,10 @@ class BackgroundRuns:
         self._runs: list[BackgroundRun] = []
 
     def start_run(self, plan: Plan, options: tuple[str, ...]) -> int:
-        """Start a run and return its number.
+        """Start a run and return its number (1-based).
+
+        `options` are words of the command line, such as `-c FILE`, that the record shows for repeating a
+        case.
 
         Raises:
             InvalidInputError: another run is in progress.

@@ -188,7 +188,10 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
 
 
 def _find_list(draft: CaseDraft, part: str, numbers: list[int]) -> tuple[list[Any], int, Any]:
-    """Return (list that the button changes, position of the item in the list, empty item)."""
+    """Return (list that the button changes, position of the item in the list, empty item to add).
+
+    `part` and `numbers` are the PART and the positions of the button `VERB-PART.0.2` (`change_draft`).
+    """
     at = numbers[-1]
     whole: dict[str, tuple[list[Any], type]] = {
         "turn": (draft.turns, DraftTurn),

@@ -79,7 +79,8 @@ def build_drafted_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict
 def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) -> EvalCase:
     """Return `base` with the turns `turns`, which the draft may have moved, added or deleted.
 
-    Tool mocks move with their turns. Recorded replies move only if each old turn had one and no turn is new.
+    Tool mocks move with their turns. Recorded replies move only if each old turn had one and no turn is new;
+    otherwise they keep their positions.
     """
     order: list[int | None] = []
     for turn in draft.turns:

@@ -150,7 +150,10 @@ class EvalSetStore:
 
 
 def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | None = None) -> str:
-    """Return the address of the page that edits a case and shows the agent's replies in a run of a record."""
+    """Return the address of the page that edits a case and shows the agent's replies in a run of a record.
+
+    Without a `run`, the page chooses one. With "" as `record_id`, it uses the viewer's first record.
+    """
     values = {"set": case.eval_set_id, "path": case.path, "case": case.eval_id, "record": record_id}
     values["run"] = str(run.run) if run else ""
     return f"/edit?{urlencode({name: value for name, value in values.items() if value})}"

@@ -79,7 +79,10 @@ def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
 
 
 def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
-    """Return the id of the next case to review after `eval_id`; "" if no other case is to be reviewed."""
+    """Return the id of the next case to review after `eval_id`; "" if no other case is to be reviewed.
+
+    After the last case of the file the search goes on with the first.
+    """
     ids = [case.eval_id for case in file.eval_set.cases]
     at = ids.index(eval_id) + 1 if eval_id in ids else 0
     observed = {case.eval_id for case in find_observed_cases(file)} - {eval_id}

@@ -307,6 +307,12 @@ def test_keys_of_the_agent_vary_too(project: Path) -> None:
     assert "48 runs: 2 variants, 24 cases, 1 run each." in told
     assert "the agent of the baseline" not in told
     assert "No estimate of the cost: the runs of the baseline do not report what the agent used." in told
+    # `--agent` names the agent of every variant, also if the thresholds file names another one.
+    other = ("--agent", "python:other.py:answer")
+    named = evalgate("matrix", *other, "--vary", "agent.timeout=50,60", "-n", "1", cwd=project, MODEL="nano")
+    assert [row["passed"] for row in read_matrix(named)["variants"]] == [24, 24]
+    both = evalgate("matrix", *other, "--vary", entries, "--vary", "agent.timeout=50", "-n", "1", cwd=project)
+    assert [row["passed"] for row in read_matrix(both)["variants"]] == [0, 24]
     absent = evalgate("matrix", "--vary", "agent.entry=plain.py:answer,gone.py:f", cwd=project)
     assert absent.code == 2
     assert "variant gone.py:f: cannot load the agent" in absent.err

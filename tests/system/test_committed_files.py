@@ -61,6 +61,15 @@ def test_a_commit_has_the_files_of_its_checkout(home: Path) -> None:
     assert there.list_folder("lib") == here.list_folder("lib") == {"lib/m.py": 1, "lib/deep/n.py": 1}
 
 
+def test_a_chain_of_many_links_is_followed(home: Path) -> None:
+    for number in range(9):
+        target = "real/lib/m.py" if number == 0 else f"link_{number - 1}.py"
+        (home / f"link_{number}.py").symlink_to(target)
+    git(home, "add", "--all", ":/")
+    git(home, "commit", "-q", "-m", "chain")
+    assert CommittedFiles(home, "HEAD").read_files(["link_8.py"]) == {"link_8.py": b"m"}
+
+
 def test_a_commit_that_git_cannot_read_is_not_an_empty_one(home: Path, tmp_path: Path) -> None:
     git(home, "config", "uploadpack.allowFilter", "true")
     git(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", home.parent.as_uri(), "clone")

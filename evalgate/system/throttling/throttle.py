@@ -86,7 +86,8 @@ class Throttle:
         """Lower the concurrency limit, and pause all turns for the seconds that the service asked for.
 
         `slot` is the slot of the conversation with the rejected request. No turn is paused if the service
-        asked for no pause (None), or for a pause longer than `LONGEST_RETRY_AFTER_S`.
+        asked for no pause (None). If it asked for more than `LONGEST_RETRY_AFTER_S` seconds, no turn is
+        paused either: the case is not retried then, and other cases need not wait that long.
         """
         self._concurrency.on_throttled(slot.since)
         if wanted_s is not None and wanted_s <= LONGEST_RETRY_AFTER_S:

@@ -82,7 +82,9 @@ def _ask_to_delete(
 ) -> Response:
     """Return a page that shows the changes of a deletion, and asks the user to confirm them.
 
-    `is_changed` is True if the user has confirmed, and the files have changed since.
+    `also` are the changes of the case notes and the quarantine file. The form sends `digest`, of all files to
+    change, back with the confirmation. `is_changed` is True if the user has confirmed, and the files have
+    changed since.
     """
     edited = edit_eval_set(page.file, replace_case(page.file, page.case))
     return render(

@@ -372,7 +372,10 @@ def _render_gone(request: Request, file: EvalSetFile, draft: CaseDraft) -> Respo
 
 
 def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
-    """Redirect to the next case to review after `eval_id`, or to the eval set if no case is left."""
+    """Redirect to the next case to review after `eval_id`, or to the eval set if no case is left.
+
+    `done` is what was done with `eval_id`, `accepted` or `dropped`, for the message on the next page.
+    """
     following = find_next_observed(file, eval_id)
     if not following:
         return RedirectResponse(link("/sets/view", file=file.shown_as, done=done, was=eval_id), 303)

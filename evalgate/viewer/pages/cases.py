@@ -81,7 +81,10 @@ def link_list(record_id: str) -> str:
 def _list_choices(
     opened: OpenedRecord, query: CaseQuery
 ) -> Iterator[tuple[str, str, str, list[tuple[str, str, bool]]]]:
-    """Yield (field name, label, word for all, values) for each filter that has values to choose from."""
+    """Yield (field name, label, word for all, values) for each filter that has values to choose from.
+
+    A value is (value, text to show, is chosen).
+    """
     changes = [
         name
         for name in (CHANGED, *CHANGES, UNCHANGED)
@@ -134,7 +137,11 @@ def _format_score(name: str, metric: CaseMetric | None) -> tuple[str, str, str]:
 
 
 def _link_pages(path: str, query: CaseQuery, page: int, last: int) -> Mapping[str, object]:
-    """Return links to other pages of a list; "" for the previous or next page if there is none."""
+    """Return template values with links to other pages of the list at `path`.
+
+    `page` is the current and `last` the last page, both from 1. `previous` and `next` are "" if there is no
+    such page. `numbers` has (number, link, is current) for the first, the last and neighbouring pages.
+    """
 
     def turn(number: int) -> str:
         return link(path, query.params, page=number if number > 1 else None)

@@ -49,7 +49,10 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the chat page. If saving failed, `form` has the typed fields, which the page shows again."""
+    """Return the chat page. If saving failed, `form` has the typed fields, which the page shows again.
+
+    `problem` and `saved` are messages about the last action, and `typed` is an unsent message; "" for none.
+    """
     chat = get_chat(get_viewer(request))
     state = chat.get_state()
     return render(
@@ -87,7 +90,11 @@ def _build_turn(at: int, turns: Sequence[ChatTurn]) -> Mapping[str, object]:
 def _build_trace(
     spans: Sequence[TraceSpan], replies: Sequence[Reply | None], number: str
 ) -> Mapping[str, str] | None:
-    """Return the steps of a turn as HTML, each with a link to its details; None if it has no steps."""
+    """Return the steps of a turn as HTML, each with a link to its details; None if it has no steps.
+
+    `number` is the turn in these links: its number from 1, or `_FAILED`. The result has the HTML under
+    `steps`, and the texts `totals` and `note`.
+    """
     view = build_trace_view(spans, replies, limit=_MOST_STEPS)
     if not view.rows:
         return None

@@ -119,7 +119,10 @@ def _describe_group(opened: OpenedRecord, group: FindingGroup) -> dict[str, obje
 
 
 def _link_failure_group(opened: OpenedRecord, names: dict[str, CaseKey], line: FailureLine) -> str:
-    """Return the address of the list of a group's cases, or of the page of its only case."""
+    """Return the address of the list of a group's cases, or of the page of its only case.
+
+    `names` maps `EVAL_SET/CASE`, as `line` names its cases, to the key of the case.
+    """
     if line.size == 1 and (key := names.get(line.names[0])):
         return link_case(opened.record_id, key)
     return link(f"/records/{opened.record_id}/cases", divergence=line.label)
@@ -170,7 +173,10 @@ def _list_cases(
 def _link_case(
     opened: OpenedRecord, names: dict[str, CaseKey], name: str, words: str
 ) -> tuple[str, str, str]:
-    """Return (name, words, address) of a case. If the record lacks the case, the address is ""."""
+    """Return (name, words, address) of a case. If the record lacks the case, the address is "".
+
+    `name` is `EVAL_SET/CASE`, and `names` maps these names to keys. `words` describe the case.
+    """
     key = names.get(name)
     return name, words, link_case(opened.record_id, key) if key else ""
 

@@ -102,7 +102,7 @@ def _render_form(
 
 
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
-    """Return the keys of the cases in the list of a record; None if `asked` names no record.
+    """Return the cases in the list of a record, as texts of `_format_key`; None if `asked` names no record.
 
     `asked` has the parameters `record`, an id, and `list`, the search and filters of the list.
     """
@@ -115,9 +115,10 @@ def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[
 
 
 def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapping[str, object]]:
-    """Yield the cases that are ticked or that match the search.
+    """Yield template values of the cases that are ticked or that match the search.
 
-    A case matches if its ids, tags and first message hold every word of `words`.
+    A case matches if its ids, tags and first message hold every word of `words`. `ticked` has the cases as
+    texts of `_format_key`.
     """
     for suite in plan.suites:
         for case in suite.eval_set.cases:
