@@ -339,12 +339,16 @@ def _convert_test(
         except NoCounterpartError as error:
             without_case.setdefault(str(error), []).append(case_id)
             continue
-        eval_id = re.sub(r"[^\w.-]+", "_", case_id).strip("_") or "test"
-        user = UserMessage(f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}")
-        yield EvalCase(eval_id, (CaseTurn(user),), line=test.locate(())), checks
+        text = f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}"
+        yield _build_case(case_id, text, test.locate(())), checks
     for reason, ids in without_case.items():
         named = name if len(ids) == len(combinations) else join_first(ids, _SHOWN_CASES)
         lost.append(f"{test.describe_line()}: {named}: {reason}")
+
+
+def _build_case(name: str, text: str, line: int) -> EvalCase:
+    eval_id = re.sub(r"[^\w.-]+", "_", name).strip("_") or "test"
+    return EvalCase(eval_id, (CaseTurn(UserMessage(text)),), line=line)
 
 
 def _list_unread_keys(test: PromptfooTest, options: Mapping[str, object], name: str) -> list[str]:
