@@ -76,10 +76,12 @@ class GenerateResult:
 def choose_out_path(source: str | None) -> str:
     """Return the default path of the generated file.
 
-    For the input `logs/chats.csv`, this is `evals/chats.evalset.json`. If there is no input file (`source` is
-    None), the name is `cases`. The folder is `evals`, as in the thresholds file that `evalgate init` writes.
+    For the input `logs/chats.csv`, this is `evals/chats.evalset.json`. Dots at the start of the name are left
+    out. If there is no input file (`source` is None), the name is `cases`. The folder is `evals`, as in the
+    thresholds file that `evalgate init` writes.
     """
-    return f"evals/{Path(source or 'cases').name.partition('.')[0]}.evalset.json"
+    stem = Path(source or "").name.lstrip(".").partition(".")[0] or "cases"
+    return f"evals/{stem}.evalset.json"
 
 
 def generate_cases(

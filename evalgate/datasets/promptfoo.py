@@ -12,6 +12,7 @@ from math import prod
 from pathlib import Path
 
 from evalgate.core.errors import InvalidInputError
+from evalgate.core.formatting import join_first
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseTurn, EvalCase, EvalSet, JsonObject, UserMessage
 from evalgate.datasets.foreign_rows import is_chat, read_csv_rows
@@ -42,6 +43,7 @@ _TEST_KEYS = frozenset({"description", "vars", "assert", "options", "threshold",
 # `provider` is the model that grades.
 _OPTIONS = frozenset({"prefix", "suffix", "transform", "provider", "disableDefaultAsserts"})
 _MOST_COMBINATIONS = 1000
+_SHOWN_CASES = 3
 
 Locate = Callable[[tuple[str | int, ...]], int]
 """Returns the line of a value in a test, by its path of keys and indices."""
@@ -309,8 +311,8 @@ def _convert_test(
     """Yield a case with its checks for each combination of the test's variables.
 
     A test without a description is named by its `number`, from 1. `shared` is `defaultTest`. Losses are added
-    to `lost`; lost assertions also to `listed`, and only if they are not in it yet. The first combination
-    without a message or checks ends the conversion of the test: as a rule, the others have the same fault.
+    to `lost`; lost assertions also to `listed`, and only if they are not in it yet. A combination without a
+    message or checks becomes no case; `lost` names each reason once, with the combinations that have it.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")
@@ -320,26 +322,33 @@ def _convert_test(
         {**_get_object(defaults, "vars"), **_get_object(test.values, "vars")}
     )
     lost += _list_left_out(test, name, total)
+    without_case: dict[str, list[str]] = {}
     for at, variables in enumerate(combinations):
+        case_id = name if len(combinations) == 1 else f"{name} {at + 1}"
         context = AssertionContext(variables, folder, "transform" in options, options.get("provider"))
         losses: list[str] = []
         checks = _convert_all_assertions(test, shared, name, context, losses)
         # Each loss is listed once: not for every combination, nor for every test if `defaultTest` has it.
         lost += [each for each in losses if each not in listed]
         listed.update(losses)
+        if not checks:
+            without_case.setdefault("no assertion is carried over, so there is no case", []).append(case_id)
+            continue
         try:
             message = _render_message(prompt, variables)
-            message = f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}"
         except NoCounterpartError as error:
-            lost.append(f"{test.describe_line()}: {name}: {error}")
-            return
-        if not checks:
-            lost.append(f"{test.describe_line()}: {name}: no assertion is carried over, so there is no case")
-            return
-        case_id = name if len(combinations) == 1 else f"{name} {at + 1}"
-        eval_id = re.sub(r"[^\w.-]+", "_", case_id).strip("_") or "test"
-        turns = (CaseTurn(UserMessage(message)),)
-        yield EvalCase(eval_id, turns, line=test.locate(())), checks
+            without_case.setdefault(str(error), []).append(case_id)
+            continue
+        text = f"{options.get('prefix') or ''}{message}{options.get('suffix') or ''}"
+        yield _build_case(case_id, text, test.locate(())), checks
+    for reason, ids in without_case.items():
+        named = name if len(ids) == len(combinations) else join_first(ids, _SHOWN_CASES)
+        lost.append(f"{test.describe_line()}: {named}: {reason}")
+
+
+def _build_case(name: str, text: str, line: int) -> EvalCase:
+    eval_id = re.sub(r"[^\w.-]+", "_", name).strip("_") or "test"
+    return EvalCase(eval_id, (CaseTurn(UserMessage(text)),), line=line)
 
 
 def _list_unread_keys(test: PromptfooTest, options: Mapping[str, object], name: str) -> list[str]:

@@ -91,24 +91,24 @@ def _iter_rules(args: Mapping[str, object]) -> Iterator[tuple[str, JsonObject]]:
     for name, expected in args.items():
         if set(name) & set(".[]"):
             raise NoCounterpartError("with an argument that is named like a path")
-        if isinstance(expected, Mapping):
-            if not expected or _holds_objects_in_list(expected):
-                raise NoCounterpartError("with an empty object, or objects in a list")
-            yield name, {"contains": expected}
-        elif _holds_objects_in_list({"": expected}):
-            raise NoCounterpartError("with an empty object, or objects in a list")
-        else:
+        if _has_nested_list({"": expected}):
+            raise NoCounterpartError("with objects or lists in a list")
+        if not isinstance(expected, Mapping):
             yield name, {"equals": expected}
+        elif expected:
+            yield name, {"contains": expected}
+        else:
+            yield name, {"json_schema": {"type": "object"}}
 
 
-def _holds_objects_in_list(value: Mapping[str, object]) -> bool:
-    """Return True if an object holds, at any depth, an empty object or a list of objects or of lists.
+def _has_nested_list(value: Mapping[str, object]) -> bool:
+    """Return True if an object holds, at any depth, a list with objects or lists in it.
 
-    A check would compare such a value differently: of objects in a list, promptfoo compares only the keys
+    A check would compare such a list differently: of objects in a list, promptfoo compares only the keys
     that the assertion names, but a check compares each item of a list completely.
     """
     for each in value.values():
-        if isinstance(each, Mapping) and (not each or _holds_objects_in_list(each)):
+        if isinstance(each, Mapping) and _has_nested_list(each):
             return True
         if isinstance(each, list) and any(isinstance(item, Mapping | list) for item in each):
             return True

@@ -289,20 +289,6 @@ class RuleFiles:
         moved = () if options else git.list_files_of_moved_submodules(self.folder, commit, paths)
         return [self.format_relative_path(top / name) for name in (*changed.split("\0"), *moved) if name]
 
-    def note_local_plugins(self) -> None:
-        """Add a notice for each package with plugins if the change edits the folder it is installed from."""
-        if not self.base_commit:
-            return
-        from evalgate.core.installation import find_local_packages
-
-        for name, place in find_local_packages(self.folder).items():
-            shown = self.format_relative_path(place)
-            if git.run_git(self.folder, *_LIST_CHANGES, self.base_commit, "--", shown):
-                self.add_notice(
-                    f"This change edits {shown}, which the package `{name}` with plugins of evalgate was "
-                    "installed from: the change's own version was used, because it is what is installed."
-                )
-
     def copy_base_version(self, path: Path) -> BaseVersion:
         """Copy the base branch's version of a file, if the branch's rules apply and git knows its commit.
 
@@ -324,14 +310,17 @@ class RuleFiles:
             return BaseVersion(is_new=any(git.is_tracked(self.folder, each) for each in steps))
         from evalgate.runner.edit_notices import describe_edit
 
-        if edit := describe_edit(self.folder, shown, then, self._read_common_versions(shown)):
+        if edit := describe_edit(self.folder, shown, then, self.read_common_versions(shown)):
             self.add_notice(edit)
         return BaseVersion(self._copy_content(shown, then))
 
-    def _read_common_versions(self, shown: str) -> Sequence[bytes]:
-        """Return a file's contents in the commits at which the change branched off; () if git cannot tell."""
+    def read_common_versions(self, path: str) -> Sequence[bytes]:
+        """Return a file's contents in the commits at which the change branched off; () if git cannot tell.
+
+        `path` is relative to `folder`. b"" is the content of a missing file.
+        """
         with suppress(InvalidInputError):
-            return [git.read_blob(self.folder, each, shown) for each in self._common_commits]
+            return [git.read_blob(self.folder, each, path) for each in self._common_commits]
         return ()
 
     def _copy_content(self, shown: str, content: bytes) -> Path:

@@ -1,4 +1,4 @@
-"""Describe what a change edits: rules, eval sets and caches of judges.
+"""Describe what a change edits: rules, eval sets, installed plugins and caches of judges.
 
 The base branch's version of rules applies, and the change's version of eval sets. Answers in caches that the
 change edits are not used.
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from evalgate.core.installation import find_local_packages
 from evalgate.core.sanitize import to_one_line
 from evalgate.datasets.eval_set_paths import METRICS_ENDINGS, TEST_CONFIG, build_notes_name
 from evalgate.llm.judge_resolver import JudgeResolver
@@ -167,6 +168,32 @@ def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
     return sorted(step for step in steps if Path(os.path.normpath(f"{folder}/{step}")).is_relative_to(top))
 
 
+# --- plugins ------------------------------------------------------------------------------------------------
+
+
+def note_local_plugins(rule_files: RuleFiles) -> None:
+    """Add a notice for each package with plugins if the folder it is installed from differs from the base.
+
+    Nothing is added if the rules of the base branch do not apply, or if git does not know the base commit.
+    """
+    if not rule_files.base_commit:
+        return
+    for name, place in find_local_packages(rule_files.folder).items():
+        shown = rule_files.format_relative_path(place)
+        source = f"{shown}, which the package `{name}` with plugins of evalgate was installed from"
+        edited, outdated = _list_changes(rule_files, [f":(literal){shown}"])
+        if edited:
+            rule_files.add_notice(
+                f"This change edits {source}: the change's own version was used, because it is what is "
+                "installed."
+            )
+        elif outdated:
+            rule_files.add_notice(
+                f"The base branch has a newer version since the change branched off: {source}. The older "
+                "version was used, because it is what is installed."
+            )
+
+
 # --- caches of judges ---------------------------------------------------------------------------------------
 
 
@@ -180,7 +207,7 @@ def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFil
         for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads
             names = [f":(literal){path}{ending}" for ending in _CACHE_ENDINGS]
             if rule_files.base_commit:
-                edited = rule_files.list_changed_files(*names)
+                edited, _ = _list_changes(rule_files, names)
             else:
                 files = [Path(f"{path}{ending}") for ending in _CACHE_ENDINGS]
                 tracked = [each for each in files if is_tracked(rule_files.folder, str(each))]

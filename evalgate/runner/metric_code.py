@@ -1,6 +1,6 @@
 """Read the code of custom metrics: the base branch's version if its rules apply, else the checked-out one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evalgate.core.protocols import MetricCode
 from evalgate.metrics.custom_metric_code import read_metric_code as read_code
@@ -30,41 +30,54 @@ def read_metric_code(rule_files: RuleFiles, entry: str, roots: Sequence[str]) ->
         code = then if then.files else own
         paths = own.imported | then.imported
         rule_files.paths |= then.imported
-        here, there = files.read_files(paths), committed.read_files(paths)
-        _note_code_change(
-            rule_files, where, own, then, sorted(path for path in paths if here[path] != there[path])
-        )
+        if then.files:
+            _note_edits(rule_files, files.read_files(paths), committed.read_files(paths))
+        else:
+            _note_missing_code(rule_files, where, own)
     return code
 
 
-def _note_code_change(
-    rule_files: RuleFiles, where: str, own: MetricCode, then: MetricCode, edited: Sequence[str]
-) -> None:
-    """Add a notice, which names the version used, if a metric's code is edited, new or outside the folder.
+def _note_missing_code(rule_files: RuleFiles, where: str, own: MetricCode) -> None:
+    """Add a notice about a metric that the base branch lacks: it is new, or its code is outside the folder.
 
-    A new metric gets a notice only if git tracks one of its files.
-
-    Args:
-        rule_files: The chooser of versions, which gets the notice.
-        where: Module of the metric, as its entry point names it.
-        own: Code in the working folder.
-        then: Code on the base branch.
-        edited: Paths of the metric's files that differ between the two.
+    A new metric gets a notice only if git tracks one of its files. `where` is the module of the metric, as
+    its entry point names it, and `own` its code in the working folder.
     """
-    if not own.files and not then.files:
+    if not own.files:
         rule_files.add_notice(
             f"The code of the metric {where} is not in this folder: the gate used what is installed, "
             "which the change may have chosen."
         )
-    elif not then.files:
-        if any(is_tracked(rule_files.folder, path) for path in own.imported):
-            rule_files.add_notice(
-                f"The metric {where} is new in this change: the base branch has none, so the change's "
-                "own code decides."
-            )
-    elif edited:
+    elif any(is_tracked(rule_files.folder, path) for path in own.imported):
+        rule_files.add_notice(
+            f"The metric {where} is new in this change: the base branch has none, so the change's "
+            "own code decides."
+        )
+
+
+def _note_edits(rule_files: RuleFiles, here: Mapping[str, bytes], there: Mapping[str, bytes]) -> None:
+    """Add notices about files that the change edits, and about those that only the base branch has edited.
+
+    `here` and `there` have the contents of the same paths in the working folder and on the base branch.
+    """
+    edited, outdated = list[str](), list[str]()
+    for path in sorted(path for path in here if here[path] != there[path]):
+        common = rule_files.read_common_versions(path)
+        is_own = not common or any(each != here[path] for each in common)
+        (edited if is_own else outdated).append(path)
+    if edited:
         decide, version = ("decide", "versions") if len(edited) > 1 else ("decides", "version")
         rule_files.add_notice(
             f"This change edits {format_paths(edited)}, which {decide}: the gate used the "
             f"{version} of the base branch."
+        )
+    if outdated:
+        decide, versions, them = (
+            ("decide", "newer versions", "them")
+            if len(outdated) > 1
+            else ("decides", "a newer version", "it")
+        )
+        rule_files.add_notice(
+            f"The base branch has {versions} since the change branched off: {format_paths(outdated)}, which "
+            f"{decide}. The gate used {them}."
         )

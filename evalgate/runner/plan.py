@@ -242,7 +242,10 @@ def _build_checked_plan(plan_input: PlanInput) -> Plan:
         control_source=_resolve_control_source(plan_input),
     )
     # Last, because `rule_files` has collected a notice about each file that was read above.
-    plan_input.rule_files.note_local_plugins()
+    if plan_input.rule_files.base_commit:
+        from evalgate.runner.edit_notices import note_local_plugins
+
+        note_local_plugins(plan_input.rule_files)
     setup = _describe_setup(agent, plan_input)
     notices = iter_plan_notices(config, suites, plan_input.judge_resolver)
     return replace(plan, notices=(*setup, *quarantine_notices, *notices))

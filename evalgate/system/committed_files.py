@@ -9,7 +9,13 @@ from typing import Protocol
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.sanitize import to_one_line
 from evalgate.system.files import is_virtual_environment, read_file
-from evalgate.system.git import MOST_LINKS, GitError, execute_git, find_submodule_commit
+from evalgate.system.git import (
+    MOST_LINKS,
+    SUBMODULE_HISTORY,
+    GitError,
+    execute_git,
+    find_submodule_commit,
+)
 
 _PACKAGE_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _LINK = b"120000"
@@ -215,7 +221,6 @@ def _run_git(home: Path, *words: str, given: bytes = b"") -> bytes:
 def _build_error(reason: str) -> InvalidInputError:
     return InvalidInputError(
         "git cannot read the code of custom metrics as the base branch has it: check out without a filter "
-        "such as `filter: blob:none`, which leaves out files of other commits, and submodules with their "
-        "history (`fetch-depth: 0`). Git says: "
-        f"{to_one_line(reason, 200)}"
+        f"such as `filter: blob:none`, which leaves out files of other commits, and {SUBMODULE_HISTORY}. Git "
+        f"says: {to_one_line(reason, 200)}"
     )

@@ -197,13 +197,7 @@ def write_atomically(
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.writelines((text,) if isinstance(text, str) else text)
-            file.flush()
-            os.fchmod(descriptor, mode)  # `mkstemp` lets only its user read the file
-            if owner is not None:
-                os.fchown(descriptor, *owner)
-            # Before the rename: a file system may store the new name first, and after a power failure that
-            # would be the name of an empty file.
-            os.fsync(descriptor)
+            _complete_file(file, owner, mode)
         temporary.replace(path)
     except BaseException:  # an interruption must leave no temporary file behind either
         with contextlib.suppress(OSError):
@@ -262,10 +256,14 @@ def make_folder(folder: Path, owner: Owner | None = None) -> None:
     """Create `folder` and its missing parents. The created folders get `owner`, if one is given.
 
     Raises:
-        OSError: a folder cannot be created, or a file has its name.
+        NotADirectoryError: a file, or a link that leads nowhere, has the name of a folder.
+        OSError: a folder cannot be created.
     """
     missing = [created for created in (folder, *folder.parents) if not created.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # a file, or a link that leads nowhere
+        raise NotADirectoryError(errno.ENOTDIR, f"{error.filename} is no folder") from None
     if owner is not None:
         for created in missing:
             # An agent may replace the folder with a link, and must not become the owner of its target.
@@ -433,11 +431,13 @@ def _create_temporary(folder: int, name: str) -> Iterator[tuple[int, str]]:
         raise
 
 
-def _complete_file(file: IO[Any], owner: Owner | None) -> None:
+def _complete_file(file: IO[Any], owner: Owner | None, mode: int = 0o644) -> None:
     file.flush()
-    os.fchmod(file.fileno(), 0o644)
+    os.fchmod(file.fileno(), mode)  # `mkstemp` lets only its user read the file
     if owner is not None:
         os.fchown(file.fileno(), *owner)
+    # Before the file is renamed: a file system may store the new name first, and after a power failure that
+    # would be the name of an empty file.
     os.fsync(file.fileno())
 
 

@@ -22,6 +22,12 @@ WHOLE_HISTORY = (
     "`git fetch --unshallow`)"
 )
 """What to do in a shallow clone that lacks a commit, for error messages."""
+SUBMODULE_HISTORY = (
+    "check out the submodules with their whole history (GitHub: `submodules: true` and `fetch-depth: 0`, "
+    "GitLab: `GIT_SUBMODULE_STRATEGY: normal` and `GIT_DEPTH: 0`, elsewhere: `git submodule update --init` "
+    "and `git submodule foreach git fetch --unshallow`)"
+)
+"""What to do if a submodule lacks a commit or is not checked out, for error messages."""
 _GIT_SECONDS = 20
 _SHOWN_OF_COMMIT = 12
 _OBJECT = compile_lazily(rb"[0-9a-f]+ (blob|tree) (\d+)")
@@ -172,8 +178,7 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
         if not find_submodule_commit(folder / submodule, found):
             problem = (
                 f"it is in the submodule {submodule}, and git does not know its commit "
-                f"{found[:_SHOWN_OF_COMMIT]}, which the base branch has: check out the submodules with their "
-                "history, as with `fetch-depth: 0`"
+                f"{found[:_SHOWN_OF_COMMIT]}, which the base branch has: {SUBMODULE_HISTORY}"
             )
             raise InvalidInputError([Problem(path, 0, 0, problem)])
         return _PlaceInSubmodule(submodule, found, str(rest))

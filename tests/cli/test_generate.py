@@ -8,6 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from evalgate.cli.generate import choose_out_path
 from evalgate.cli.main import cli
 from evalgate.core.errors import InvalidInputError, NoVerdictError
 from evalgate.core.types import EvalSet, Scenario, ToolCall, ToolResult
@@ -54,6 +55,21 @@ def generated(folder: Path, *args: str) -> Result:
 def read(folder: Path, name: str, reader: Any) -> EvalSet:
     found: EvalSet = reader.read_eval_set(read_json(folder / name, name))
     return found
+
+
+@pytest.mark.parametrize(
+    ("source", "stem"),
+    [
+        ("logs/chats.csv", "chats"),
+        ("chats.messages.json", "chats"),
+        (".chats.csv", "chats"),
+        (".", "cases"),
+        ("..", "cases"),
+        (None, "cases"),
+    ],
+)
+def test_the_default_file_is_one_that_eval_sets_are_found_in(source: str | None, stem: str) -> None:
+    assert choose_out_path(source) == f"evals/{stem}.evalset.json"
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,33 @@ def test_losses_of_later_combinations_are_listed_once(tmp_path: Path) -> None:
     )
 
 
+def test_a_combination_without_a_case_leaves_the_others(tmp_path: Path) -> None:
+    asserted = [{"type": "contains", "value": "{{query}}"}]
+    project = read(tmp_path, [{"vars": {"query": ["a", "", "b"]}, "assert": asserted}])
+    assert [case.eval_id for case in project.eval_set.cases] == ["test-1_1", "test-1_3"]
+    assert project.checks == {
+        "test-1_1_contains": {"ids": ["test-1_1"], "response": {"contains": "a"}},
+        "test-1_3_contains": {"ids": ["test-1_3"], "response": {"contains": "b"}},
+    }
+    assert project.lost == (
+        "config.json:1: test-1: assert `contains` with an empty value",
+        "config.json:1: test-1 2: no assertion is carried over, so there is no case",
+    )
+
+
+def test_combinations_without_a_case_are_told_once_for_each_reason(tmp_path: Path) -> None:
+    variables: dict[str, Any] = {"query": "a", "city": [None] * 5}
+    test = {"vars": variables, "assert": [A_TEXT]}
+    other = {**test, "vars": {"query": "b", "city": ["Rome", *[None] * 5]}}
+    prompts = ["{{query}} in {{city}}"]
+    project = read(tmp_path, [test, other], prompts=prompts)
+    assert [case.eval_id for case in project.eval_set.cases] == ["test-2_1"]
+    assert project.lost == (
+        "config.json:1: test-1: no value for `{{city}}`",
+        "config.json:1: test-2 2, test-2 3, test-2 4 and 2 more: no value for `{{city}}`",
+    )
+
+
 def test_combinations_beyond_the_first_thousand_are_listed(tmp_path: Path) -> None:
     numbers = [str(number) for number in range(40)]
     test = {"vars": {"query": numbers, "day": numbers}, "assert": [A_TEXT]}

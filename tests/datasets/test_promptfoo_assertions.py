@@ -142,6 +142,9 @@ ARGS: list[tuple[object, dict[str, Any], dict[str, Any]]] = [
     ({"ids": [1, 2]}, {"ids": [1, 2]}, {"ids": [1, 2, 3]}),
     ({"a": None}, {"a": None}, {"b": None}),
     ({}, {}, {}),
+    ({"filter": {}}, {"filter": {"x": 1}}, {"filter": []}),
+    ({"filter": {}}, {"filter": {}}, {"filter": "x"}),
+    ({"order": {"id": 1, "filter": {}}}, {"order": {"id": 1, "filter": {"x": 1}}}, {"order": {"id": 1}}),
 ]
 
 
@@ -259,6 +262,10 @@ def test_a_set_of_assertions_passes_by_its_threshold(
         (
             {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"b.c": 1}}},
             "[0] assert `trajectory:tool-args-match` with an argument that is named like a path",
+        ),
+        (
+            {"type": "trajectory:tool-args-match", "value": {"name": "a", "args": {"b": [{"c": 1}]}}},
+            "[0] assert `trajectory:tool-args-match` with objects or lists in a list",
         ),
         (
             {"type": "assert-set", "threshold": 0.5, "assert": [A, A, A]},

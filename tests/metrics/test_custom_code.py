@@ -7,6 +7,7 @@ import py_compile
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,29 @@ async def test_a_change_cannot_rewrite_the_metric_that_gates_it(
     assert told.startswith(f"This change edits {edited}")
 
 
+async def test_what_only_the_base_branch_has_edited_of_a_metric_is_no_edit_of_the_change(desk: Path) -> None:
+    """The checkout is no merge, as in Buildkite, and the base branch moved on."""
+    write(desk, {"evalgate.json": rules("metrics/refund.py:score")})
+    commit(desk, is_base=True)
+    refund = (desk / "metrics/refund.py").read_text().replace("value()", "value() / 2")
+    write(desk, {"helpers.py": HELPERS.replace("0.0", "1.0"), "metrics/refund.py": refund})
+    commit(desk, is_base=True)
+    git(desk, "checkout", "-q", "--detach", "HEAD^")
+    write(desk, {"metrics/refund.py": FILES["metrics/refund.py"] + "# mine"})
+    commit(desk)
+
+    plan = plan_in(desk, **PULL_REQUEST)
+
+    assert (await score(plan))[0] == 0.5
+    assert [each for each in plan.notices if ".py" in each] == [
+        ("This change edits metrics/refund.py, which decides: the gate used the version of the base branch."),
+        (
+            "The base branch has a newer version since the change branched off: helpers.py, which decides. "
+            "The gate used it."
+        ),
+    ]
+
+
 async def test_a_change_that_removes_its_metric_is_judged_by_it(desk: Path) -> None:
     write(desk, {"evalgate.json": rules("pkg.metric:score")})
     commit(desk, is_base=True)
@@ -285,6 +309,29 @@ async def test_folders_of_others_are_not_kept(desk: Path) -> None:
         assert kept == {"helpers.py", "metrics/deep/b", "metrics/refund.py", "metrics/words.txt"}
 
 
+@pytest.fixture
+def forget_plugins() -> Iterator[None]:
+    """Forget the installed plugins that are known, before and after the test."""
+    caches = (plugin_registry.list_entry_points, plugin_registry._may_have_plugins)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def install_plugin(site: Path, source: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the package `shiny` on the path, as pip installs it from the folder `source`, or from an index."""
+    about = {
+        "METADATA": "Name: shiny\nVersion: 1.0\n",
+        "entry_points.txt": "[evalgate.metrics]\nshiny = shiny:X\n",
+    }
+    url = {"direct_url.json": json.dumps({"url": source.as_uri(), "dir_info": {}})} if source else {}
+    write(site / "shiny-1.0.dist-info", {**about, **url})
+    monkeypatch.syspath_prepend(site)
+
+
+@pytest.mark.usefixtures("forget_plugins")
 @pytest.mark.parametrize("place", ["plugin", "elsewhere", None])
 def test_a_plugin_that_the_change_edits_is_said(
     desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str | None
@@ -292,26 +339,35 @@ def test_a_plugin_that_the_change_edits_is_said(
     write(desk, {"evalgate.json": rules("pkg.metric:score"), "plugin/shiny.py": "", "elsewhere/shiny.py": ""})
     commit(desk, is_base=True)
     write(desk, {"plugin/shiny.py": "LEVEL = 1.0"})
-    info = tmp_path / "site" / "shiny-1.0.dist-info"
-    about = {
-        "METADATA": "Name: shiny\nVersion: 1.0\n",
-        "entry_points.txt": "[evalgate.metrics]\nshiny = shiny:X\n",
-    }
-    url = {"direct_url.json": json.dumps({"url": (desk / place).as_uri(), "dir_info": {}})} if place else {}
-    write(info, {**about, **url})
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    plugin_registry.list_entry_points.cache_clear()
-    plugin_registry._may_have_plugins.cache_clear()
-    try:
-        told = [each for each in plan_in(desk, **PULL_REQUEST).notices if "`shiny`" in each]
-    finally:
-        plugin_registry.list_entry_points.cache_clear()
-        plugin_registry._may_have_plugins.cache_clear()
+    install_plugin(tmp_path / "site", desk / place if place else None, monkeypatch)
+
+    told = [each for each in plan_in(desk, **PULL_REQUEST).notices if "`shiny`" in each]
+
     sentence = (
         "This change edits plugin, which the package `shiny` with plugins of evalgate was installed from: "
         "the change's own version was used, because it is what is installed."
     )
     assert told == ([sentence] if place == "plugin" else [])
+
+
+@pytest.mark.usefixtures("forget_plugins")
+def test_a_plugin_that_only_the_base_branch_has_edited_is_said(
+    desk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(desk, {"evalgate.json": rules("pkg.metric:score"), "plugin/shiny.py": ""})
+    commit(desk, is_base=True)
+    write(desk, {"plugin/shiny.py": "LEVEL = 1.0"})
+    commit(desk, is_base=True)
+    git(desk, "checkout", "-q", "--detach", "HEAD^")
+    install_plugin(tmp_path / "site", desk / "plugin", monkeypatch)
+
+    assert [each for each in plan_in(desk, **PULL_REQUEST).notices if "`shiny`" in each] == [
+        (
+            "The base branch has a newer version since the change branched off: plugin, which the package "
+            "`shiny` with plugins of evalgate was installed from. The older version was used, because it is "
+            "what is installed."
+        )
+    ]
 
 
 ALWAYS = "def score(case, run):\n    return 1.0\n"

@@ -199,7 +199,12 @@ def test_files_and_created_folders_belong_to_the_owner(tmp_path: Path) -> None:
     assert existing.stat().st_uid == os.geteuid()
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", [None, "nowhere", "file/deeper", "taken"])
+def test_a_file_or_a_link_to_nothing_is_no_folder(tmp_path: Path, link: str | None) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError):
-        make_folder(tmp_path / "file")
+    taken = tmp_path / ("file" if link is None else "taken")
+    if link is not None:
+        taken.symlink_to(link)
+    with pytest.raises(NotADirectoryError) as caught:
+        make_folder(taken)
+    assert caught.value.strerror == f"{taken} is no folder"

@@ -414,6 +414,26 @@ def test_a_cache_of_answers_that_the_change_brings_is_not_used(how: str, judged:
     assert any("so no answer in it was used" in notice for notice in plan.notices) is not is_used
 
 
+def test_a_cache_of_answers_that_only_the_base_branch_has_edited_is_used(judged: Path) -> None:
+    """The checkout is no merge, as in Buildkite, and the base branch moved on."""
+    (judged.parent / "user.j2").touch()  # which the change removed
+    for text in ("yes", "no"):
+        with ResponseCache(judged / ".evalgate/judge-cache.sqlite", writes=True, wall=lambda: 0) as kept:
+            kept.put(text, text)
+        git(judged, "add", ".")
+        git(judged, "commit", "-q", "-m", text)
+    git(judged, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(judged, "checkout", "-q", "--detach", "HEAD^")
+
+    plan = plan_in(judged, None, PULL_REQUEST | {"OPENAI_API_KEY": "k"})
+    (cache,) = plan.judge_resolver.models.reserved_caches
+    plan.judge_resolver.models.trust_stored_answers()
+
+    with cache:
+        assert cache.get("yes") == "yes"
+    assert not [notice for notice in plan.notices if "so no answer in it was used" in notice]
+
+
 def test_a_prompt_that_is_new_is_said(judged: Path) -> None:
     git(judged, "rm", "-q", "--cached", "judge.j2")
     (judged.parent / "user.j2").write_text("You are a user. {{ conversation_plan }}")

@@ -80,8 +80,9 @@ def test_a_submodule_without_the_base_s_commit_is_not_taken_for_one_without_rule
 
     assert str(raised.value) == (
         "shared/gate.json: it is in the submodule shared, and git does not know its commit "
-        f"{base[:12]}, which the base branch has: check out the submodules with their history, as with "
-        "`fetch-depth: 0`"
+        f"{base[:12]}, which the base branch has: check out the submodules with their whole history (GitHub: "
+        "`submodules: true` and `fetch-depth: 0`, GitLab: `GIT_SUBMODULE_STRATEGY: normal` and `GIT_DEPTH: 0`, "
+        "elsewhere: `git submodule update --init` and `git submodule foreach git fetch --unshallow`)"
     )
 
 
@@ -168,5 +169,7 @@ def replaced(desk: Path, tmp_path: Path) -> Path:
 def test_a_submodule_that_became_a_folder_is_not_taken_for_one_without_rules(replaced: Path) -> None:
     with pytest.raises(InvalidInputError, match="it is in the submodule shared, and git does not know"):
         plan_with("shared/gate.json", replaced, "a.json")
-    with pytest.raises(InvalidInputError, match="the submodule shared is not checked out with its history"):
+    with pytest.raises(
+        InvalidInputError, match=r"GitLab: .* the submodule shared is not checked out with its"
+    ):
         read_code(replaced)

@@ -304,8 +304,13 @@ class ClusterAgent:
         if (waiting := self._find_waiter(key)) is not None:
             waiting.set_exception(_build_mismatch_error(why))
 
+    def on_unfit(self, why: str) -> None:
+        """Refuse all sessions: a node lacks evalgate's dependencies, which every node must have."""
+        sentence = f"a node of the Ray cluster cannot import evalgate: {_shorten_reason(why)}"
+        self._refuse_sessions(Failure("start", f"{sentence}: each node needs evalgate's dependencies"))
+
     def on_cluster_lost(self, why: str, detail: str) -> None:
-        """Refuse all sessions: the cluster is lost, or a node cannot import evalgate."""
+        """Refuse all sessions, because the cluster is lost."""
         self._refuse_sessions(Failure("cluster", f"the Ray cluster is lost: {_shorten_reason(why)}", detail))
 
     def _find_waiter(self, key: int) -> "asyncio.Future[ActorResponse] | None":

@@ -50,7 +50,7 @@ class AgentActor:
         try:
             from evalgate.agents.ray.actor import ActorFailure, ActorHost, dump_message
         except ImportError as error:
-            return "unfit", f"{error} (on a node of the cluster, in {sys.executable})"
+            return "unfit", f"{error} (node {socket.gethostname()}, {sys.executable})"
         host = await self._run_in_loop(ActorHost.start_host(self._spec))
         if isinstance(host, ActorFailure):
             return "failed", dump_message(host)

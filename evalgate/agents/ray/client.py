@@ -68,11 +68,12 @@ class ActorListener(Protocol):
         """Learn that a bug of evalgate prevented an answer to the request `key`; `why` describes the bug."""
         ...
 
-    def on_cluster_lost(self, why: str, detail: str) -> None:
-        """Learn that the cluster is lost, or that a node cannot import evalgate; `why` is the reason.
+    def on_unfit(self, why: str) -> None:
+        """Learn that a node cannot import evalgate; `why` is the error, with the node."""
+        ...
 
-        `detail` is the end of the bridge's stderr, or "".
-        """
+    def on_cluster_lost(self, why: str, detail: str) -> None:
+        """Learn that the cluster is lost; `why` is the reason, `detail` the end of the bridge's stderr."""
         ...
 
 
@@ -270,7 +271,7 @@ def _notify_listener(listener: ActorListener, kind: str, rest: Mapping[str, obje
         case "failed", {"actor": int(number), "why": str(why)}:
             listener.on_failed(number, why)
         case "unfit", {"why": str(why)}:
-            listener.on_cluster_lost(why, "")
+            listener.on_unfit(why)
         case "lost", {"actor": int(number), "why": str(why)}:
             listener.on_lost(number, why)
         case "answer", {"id": int(key), "body": str(body)}:

@@ -27,7 +27,8 @@ def parse_captured(message: JsonObject) -> CapturedTurn:
     """Return the content of a `captured` message.
 
     With `usage_only` in the message, the agent reported its calls itself, and events are left out. With
-    `only_trace`, the run's trace needs the spans but capture is off, and only the spans are returned.
+    `only_trace`, the run's trace needs the spans but capture is off: only the spans, and the number of
+    dropped ones, are returned.
 
     Raises:
         InvalidMessageError: an event or the usage is invalid, or `events` or `spans` is no list of objects.
@@ -38,20 +39,21 @@ def parse_captured(message: JsonObject) -> CapturedTurn:
         raise InvalidMessageError(f"the agent sent a {message['type']} whose `usage` is not an object")
     used = None if usage is None else protocol.parse_usage({"type": "captured", **usage})
     spans = [_read_span(each) for each in _read_objects(message, "spans")]
+    dropped = message.get("dropped_spans")
+    dropped = dropped if isinstance(dropped, int) else 0
     if message.get("only_trace") is True:
-        return CapturedTurn((), None, tuple(spans))
+        return CapturedTurn((), None, tuple(spans), dropped)
     if spans:
         transcript = read_transcript(spans)
         used = used or transcript.usage
         if _count_calls(transcript.reply.events) >= max(1, _count_calls(events)):
             events = transcript.reply.events
-    dropped = message.get("dropped_spans")
     # With `usage_only`, the agent listed its calls itself.
     return CapturedTurn(
         () if message.get("usage_only") is True else events,
         used,
         tuple(spans),
-        dropped if isinstance(dropped, int) else 0,
+        dropped,
     )
 
 

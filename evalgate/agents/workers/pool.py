@@ -118,8 +118,8 @@ class WorkerPool:
             return ()
         spans = pluralize(sum(self._dropped_spans), "OpenTelemetry span")
         sentence = (
-            f"{spans} of the agent could not be read, as those of a turn took more than 16 MiB: tool calls "
-            "may be missing. Record less in them, or let the agent report its calls itself."
+            f"{spans} of the agent could not be read, as those of a turn took more than 16 MiB: steps of "
+            "traces may be missing, and tool calls unless the agent reports them itself. Record less in them."
         )
         return (sentence,)
 

@@ -8,6 +8,7 @@ import pytest
 
 from evalgate.agents.ray.actor import ActorFailure, ActorHost, ActorSpec, dump_message
 from evalgate.agents.ray.agent import ClusterAgent
+from evalgate.agents.ray.client import ClusterSpec, RayClusterClient
 from evalgate.agents.tracing.run_trace import RunTrace
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import Agent, AgentError, AgentUnreachableError, SessionLostError
@@ -220,6 +221,27 @@ async def test_lost_cluster_fails_open_conversations() -> None:
     assert {run.outcome for run in found.values()} == {"not_run"}
     assert found["a"].failure == Failure(
         "cluster", "the Ray cluster is lost: the connection broke", "its last words"
+    )
+
+
+async def test_node_without_evalgate_is_named() -> None:
+    link = FakeLink(lambda _: Scripted(), has_room=False)
+    async with build_cluster_agent(link) as agent:
+        client = RayClusterClient(
+            ClusterSpec(address="auto", actors=1, cpus=1, resources={}, runtime_env={}, calls=1, spec=""),
+            {},
+            1,
+        )
+        client._listener = agent
+        client.on_line(b'{"say": "unfit", "actor": 1, "why": "No module named \'x\' (node a, /bin/python)"}')
+        run = (await run_in_cluster(agent, a_talk("a", "x")))["a"]
+    assert (run.outcome, run.failure) == (
+        "not_run",
+        Failure(
+            "start",
+            "a node of the Ray cluster cannot import evalgate: No module named 'x' (node a, /bin/python): each "
+            "node needs evalgate's dependencies",
+        ),
     )
 
 

@@ -83,7 +83,8 @@ class TurnCapture:
         self.is_open = True
         self._trace = trace
         self._only_trace = only_trace
-        """True for an agent that reports its events itself: `close` returns only the spans of the turn."""
+        """True for an agent that reports its events itself: `close` returns only the spans of the turn, and
+        the number of dropped spans."""
         self._unanswered = unanswered
         self._events: list[dict[str, Any]] = []
         self._forced: list[dict[str, Any]] = []
@@ -224,7 +225,9 @@ class TurnCapture:
                 for step in self._tool_steps.values():
                     self._trace.drop_span(step)
             if self._only_trace:
-                return {"spans": self._spans, "only_trace": True} if self._spans else None
+                if not (self._spans or self._dropped_spans):
+                    return None
+                return {"spans": self._spans, "dropped_spans": self._dropped_spans, "only_trace": True}
             if not (self._events or self._usage or self._models or self._spans or self._dropped_spans):
                 return None  # as in most turns: many agents report all by themselves
             return self._build_fields()

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sys
 import threading
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from opentelemetry import context, trace
@@ -114,3 +116,24 @@ def chatty(text: str) -> str:
                 }
             )
     return text
+
+
+class BaseAgent:
+    """Agent of a framework that reports the calls itself, and that records spans as `chatty` does."""
+
+    __module__ = "agent_framework"
+
+    def create_session(self) -> None:
+        pass
+
+    async def run(self, messages: Any, session: None) -> Any:
+        del session
+        chatty(messages[-1].text)
+        return SimpleNamespace(usage_details=None, messages=[])
+
+
+sys.modules["agent_framework"] = ModuleType("agent_framework")
+sys.modules["agent_framework"].Message = lambda role, texts: SimpleNamespace(  # type: ignore[attr-defined]
+    role=role, text=texts[0]
+)
+chatty_of_a_framework = BaseAgent()

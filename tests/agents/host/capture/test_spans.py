@@ -89,12 +89,25 @@ async def test_values_that_json_cannot_express_fail_no_turn() -> None:
     assert [event.name for event in reply.tool_calls] == ["dig"]
 
 
-@pytest.mark.parametrize(("name", "dropped"), [("chatty", "3 OpenTelemetry spans"), ("traced", "")])
-async def test_dropped_spans_are_counted(name: str, dropped: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "calls", "dropped"),
+    [
+        ("chatty", "x", 7, "3 OpenTelemetry spans"),
+        ("chatty_of_a_framework", "x", 0, "3 OpenTelemetry spans"),
+        # As JSON, "é" takes six bytes: the message is too large although its spans were not.
+        ("chatty_of_a_framework", "é", 0, "10 OpenTelemetry spans"),
+        ("traced", "x", 1, ""),
+    ],
+)
+async def test_dropped_spans_are_counted(name: str, text: str, calls: int, dropped: str) -> None:
     pool = agent(name)
-    run = (await outcomes(lambda _: pool, [a_talk("one", "x")]))["one"]
+    run = (await outcomes(lambda _: pool, [a_talk("one", text)], trace=True))["one"]
     assert run.outcome == "answered", run.failure
     reply = run.replies[0]
     assert reply is not None
-    assert len(reply.tool_calls) == (7 if dropped else 1)
-    assert [notice.partition(" of the agent")[0] for notice in pool.notices] == ([dropped] if dropped else [])
+    assert len(reply.tool_calls) == calls
+    sentence = (
+        f"{dropped} of the agent could not be read, as those of a turn took more than 16 MiB: steps of traces "
+        "may be missing, and tool calls unless the agent reports them itself. Record less in them."
+    )
+    assert pool.notices == ((sentence,) if dropped else ())
