@@ -6,9 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 from pydantic import ValidationError
 
@@ -23,129 +23,14 @@ from evalgate.agents.ray.actor import (
     load_response,
 )
 from evalgate.agents.ray.client import ClusterClient, ClusterSpec, RayClusterClient
+from evalgate.agents.ray.session import ActorSlot, ClusterSessionContext
 from evalgate.agents.tracing.turn_trace import is_trace_wanted
 from evalgate.config.schema.agent import AgentConfig, ExecutorConfig
-from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionLostError, SessionResult
-from evalgate.core.types import EvalCase, Failure, Reply, TraceSpan, UserMessage
+from evalgate.core.protocols import AgentError, AgentUnreachableError, SessionLostError
+from evalgate.core.types import EvalCase, Failure
 from evalgate.documents.env_expansion import list_placeholders
 from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.workspace import Workspace
-
-
-@dataclass(eq=False, slots=True)
-class ActorSlot:
-    """The gate's record of one actor: its number (an id), the number of its sessions, its open requests."""
-
-    number: int
-    ready: bool = False
-    sessions: int = 0
-    pending: dict[int, asyncio.Future[ActorResponse]] = field(default_factory=dict)
-    """Futures of requests without an answer yet, by the key of the request."""
-
-
-class ActorPool(Protocol):
-    """Owner of the actors that a session uses."""
-
-    def create_session_key(self) -> str:
-        """Return the key of a new conversation."""
-        ...
-
-    async def acquire_actor(self) -> ActorSlot:
-        """Return a ready actor with its `sessions` increased by one; the caller subtracts it at the end."""
-        ...
-
-    async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
-        """Send one request of a conversation to an actor, and return the response."""
-        ...
-
-    def close_session(self, slot: ActorSlot, session: str) -> None:
-        """Drop a conversation without waiting for the actor."""
-        ...
-
-
-class ClusterSessionContext:
-    """Asynchronous context manager of one conversation in an actor."""
-
-    def __init__(self, pool: ActorPool, beginning: SessionStart) -> None:
-        self._pool = pool
-        self._beginning = beginning
-        self._slot: ActorSlot | None = None
-        self._session: ClusterSession | None = None
-
-    async def __aenter__(self) -> "ClusterSession":
-        self._slot = await self._pool.acquire_actor()
-        self._session = ClusterSession(self._pool, self._slot, self._beginning)
-        try:
-            if self._beginning.case.tool_mocks or self._beginning.case.tool_recording is not None:
-                # The runner reads `applies_…` before the first turn, and only an open session has them.
-                await self._session.open_session()
-        except BaseException:
-            await self.__aexit__()
-            raise
-        return self._session
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._session is not None:
-            self._session.close()
-        if self._slot is not None:
-            self._slot.sessions -= 1
-
-
-class ClusterSession:
-    """An `AgentSession` in an actor. Unless `open_session` is called, the first turn opens the session."""
-
-    def __init__(self, pool: ActorPool, slot: ActorSlot, beginning: SessionStart) -> None:
-        self._pool = pool
-        self._slot = slot
-        self._beginning: SessionStart | None = beginning
-        """Arguments of the session; None once they were sent to the actor."""
-        self._key = pool.create_session_key()
-        self._is_over = False
-        self.applies_mocks = False
-        """True if the session applies tool mocks; known once it is open."""
-        self.applies_recordings = False
-        """True if the session answers tool calls from a recording; known once it is open."""
-        self.session_id, self.user_id = "", ""
-        self._spans: tuple[TraceSpan, ...] = ()
-
-    async def open_session(self) -> None:
-        """Open the session before its first turn: only then is it known if mocks and recordings apply."""
-        await self._run_step(ActorRequest(self._key, "open", self._take_start()))
-
-    async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Send a message to the actor and return the agent's reply."""
-        return (await self._run_step(ActorRequest(self._key, "turn", self._take_start(), message))).reply
-
-    def take_spans(self) -> tuple[TraceSpan, ...]:
-        """Return the timed steps of the last turn, and remove them from the session."""
-        spans, self._spans = self._spans, ()
-        return spans
-
-    async def end(self) -> SessionResult:
-        """End the conversation in the actor and return its result."""
-        answer = await self._run_step(ActorRequest(self._key, "end", self._take_start()))
-        self._is_over = True
-        return answer.end or SessionResult()
-
-    def close(self) -> None:
-        """Drop the conversation. Do nothing if it has ended or was never opened."""
-        if not self._is_over and self._beginning is None:
-            self._pool.close_session(self._slot, self._key)
-
-    def _take_start(self) -> SessionStart | None:
-        given, self._beginning = self._beginning, None
-        return given
-
-    async def _run_step(self, ask: ActorRequest) -> ActorResponse:
-        answer = await self._pool.run_step(self._slot, ask)
-        self.applies_mocks, self.applies_recordings = answer.applies_mocks, answer.applies_recordings
-        if any(answer.ids):
-            self.session_id, self.user_id = answer.ids
-        self._spans = answer.spans
-        if answer.failure is not None:
-            raise answer.failure.to_error()
-        return answer
-
 
 _MAX_LOST_AT_START = 3
 """Number of actors lost in a row before they were ready, thus without a case: all sessions are then refused.
