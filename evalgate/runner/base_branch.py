@@ -265,7 +265,9 @@ class RuleFiles:
         git does not know the base commit. `options` are options of `git diff`. Without options, all files of
         a submodule count as changed if its commit differs.
         """
-        return self._list_changes(self.base_commit, paths, options) if self.base_commit else []
+        with suppress(git.GitError):
+            return self._list_changes(self.base_commit, paths, options) if self.base_commit else []
+        return []
 
     def list_outdated_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
         """Return the members of `list_changed_files` that only the base branch has changed.
@@ -273,21 +275,29 @@ class RuleFiles:
         The arguments are the same. The checked-out files are as they were when the change branched off.
         Return [] if git cannot tell.
         """
-        changed = self.list_changed_files(*paths, options=options)
-        own = [each for commit in self._common_commits for each in self._list_changes(commit, paths, options)]
-        return [each for each in changed if each not in own] if self._common_commits else []
+        changed, commits = self.list_changed_files(*paths, options=options), self._common_commits
+        # Without this, a failure of git would make the change's own edits look like those of the base branch.
+        with suppress(git.GitError):
+            own = [each for commit in commits for each in self._list_changes(commit, paths, options)]
+            return [each for each in changed if each not in own] if commits else []
+        return []
 
     def _list_changes(self, commit: str, paths: Sequence[str], options: Sequence[str]) -> list[str]:
-        """Return the tracked files at the pathspecs that differ from those of a commit."""
+        """Return the tracked files at the pathspecs that differ from those of a commit.
+
+        Raises:
+            GitError: git fails.
+        """
         if not paths:
             return []
         top = Path(git.run_git(self.folder, "rev-parse", "--show-toplevel"))
-        changed = "".join(
-            git.run_git(self.folder, *_LIST_CHANGES, "-z", *options, commit, "--", *some)
+        changed = b"".join(
+            git.execute_git(self.folder, *_LIST_CHANGES, "-z", *options, commit, "--", *some)
             for some in (paths[at : at + _PATHS_AT_ONCE] for at in range(0, len(paths), _PATHS_AT_ONCE))
         )
         moved = () if options else git.list_files_of_moved_submodules(self.folder, commit, paths)
-        return [self.format_relative_path(top / name) for name in (*changed.split("\0"), *moved) if name]
+        names = (*os.fsdecode(changed).split("\0"), *moved)
+        return [self.format_relative_path(top / name) for name in names if name]
 
     def copy_base_version(self, path: Path) -> BaseVersion:
         """Copy the base branch's version of a file, if the branch's rules apply and git knows its commit.

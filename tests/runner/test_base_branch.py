@@ -196,6 +196,15 @@ def test_an_edit_of_the_rules_is_told(repository: Path) -> None:
     )
 
 
+def test_edits_are_those_of_the_change_if_git_cannot_tell(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = RuleFiles(repository, PULL_REQUEST)
+    monkeypatch.setattr(RuleFiles, "_common_commits", ["0" * 40])
+    assert rules.list_changed_files("evalgate.json") == ["evalgate.json"]
+    assert rules.list_outdated_files("evalgate.json") == []
+
+
 def test_what_only_the_base_branch_has_edited_is_no_edit_of_the_change(repository: Path) -> None:
     """The checkout is no merge, as in Buildkite, and the base branch moved on."""
     git(repository, "checkout", "-q", "-b", "moved", "refs/remotes/origin/main")
