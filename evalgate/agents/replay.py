@@ -205,7 +205,7 @@ class _ReplaySession:
 
     @property
     def applies_recordings(self) -> bool:
-        """Return True: a replay calls no tool, so there is no call without a recorded result."""
+        """Return True, so that cases with recorded tool results are run: a replay never calls a real tool."""
         return True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:

@@ -348,7 +348,12 @@ class StickyComment:
             self._kind = "posted" if self._kind == "posted" else "updated"
 
     def _is_complete(self, comment: Comment) -> bool:
-        """Return True if the comment has every section that this job has seen, or a newer version of it."""
+        """Return True if the comment needs no edit.
+
+        Each section that this job has seen must be in the comment, in the same or a newer version. The text
+        of this job's own section must be the same too, unless the section is newer or the comment is longer
+        than half of the limit.
+        """
         body = comment.body.replace("\r\n", "\n").rstrip()
         if body == self._render_body():
             return True

@@ -68,11 +68,13 @@ def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase
 
 
 def set_calls(reply: Reply, calls: Sequence[ToolCall], sources: Sequence[int | None]) -> Reply:
-    """Return the reply with the tool calls `calls`; its messages and unmatched results stay where they are.
+    """Return the reply with its tool calls replaced by `calls`; all other events keep their order.
 
-    The new calls stand where the old calls stood, in order. Further new calls follow the last old call.
-    `sources` holds, for each new call, the index of the old call that it replaces; None for an added call. If
-    a call is renamed, so is its result. If no call replaces an old call, its result is removed.
+    The new calls take the places of the old calls, in order. Surplus new calls follow the last call.
+    `sources` has, for each new call, the index of the old call that it replaces, or None for an added call.
+
+    The result of a replaced call stays, and gets the new name if the call was renamed. The result of an old
+    call that no new call replaces is removed. Results that belong to no call stay unchanged.
     """
     new_calls = {source: call for call, source in zip(calls, sources, strict=True) if source is not None}
     results: dict[int, ToolResult | None] = {}

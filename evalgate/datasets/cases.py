@@ -118,11 +118,10 @@ def describe_unmatched_names(
     eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Return the ids and tags that should select a case and do not, worded as by `describe_selection`.
+    """Return the ids and tags that select no case by mistake, worded as by `describe_selection`; "" if none.
 
-    If all ids and tags together select no case, the text names all of them. Otherwise, it names only ids
-    without wildcards that match no case, such as misspelled ids. Globs and tags may then match nothing.
-    Return "" if the text would name nothing.
+    If `ids` and `tags` together select no case, all of them are returned. If they select some case, only ids
+    without wildcards that match no case are returned: an unmatched wildcard or tag is no mistake then.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

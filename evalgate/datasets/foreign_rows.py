@@ -344,10 +344,12 @@ def _to_text(value: object, key: str, lost: Counter[str]) -> str:
 def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
     """Yield the expected calls from a list of names, or of objects as DeepEval or OpenAI write them.
 
-    A text may hold the list as JSON, or names separated by `;` or `,`. Other values yield nothing.
+    A text that begins with `[` is such a list as JSON. Any other text holds names separated by `;` or `,`. A
+    value that is neither a list nor a text yields nothing.
 
     Raises:
-        DamagedRowError: the text is not JSON, or a call has no name.
+        DamagedRowError: a text that begins with `[` is not JSON, an object has no name, or its arguments are
+            not a JSON object.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
         value = decode_json(value)

@@ -396,7 +396,7 @@ def _build_line_context(summary: MetricSummary, context: MessageContext) -> Mess
 
 
 def _has_regressed(metric_decision: MetricDecision) -> bool:
-    """Return True if the average failed after a drop, or if a case broke."""
+    """Return True if a case broke, or if the average fails its check and is lower than in the baseline."""
     fell = any(part.kind == "average" and part.verdict == "fail" for part in metric_decision.checks)
     return (fell and metric_decision.change is not None and metric_decision.change.drop > 0) or bool(
         metric_decision.list_cases("broken")

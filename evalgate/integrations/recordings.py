@@ -59,9 +59,9 @@ def may_become_eval_set(path: Path, shown_as: str) -> bool:
 
 
 def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ...]]:
-    """Return the steps of each conversation in a file of traces, by the id of the conversation's case.
+    """Return the timed steps of each conversation in a file of traces, by case id as in `read_recording`.
 
-    The turns of the steps are those of the case. Their times are seconds after the conversation began.
+    `TraceSpan.turn` is the index of the case's turn. Times are seconds since the first turn with spans began.
 
     Raises:
         InvalidInputError: the file or a part of it cannot be read, or it holds no trace.

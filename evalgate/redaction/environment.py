@@ -218,9 +218,9 @@ def is_mixed(value: str) -> bool:
 
 
 def _find_value_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in the value of the variable `name`, first with quotes around it, then without them.
+    """Yield the secrets in the value of the variable `name`, as it is and after each removed pair of quotes.
 
-    Both are searched because some programs remove the quotes. At most three layers of quotes are removed.
+    Some programs remove quotes around a value, others keep them. At most three pairs are removed.
     """
     yield from _find_unstripped_secrets(name, value)
     for _ in range(_MOST_QUOTES):

@@ -119,7 +119,11 @@ def format_start_time(record: Record) -> str:
 
 
 def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
-    """Return (headline, other reasons). The headline has the verdict and the start of its first reason."""
+    """Return (headline, remaining reasons). The headline has the verdict and the start of its first reason.
+
+    The start is as many whole sentences as fit. The rest of the first reason, if any, comes first in the
+    remaining reasons. If no sentence fits, the headline is the verdict alone.
+    """
     words, reasons = describe_verdict(record.verdict)[1], record.verdict.reasons
     why, rest = _split_first_sentences(reasons[0]) if reasons else ("", "")
     if not why:

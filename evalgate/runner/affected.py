@@ -92,15 +92,15 @@ def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
 
 
 def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
-    """Yield the revisions to compare with. A file counts as changed if it differs in at least one of them.
+    """Yield `base_revision`, if given, and in a pull request also the target branch's commit.
 
-    A pull request is compared with its target branch even if `base_revision` is given, because the pull
-    request may have edited the command line that gives `base_revision`.
+    A file counts as changed if it differs from at least one of them. The target branch counts even if
+    `base_revision` is given, because the pull request may have edited the command line that gives it.
 
     Raises:
-        UnknownChangeError: there is nothing to compare with, or git does not know the target branch. It is
-            also raised if HEAD has the same files as the commit at which it branched off the target branch:
-            then perhaps the change is not what is checked out.
+        UnknownChangeError: there is nothing to compare with; or, in a pull request, git does not know the
+            target branch, cannot compare, or finds no difference between HEAD and the commit where it
+            branched off. Without a difference, perhaps something else than the change is checked out.
     """
     if base_revision:
         yield base_revision

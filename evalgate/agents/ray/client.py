@@ -163,7 +163,7 @@ class RayClusterClient:
         return describe_capacity(self._cluster, reply["resources"])
 
     def add_actor(self, number: int) -> None:
-        """Request a new actor from the bridge."""
+        """Request a new actor from the bridge. It gets the number `number`, which no earlier actor had."""
         self._write_message({"do": "add", "actor": number})
 
     def ask_actor(self, number: int, key: int, body: str) -> None:

@@ -152,13 +152,12 @@ class RubricMetric(JudgedMetric):
     def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
         """Return the texts of the rubrics that apply to a turn, by id; {} if no rubric applies.
 
-        The rubrics of the criterion come first. The rubrics of the case and of the turn follow, if
-        `accepts_rubric` accepts them. With the option `answers: adk<=2.5`, the result is {} if the criterion
-        has no rubrics.
+        First come the criterion's rubrics, then those rubrics of the case and the turn that `accepts_rubric`
+        accepts. With the option `answers: adk<=2.5`, a criterion without rubrics gives {}.
 
         Raises:
-            DuplicateRubricError: two rubrics of the result have the same id; or two rubrics of the case and
-                the turn have, even if `accepts_rubric` rejects them, as in Google ADK.
+            DuplicateRubricError: two of the returned rubrics have the same id. As in Google ADK, it is also
+                raised if two rubrics of the case and the turn share an id, even if they are not accepted.
         """
         written = collect_rubrics(case, exchange)
         _require_unique_ids([(each.rubric_id, each.text) for each in written])

@@ -115,7 +115,7 @@ class TrpcJudgeModel(GoModel):
 
 
 class LlmJudgeOptions(GoModel):
-    """The options of a judge: its model, its rubrics and the user's prompt."""
+    """The options of a judge: its model, its rubrics, and a prompt template of the user's own."""
 
     rubrics: tuple[TrpcRubricOption, ...] = Field(default=(), strict=False)
     judge_model: TrpcJudgeModel | None = Field(default=None, alias="judgeModel")
