@@ -46,9 +46,9 @@ def write_comparison_page(record: Record, before: str, page: str, *, folder: Pat
     Raises:
         InvalidInputError: `before` cannot be read, or the page cannot be written.
     """
-    workspace = resolve_workspace(folder)
     from evalgate.redaction.live_redactor import LiveRedactor
 
+    workspace = resolve_workspace(folder)
     redactor = LiveRedactor.from_environment(os.environ)
     replies = redactor.redact_tree(list(_load_replies(workspace, before)))
     report = HtmlReport(earlier=dict(replies))

@@ -168,10 +168,11 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
     project = _find_project(typed_in, parameters.get("policy"))
     if project.folder == typed_in:
         return parameters
-    context.call_on_close(functools.partial(_restore_folder, typed_in))
-    os.chdir(project.folder)
+    # Imported here, because most commands stay in the folder they are typed in.
     from evalgate.cli.redacted_output import print_sentence
 
+    context.call_on_close(functools.partial(_restore_folder, typed_in))
+    os.chdir(project.folder)
     print_sentence(f"Working in {project.folder}, which contains {project.found}.", err=True)
     return {**parameters, **dict(_move_paths(context, parameters, typed_in, project.folder))}
 

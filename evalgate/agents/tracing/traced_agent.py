@@ -122,8 +122,8 @@ class TracedAgent:
 
     def _iter_notices(self) -> Iterator[str]:
         if self._collector is not None and self._collector.dropped_spans:
-            forgotten = pluralize(self._collector.dropped_spans, "OpenTelemetry span")
-            yield f"{forgotten} that belonged to no turn yet were left out: more than 200,000 came at once."
+            dropped = pluralize(self._collector.dropped_spans, "OpenTelemetry span")
+            yield f"{dropped} that belonged to no turn yet were left out: more than 200,000 came at once."
         if not self._seen.spans or self._seen.genai:
             return
         spans = pluralize(self._seen.spans, "span")
