@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from evalgate.core.means import EPSILON
@@ -62,6 +63,7 @@ def round_to_limit(value: float, limit: float) -> float:
     return limit if abs(value - limit) < EPSILON else value
 
 
+@lru_cache(maxsize=1024)  # each report formats the pairs of all cases, and most cases share a few pairs
 def format_score_pair(value: float, limit: float) -> tuple[str, str]:
     """Return the texts of a score and its limit, which are equal only if the numbers are equal."""
     text, least = format_scores((value,), limit)
