@@ -148,15 +148,16 @@ def _may_be_eval_set(path: str) -> bool:
 
 
 def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
-    """Yield `pattern`, and variants of it without links, which git does not follow.
+    """Yield `pattern`, and the same pattern without links, which git does not follow.
 
-    In a variant, the folders before the first wildcard are replaced by a link on the way to them, or by the
-    folder that the links lead to.
+    Its folder, the part before the first wildcard, is then the folder that the links lead to.
     """
     parts = PurePosixPath(pattern).parts
     count = next(at for at, part in enumerate(parts) if glob.has_magic(part))
-    for folder in _list_steps(rule_files, ("/".join(parts[:count]) or ".",)):
-        yield str(PurePosixPath(glob.escape(folder), *parts[count:]))
+    own = os.path.normpath("/".join(parts[:count]) or ".")
+    for folder in _list_steps(rule_files, (own,)):
+        if folder == own or not (rule_files.folder / folder).is_symlink():
+            yield str(PurePosixPath(glob.escape(folder), *parts[count:]))
 
 
 def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:

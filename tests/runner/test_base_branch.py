@@ -1,6 +1,7 @@
 """A pull request cannot soften the rules that it is gated by."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -614,6 +615,24 @@ def test_a_link_that_leads_to_another_eval_set_is_told(linked_sets: Path) -> Non
     git(linked_sets, "commit", "-q", "-a", "-m", "Ask other things")
     (brought,) = plan_in(linked_sets).notices
     assert brought.startswith("The change brought its own: newest. ")
+
+
+def test_a_pattern_in_a_folder_that_became_a_link_means_no_files_next_to_the_folder(repository: Path) -> None:
+    eval_set = json.dumps({"eval_set_id": "set", "eval_cases": [CASE]})
+    for name in ("sets/other.json", "sets/sub/run.json", "real/sub/run.json"):
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(eval_set)
+    rules = json.loads(thresholds(1.0)) | {"eval_sets": ["sets/sub/*.json"]}
+    (repository / "evalgate.json").write_text(json.dumps(rules))
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "Sets")
+    git(repository, "update-ref", "refs/remotes/origin/main", "HEAD")
+    shutil.rmtree(repository / "sets")
+    (repository / "sets").symlink_to("real")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "A link")
+    (removed,) = (each for each in plan_in(repository).notices if each.startswith("The change removes"))
+    assert removed.startswith("The change removes sets/sub/run.json, which")
 
 
 def test_rules_that_are_new_behind_a_link_are_told(linked_sets: Path) -> None:
