@@ -93,7 +93,7 @@ def outcome(request: Any) -> "Outcome":
     The test is called once for each case. It also fails if all its assertions hold but the case does not meet
     its criteria.
     """
-    from evalgate.api.testing.nodes import get_outcome
+    from evalgate.api.testing.collection import get_outcome
 
     return get_outcome(request.node, getattr(request, "param", None))
 

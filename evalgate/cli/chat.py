@@ -107,7 +107,7 @@ def _talk(
 
     from evalgate.agents.tracing.span_prices import TraceFactory
     from evalgate.cli.chat_commands import CaseSaveOptions, ChatTerminal, run_cancellable
-    from evalgate.config.schema.prices import merge_own_prices
+    from evalgate.config.token_prices import merge_own_prices
     from evalgate.core.protocols import ChecksEntry
     from evalgate.runner.chat import Chat
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from evalgate.cli.agent_search import Candidates, build_patterns, find_candidates
+from evalgate.cli.project_folder import find_repository_root
 from evalgate.cli.project_import import ProjectImport, read_project, suggest_import
 from evalgate.cli.redacted_output import print_sentence
-from evalgate.config.loader import find_repository_root, find_thresholds_file
+from evalgate.config.loader import find_thresholds_file
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen

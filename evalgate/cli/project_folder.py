@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -19,15 +19,23 @@ from click.core import ParameterSource
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from evalgate.config.loader import ProjectFolder
     from evalgate.runner.base_branch import Policy
 
     TextType = click.ParamType[str]
 else:
     TextType = click.ParamType  # not generic before click 8.3
 
+_STATE_FOLDER = ".evalgate"
 _NAMED_STORE = re.compile(r"[a-z][a-z0-9+.-]*:")
 """Beginning of `branch:NAME`, `artifact:NAME` or a URL, which are no paths and are not made relative."""
+
+
+class ProjectFolder(NamedTuple):
+    """Folder that a command works in if the user names none."""
+
+    folder: Path
+    found: str
+    """Name of the file or folder that marks `folder` as a project; "" if nothing does."""
 
 
 class PathParamType(TextType):
@@ -165,7 +173,7 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
         typed_in = Path.cwd()
     except OSError:  # the folder was removed; the command says so
         return parameters
-    project = _find_project(typed_in, parameters.get("policy"))
+    project = _find_trusted_project(typed_in, parameters.get("policy"))
     if project.folder == typed_in:
         return parameters
     # Imported here, because most commands stay in the folder they are typed in.
@@ -177,15 +185,14 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
     return {**parameters, **dict(_move_paths(context, parameters, typed_in, project.folder))}
 
 
-def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
-    """Return the project folder of `typed_in`, as `find_project` of `config/loader.py` does.
+def _find_trusted_project(typed_in: Path, policy: "Policy | None") -> ProjectFolder:
+    """Return the project folder of `typed_in`, as `find_project` does, but not one that the change chose.
 
     If the rules of the base branch apply, only two kinds of thresholds files count, as far as there are any:
     those that the base branch has, and those that git does not track. So a change can neither remove its
     thresholds file to be gated by another in a folder above, nor add another in a folder below. `policy` is
     the value of `--policy`, or None if it is absent.
     """
-    from evalgate.config.loader import ProjectFolder, find_project, find_repository_root
     from evalgate.system.pull_requests import describe_unmerged_change
 
     project, root = find_project(typed_in), find_repository_root(typed_in)
@@ -200,6 +207,54 @@ def _find_project(typed_in: Path, policy: "Policy | None") -> "ProjectFolder":
         if folder == project.folder and project.found and not is_tracked(folder, project.found):
             return project
     return project
+
+
+def find_project(start: Path) -> ProjectFolder:
+    """Find the nearest folder with a thresholds file: `start`, or a folder above it in the repository.
+
+    Without a thresholds file, return the nearest folder with `.evalgate`, where a baseline may be, else
+    `start`. Folders above `start` are searched only in a repository, and only if all folders up to its root
+    belong to the same user: a file in a shared folder such as /tmp could name programs to run.
+    """
+    from evalgate.config.loader import find_thresholds_file
+
+    folders = tuple(_iter_repository_folders(start))
+    for folder in folders:
+        if (file := find_thresholds_file(folder)) is not None:
+            return ProjectFolder(folder, file.name)
+    for folder in folders:
+        if (folder / _STATE_FOLDER).is_dir():
+            return ProjectFolder(folder, _STATE_FOLDER)
+    return ProjectFolder(start, "")
+
+
+def find_repository_root(start: Path) -> Path | None:
+    """Return the nearest folder with `.git`: `start`, or a folder above it.
+
+    Return None if no folder has `.git`, or if a folder on the way belongs to another user.
+    """
+    last = list(_iter_repository_folders(start))[-1]
+    return last if (last / ".git").exists() else None
+
+
+def _iter_repository_folders(start: Path) -> Iterator[Path]:
+    """Yield `start` and the folders above it, up to the nearest folder with `.git`.
+
+    Yield only `start` if no folder has `.git`, or if a folder on the way belongs to another user.
+    """
+    found = []
+    for folder in (start, *start.parents):
+        try:
+            if folder.stat().st_uid != start.stat().st_uid:
+                break  # files of another user must have no effect, as with git's safe.directory
+            is_root = (folder / ".git").exists()
+            found.append(folder)
+            if is_root:
+                yield from found
+                return
+        except OSError:
+            break
+    yield start
 
 
 def _restore_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Find and read a thresholds file, and find the folder of its project."""
+"""Find and read the thresholds file of a folder."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,6 @@ from evalgate.config.schema.criteria import (
 from evalgate.config.schema.thresholds import DEFAULT_CONFIG, Config, Thresholds
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range
 from evalgate.core.types import Criterion
 from evalgate.documents.config_file import ConfigDocument, read_config_document
@@ -329,64 +328,6 @@ def _translate_errors(
     error: ValidationError, document: ConfigDocument, model: type[BaseModel] = Config
 ) -> list[Problem]:
     return translate_validation_error(error, file=document.path, position=document.find_position, model=model)
-
-
-_STATE_FOLDER = ".evalgate"
-
-
-@frozen
-class ProjectFolder:
-    """Folder that a command works in if the user names none."""
-
-    folder: Path
-    found: str
-    """Name of the file or folder that marks `folder` as a project; "" if nothing does."""
-
-
-def find_project(start: Path) -> ProjectFolder:
-    """Find the nearest folder with a thresholds file: `start`, or a folder above it in the repository.
-
-    Without a thresholds file, return the nearest folder with `.evalgate`, where a baseline may be, else
-    `start`. Folders above `start` are searched only in a repository, and only if all folders up to its root
-    belong to the same user: a file in a shared folder such as /tmp could name programs to run.
-    """
-    folders = tuple(_iter_repository_folders(start))
-    for folder in folders:
-        if (file := find_thresholds_file(folder)) is not None:
-            return ProjectFolder(folder, file.name)
-    for folder in folders:
-        if (folder / _STATE_FOLDER).is_dir():
-            return ProjectFolder(folder, _STATE_FOLDER)
-    return ProjectFolder(start, "")
-
-
-def find_repository_root(start: Path) -> Path | None:
-    """Return the nearest folder with `.git`: `start`, or a folder above it.
-
-    Return None if no folder has `.git`, or if a folder on the way belongs to another user.
-    """
-    last = list(_iter_repository_folders(start))[-1]
-    return last if (last / ".git").exists() else None
-
-
-def _iter_repository_folders(start: Path) -> Iterator[Path]:
-    """Yield `start` and the folders above it, up to the nearest folder with `.git`.
-
-    Yield only `start` if no folder has `.git`, or if a folder on the way belongs to another user.
-    """
-    found = []
-    for folder in (start, *start.parents):
-        try:
-            if folder.stat().st_uid != start.stat().st_uid:
-                break  # files of another user must have no effect, as with git's safe.directory
-            is_root = (folder / ".git").exists()
-            found.append(folder)
-            if is_root:
-                yield from found
-                return
-        except OSError:
-            break
-    yield start
 
 
 def add_env_files(

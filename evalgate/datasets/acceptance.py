@@ -20,7 +20,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.case_edits import replace_turn, set_calls, set_conversation_goals, set_expected_reply
 from evalgate.datasets.raw_edits import is_same_call, is_same_data
-from evalgate.datasets.tool_results import is_result_of
+from evalgate.datasets.tool_call_pairs import is_result_of
 from evalgate.documents.json_edits import align_items
 from evalgate.redaction.redactor import TextCollector
 

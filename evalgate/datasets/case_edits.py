@@ -22,7 +22,7 @@ from evalgate.core.types import (
 )
 from evalgate.datasets.conversion_losses import find_linear_goal_order
 from evalgate.datasets.raw_edits import is_same_call
-from evalgate.datasets.tool_results import match_tool_results
+from evalgate.datasets.tool_call_pairs import match_tool_results
 from evalgate.documents.json_edits import align_items
 
 

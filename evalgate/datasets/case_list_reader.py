@@ -10,7 +10,7 @@ from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.cases import MakeCase, build_cases, has_repeated_ids
 from evalgate.datasets.ignored_keys import KeyChecker, KeyNormalizer
-from evalgate.documents.key_case import KeyFinder, get_member, match_spelling
+from evalgate.documents.key_spelling import KeyFinder, get_member, match_spelling
 from evalgate.documents.strict_json import Location, clear_items, get_items
 from evalgate.documents.validation_errors import find_repeated_ids, validate_model
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from evalgate.config.schema.budgets import NO_BUDGET, Budget
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.formatting import build_case_quote, format_money, join_first, pluralize, to_sentence
 from evalgate.core.types import CaseResult, CaseRun, Failure, RunResult
 from evalgate.llm.usage import MeteredUsage

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter, ValidationError
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.types import ModelUsage
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest, merge_parameters
 from evalgate.llm.usage import MeteredUsage, count_model_usage

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, Protocol, TypeAlias
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.frozen import frozen
 from evalgate.core.types import JsonObject
 

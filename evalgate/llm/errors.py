@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.protocols import NoScoreError
 
 FailureKind: TypeAlias = Literal[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 from pydantic import SecretStr
 
 from evalgate.config.schema.judge import CacheMode, JudgeConfig
-from evalgate.config.schema.prices import Price, PriceTable, merge_own_prices
+from evalgate.config.token_prices import Price, PriceTable, merge_own_prices
 from evalgate.core.errors import InvalidInputError, Problem
 from evalgate.core.formatting import pluralize
 from evalgate.core.frozen import frozen

@@ -4,7 +4,7 @@ from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from evalgate.config.schema.prices import PriceTable, Tokens, compute_cost_usd
+from evalgate.config.token_prices import PriceTable, Tokens, compute_cost_usd
 from evalgate.core.types import ModelUsage
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.client import ModelAnswer, ModelClient, ModelRequest

@@ -4,7 +4,7 @@ from contextvars import ContextVar, Token
 from dataclasses import field
 from typing import Self
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.frozen import frozen
 from evalgate.core.types import ModelUsage, Usage
 

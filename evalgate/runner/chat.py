@@ -13,7 +13,7 @@ from evalgate.agents.tracing.turn_trace import is_trace_wanted
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.loader import add_env_files, load_thresholds_or_default
 from evalgate.config.schema.agent import ExecutorConfig
-from evalgate.config.schema.prices import Price
+from evalgate.config.token_prices import Price
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import (

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalgate.agents.tracing.span_prices import TraceFactory
 from evalgate.config.cli_overrides import Overrides
-from evalgate.config.schema.prices import merge_own_prices
+from evalgate.config.token_prices import merge_own_prices
 from evalgate.core.errors import EvalgateError, InvalidInputError
 from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalgate.cli.project_folder import _find_project, _join_path
-from evalgate.config.loader import find_project
+from evalgate.cli.project_folder import _find_trusted_project, _join_path, find_project
 from evalgate.runner.base_branch import Policy
 from tests.cli.test_cli import AGENT, eval_set
 from tests.commands import evalgate
@@ -178,7 +177,7 @@ def test_a_change_that_removes_its_thresholds_file_keeps_its_folder(
     monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
     monkeypatch.setenv("GITHUB_BASE_REF", "main")
     for start in ("deep", "deep/er"):
-        project = _find_project(repository / start, policy)
+        project = _find_trusted_project(repository / start, policy)
         assert (project.folder, project.found) == (repository / expected, "evalgate.yaml")
 
 
@@ -201,5 +200,5 @@ def test_a_change_cannot_bring_a_nearer_thresholds_file(
             subprocess.run(["git", *words], cwd=repository, check=True)
     monkeypatch.setenv("GITHUB_EVENT_NAME", "pull_request")
     monkeypatch.setenv("GITHUB_BASE_REF", "main")
-    project = _find_project(repository / "deep/er", policy)
+    project = _find_trusted_project(repository / "deep/er", policy)
     assert (project.folder, project.found) == (repository / expected, "evalgate.yaml")

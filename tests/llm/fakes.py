@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.llm.client import ModelAnswer, ModelRequest
 from evalgate.llm.errors import FailureKind, JudgeError
 from evalgate.system.throttling.backoff import Clock

@@ -6,7 +6,7 @@ import pytest
 
 from evalgate.config.schema.budgets import Budget
 from evalgate.config.schema.gate import GateConfig
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.types import Attempt, CaseRun, Failure, GateInput, RunMetric, RunResult, Totals, Usage
 from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.budget_guard import BUDGET_SPENT, BudgetGuard, UsageMeter, describe_budget_shortfall

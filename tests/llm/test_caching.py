@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.types import ModelUsage, Usage
 from evalgate.llm.caching import CachingModel, ResponseCache
 from evalgate.llm.client import AnswerSchema, ModelAnswer, ModelRequest, TokenChoice, build_model_request

@@ -10,8 +10,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from evalgate.config.schema.budgets import Budget
 from evalgate.config.schema.judge import CacheConfig, JudgeConfig
-from evalgate.config.schema.prices import Price
 from evalgate.config.schema.providers import PROVIDERS
+from evalgate.config.token_prices import Price
 from evalgate.llm.errors import ADVICE, FailureKind
 
 TEXT = (Path(__file__).parents[2] / "docs" / "judges.md").read_text("utf-8")

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from evalgate.config.schema.judge import CacheConfig, JudgeConfig
-from evalgate.config.schema.prices import load_known_prices
 from evalgate.config.schema.providers import PROVIDERS, parse_model_name
+from evalgate.config.token_prices import load_known_prices
 from evalgate.core.errors import InvalidInputError
 from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.llm.endpoint import resolve_endpoint

@@ -12,7 +12,7 @@ import pytest
 
 from evalgate.config.schema.budgets import Budget
 from evalgate.config.schema.judge import CacheMode, JudgeConfig
-from evalgate.config.schema.prices import Price
+from evalgate.config.token_prices import Price
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Usage
 from evalgate.llm.budget_guard import UsageMeter

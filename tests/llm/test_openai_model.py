@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from evalgate.config.schema.judge import JudgeConfig
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.llm import openai_client
 from evalgate.llm.client import (
     AnswerSchema,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.llm.client import ModelAnswer, ModelRequest, build_model_request
 from evalgate.llm.errors import JudgeError
 from evalgate.llm.rate_limiting import EndpointLimiter, LimitedModel, estimate_tokens

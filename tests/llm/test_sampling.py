@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.llm.client import ModelAnswer, build_model_request
 from evalgate.llm.errors import ADVICE, RANDOM_FAILURES, FailureKind, JudgeError
 from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples

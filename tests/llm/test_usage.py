@@ -2,7 +2,7 @@
 
 import asyncio
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.types import ModelUsage, Usage
 from evalgate.llm.usage import MeteredUsage, UsageTally, count_model_usage
 

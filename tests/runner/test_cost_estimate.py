@@ -6,7 +6,7 @@ import pytest
 
 from evalgate.baselines.serialization import dump_baseline, load_baseline
 from evalgate.config.schema.budgets import Budget
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.types import Baseline, BaselineCase, BaselineRun, BaselineSource, Usage
 from evalgate.documents.strict_json import parse_json
 from evalgate.llm.usage import MeteredUsage

@@ -7,7 +7,7 @@ import pytest
 
 from evalgate.agents.workers.protocol import parse_usage
 from evalgate.baselines.serialization import dump_baseline, load_baseline
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.types import (
     Attempt,
     Baseline,

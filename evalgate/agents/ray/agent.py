@@ -13,7 +13,7 @@ from typing import Self
 from pydantic import ValidationError
 
 from evalgate.agents.factory import AgentSpec
-from evalgate.agents.ray.actor import (
+from evalgate.agents.ray.actor_host import (
     ActorRequest,
     ActorResponse,
     ActorSpec,

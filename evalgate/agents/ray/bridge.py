@@ -48,7 +48,7 @@ class AgentActor:
         A node is unfit if it cannot import evalgate.
         """
         try:
-            from evalgate.agents.ray.actor import ActorFailure, ActorHost, dump_message
+            from evalgate.agents.ray.actor_host import ActorFailure, ActorHost, dump_message
         except ImportError as error:
             return "unfit", f"{error} (node {socket.gethostname()}, {sys.executable})"
         host = await self._run_in_loop(ActorHost.start_host(self._spec))

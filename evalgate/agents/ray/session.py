@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from evalgate.agents.ray.actor import ActorRequest, ActorResponse, SessionStart
+from evalgate.agents.ray.actor_host import ActorRequest, ActorResponse, SessionStart
 from evalgate.core.protocols import SessionResult
 from evalgate.core.types import Reply, TraceSpan, UserMessage
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from evalgate.agents.tracing.run_trace import PriceUsage, RunTrace
-from evalgate.config.schema.prices import PriceTable, Tokens, compute_cost_usd
+from evalgate.config.token_prices import PriceTable, Tokens, compute_cost_usd
 from evalgate.core.types import Usage
 
 _RELEASE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")

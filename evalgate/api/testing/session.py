@@ -16,15 +16,7 @@ import pytest
 from evalgate.api.evaluation_plan import split_sources
 from evalgate.api.pytest_plugin import is_agent_function
 from evalgate.api.record import Record
-from evalgate.api.testing.groups import (
-    EvaluationGroup,
-    WorkerMessage,
-    build_message,
-    dump_messages,
-    load_messages,
-    merge_messages,
-)
-from evalgate.api.testing.nodes import (
+from evalgate.api.testing.collection import (
     CASE,
     OUTCOME,
     AgentFunction,
@@ -34,6 +26,14 @@ from evalgate.api.testing.nodes import (
     add_tags,
     check_outcome,
     list_cases,
+)
+from evalgate.api.testing.groups import (
+    EvaluationGroup,
+    WorkerMessage,
+    build_message,
+    dump_messages,
+    load_messages,
+    merge_messages,
 )
 from evalgate.api.testing.project import Project, apply_options, locate_sources, to_folder_name
 from evalgate.core.errors import EvalgateError, InvalidInputError

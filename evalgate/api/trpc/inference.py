@@ -18,7 +18,7 @@ from evalgate.core import types
 from evalgate.core.protocols import Agent
 from evalgate.core.types import CaseRun, Reply
 from evalgate.core.types import Message as Said
-from evalgate.datasets.tool_results import match_tool_results
+from evalgate.datasets.tool_call_pairs import match_tool_results
 from evalgate.documents.validation_errors import describe_error_details, format_location
 from evalgate.integrations.trpc.cases import TrpcCase, build_trpc_case
 from evalgate.system.workspace import resolve_workspace

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from evalgate.core.did_you_mean import did_you_mean
 from evalgate.core.errors import InvalidInputError, Problem
-from evalgate.documents.key_case import match_spelling, normalize_key
+from evalgate.documents.key_spelling import match_spelling, normalize_key
 from evalgate.documents.strict_json import JsonDocument, Location, parse_json
 from evalgate.documents.validation_errors import validate_model
 from evalgate.integrations.trpc.file_models import TrpcModel

@@ -21,7 +21,7 @@ from evalgate.config.schema.criteria import (
 from evalgate.config.schema.field_types import CheckName, ConfigSection, Names, Runs
 from evalgate.config.schema.gate import GateConfig
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
-from evalgate.config.schema.prices import Price
+from evalgate.config.token_prices import Price
 from evalgate.core.frozen import frozen
 from evalgate.core.score_ranges import Range, get_score_range
 from evalgate.core.types import Criterion

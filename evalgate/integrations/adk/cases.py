@@ -22,7 +22,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets.adk_turns import extract_native_data
-from evalgate.documents.key_case import find_snake_or_camel_key, get_member
+from evalgate.documents.key_spelling import find_snake_or_camel_key, get_member
 from evalgate.integrations.adk.case_models import (
     AdkAgentDetails,
     AdkAppDetails,

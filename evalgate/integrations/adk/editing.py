@@ -25,7 +25,7 @@ from evalgate.datasets.raw_edits import (
     is_same_data,
     set_key,
 )
-from evalgate.documents.key_case import find_snake_or_camel_key
+from evalgate.documents.key_spelling import find_snake_or_camel_key
 from evalgate.documents.strict_json import get_items
 from evalgate.integrations.adk.writer import (
     build_intermediate_data,

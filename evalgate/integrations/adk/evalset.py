@@ -14,7 +14,7 @@ from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.case_list_reader import CaseListReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
-from evalgate.documents.key_case import find_snake_or_camel_key
+from evalgate.documents.key_spelling import find_snake_or_camel_key
 from evalgate.documents.strict_json import Location
 from evalgate.documents.validation_errors import Id
 

@@ -26,9 +26,9 @@ from evalgate.datasets.raw_edits import (
     is_same_data,
     set_key,
 )
-from evalgate.datasets.tool_results import match_tool_results
+from evalgate.datasets.tool_call_pairs import match_tool_results
 from evalgate.documents.json_edits import align_items
-from evalgate.documents.key_case import find_key_in_any_case, get_member
+from evalgate.documents.key_spelling import find_key_in_any_case, get_member
 from evalgate.documents.strict_json import as_sequence, get_items
 from evalgate.integrations.trpc.writer import build_invocation, build_rubric
 

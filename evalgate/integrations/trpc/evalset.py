@@ -10,7 +10,7 @@ from evalgate.core.protocols import Document
 from evalgate.core.types import EvalCase, EvalSet
 from evalgate.datasets.case_list_reader import CaseListReader
 from evalgate.datasets.ignored_keys import collect_ignored_keys
-from evalgate.documents.key_case import find_key_in_any_case, get_member, normalize_key
+from evalgate.documents.key_spelling import find_key_in_any_case, get_member, normalize_key
 from evalgate.documents.strict_json import MOST_INSPECTED_CASES, Location, as_sequence
 
 _TRPC_CASE_KEYS = {"evalmode", "actualconversation", "contextmessages", "expectedrunnerenabled"}

@@ -22,7 +22,7 @@ from evalgate.core.types import (
     UserMessage,
 )
 from evalgate.datasets.adk_turns import PART_KEYS
-from evalgate.documents.key_case import normalize_key
+from evalgate.documents.key_spelling import normalize_key
 
 AGENT_ROLES = frozenset({"", "assistant", "model"})
 """Roles of the agent's messages; `model`, Google's word, was used in 2025."""

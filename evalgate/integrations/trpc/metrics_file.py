@@ -12,7 +12,7 @@ from evalgate.core.types import Criterion
 from evalgate.datasets.ignored_keys import IgnoredKey, KeyChecker
 from evalgate.documents.config_file import ConfigDocument
 from evalgate.documents.env_expansion import expand_go_env
-from evalgate.documents.key_case import get_member, match_spelling, normalize_key
+from evalgate.documents.key_spelling import get_member, match_spelling, normalize_key
 from evalgate.documents.strict_json import Location
 from evalgate.documents.validation_errors import validate_model
 from evalgate.integrations.trpc.file_models import TrpcModel

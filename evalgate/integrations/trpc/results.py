@@ -9,7 +9,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.core.exit_codes import ExitCode
 from evalgate.core.protocols import Document
 from evalgate.core.types import AgentInfo, CaseResult, Failure, Record, RunResult, Totals, TurnResult, Verdict
-from evalgate.documents.key_case import get_member, match_spelling
+from evalgate.documents.key_spelling import get_member, match_spelling
 from evalgate.documents.validation_errors import Id, translate_validation_error
 from evalgate.integrations.trpc.file_models import TrpcInvocation, TrpcModel
 

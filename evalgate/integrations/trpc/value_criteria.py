@@ -14,7 +14,7 @@ from evalgate.core.errors import EvalgateError
 from evalgate.core.protocols import MetricContext
 from evalgate.core.types import Criterion
 from evalgate.documents.json_schemas import SchemaValidatorMissingError
-from evalgate.documents.key_case import normalize_key
+from evalgate.documents.key_spelling import normalize_key
 from evalgate.documents.re2_patterns import (
     InvalidPatternError,
     RegexEngineMissingError,

@@ -20,7 +20,7 @@ from evalgate.datasets.conversion_losses import (
     omit_empty,
     to_trpc_part,
 )
-from evalgate.datasets.tool_results import match_tool_results
+from evalgate.datasets.tool_call_pairs import match_tool_results
 from evalgate.integrations.trpc.cases import build_default_rubric_id
 
 _NAME = "trpc"

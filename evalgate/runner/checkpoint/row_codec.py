@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import (
     Attempt,

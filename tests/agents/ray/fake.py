@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Self
 
-from evalgate.agents.ray.actor import ActorHost
+from evalgate.agents.ray.actor_host import ActorHost
 from evalgate.agents.ray.agent import ClusterAgent, ClusterLimits
 from evalgate.agents.ray.client import ActorListener
 from evalgate.core.protocols import Agent, SessionResult

@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from evalgate.agents.tracing.span_prices import TraceFactory, build_price_function
-from evalgate.config.schema.prices import Price
+from evalgate.config.token_prices import Price
 from evalgate.core.types import TraceSpan, Usage
 
 TABLE = {

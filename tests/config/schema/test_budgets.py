@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalgate.config.schema.budgets import Budget
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.llm.budget_guard import UsageMeter
 from evalgate.llm.usage import MeteredUsage
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalgate.config.schema.judge import JudgeConfig, UserConfig
-from evalgate.config.schema.prices import Price, Tokens
+from evalgate.config.token_prices import Price, Tokens
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.protocols import SimulatedUserError, User
 from evalgate.core.types import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalgate.config.schema.prices import Tokens
+from evalgate.config.token_prices import Tokens
 from evalgate.core.errors import InvalidInputError
 from evalgate.core.types import Failure, ModelUsage, PlanId, RunResult, Usage
 from evalgate.llm.usage import MeteredUsage, RunUsage

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalgate.documents.key_case import (
+from evalgate.documents.key_spelling import (
     find_key_in_any_case,
     find_snake_or_camel_key,
     get_member,

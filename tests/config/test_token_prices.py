@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evalgate.config.schema.prices import Price, Tokens, compute_cost_usd, load_known_prices, merge_own_prices
+from evalgate.config.token_prices import Price, Tokens, compute_cost_usd, load_known_prices, merge_own_prices
 
 DAY = date(2026, 11, 21)
 TABLE = {

@@ -97,10 +97,10 @@ def compute_cost_usd(table: PriceTable, model: str, tokens: Tokens, day: date) -
 
 @cache
 def load_known_prices() -> PriceTable:
-    """Load the price table of evalgate, `prices.json`."""
+    """Load the price table of evalgate, `token_prices.json`."""
     from pydantic import TypeAdapter
 
-    text = Path(__file__).with_name("prices.json").read_text("utf-8")
+    text = Path(__file__).with_name("token_prices.json").read_text("utf-8")
     adapter = TypeAdapter(dict[str, tuple[Price, ...]])
     return adapter.validate_python(json.loads(text)["prices"])
 
