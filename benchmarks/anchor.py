@@ -12,7 +12,7 @@ from evalgate.core.frozen import frozen
 from evalgate.gating.anchor import decide_anchor_outcome
 from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.statistics.metric_assessment import AnalysisStage, build_assessments
-from evalgate.statistics.metric_decisions import decide_fixed_runs
+from evalgate.statistics.metric_decisions import decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric
 
@@ -110,8 +110,8 @@ def _judge(
         build_statistical_policy(GATE, runs, (), shares_with_anchor=each).parameters
         for each in (False, not is_unmerged)
     )
-    first = decide_fixed_runs(_build_tables(before, now), alone)
-    second = first if is_unmerged else decide_fixed_runs(_build_tables(before, now), shared)
+    first = decide_without_follow_ups(_build_tables(before, now), alone)
+    second = first if is_unmerged else decide_without_follow_ups(_build_tables(before, now), shared)
     stage = AnalysisStage(runs, last=True, planned_runs=runs)
     assessment = build_assessments(_build_tables(anchor, now), shared, stage)["metric"]
     own = second.metrics["metric"]

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from evalgate.core.frozen import frozen
 from evalgate.statistics import mean_difference
 from evalgate.statistics.budget_figures import CaseFigures, scale_logarithms
-from evalgate.statistics.metric_decisions import decide_fixed_runs
+from evalgate.statistics.metric_decisions import decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric
 
@@ -60,7 +60,7 @@ def simulate_gate(design: Design, draw: random.Random) -> tuple[str, bool]:
     shares = scale_logarithms(rows)
     rule = MetricRule(shares.to_drop(design.max_increase), is_figure=True)
     parameters = Parameters(alpha=ALPHA, averages_share=AVERAGES, doubt=DOUBT, runs=design.runs)
-    found = decide_fixed_runs({"m": GatingMetric(shares.cases, rule)}, parameters).metrics["m"]
+    found = decide_without_follow_ups({"m": GatingMetric(shares.cases, rule)}, parameters).metrics["m"]
     if found.change is None:
         raise ValueError("nothing was compared")
     low, high = shares.to_ratio(found.change.low), shares.to_ratio(found.change.high)

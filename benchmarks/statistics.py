@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import anchor, controlruns, falsealarms, matrix
 from evalgate.statistics.auto_runs import plan_next_step
-from evalgate.statistics.metric_decisions import decide_fixed_runs
+from evalgate.statistics.metric_decisions import decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.power_simulation import simulate_procedure
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric
@@ -129,7 +129,7 @@ def _speed():
     print(f"sorting 100,000 random numbers       {floor:6.1f} ms")
     for kind in ("binary scores", "judge scores"):
         table = {"metric": GatingMetric(_suite(1_000, kind, dice))}
-        fixed = _milliseconds(lambda table=table: decide_fixed_runs(table, Parameters(runs=5)))
+        fixed = _milliseconds(lambda table=table: decide_without_follow_ups(table, Parameters(runs=5)))
         auto = _milliseconds(lambda table=table: plan_next_step(table, Parameters(case_alpha=1e-9)))
         print(
             f"1,000 cases x (10 + 5), {kind:13} {fixed:6.1f} ms   x {fixed / floor:4.2f}   AUTO {auto:6.1f} ms"

@@ -223,7 +223,7 @@ def compare(
         baseline = build_baseline(baseline, path="the other record")
     elif not isinstance(baseline, Baseline):
         baseline = load_stored_baseline(workspace, str(baseline))
-    criteria = {criterion.metric: criterion for criterion in parsed.criteria_with_min_mean}
+    criteria = {criterion.metric: criterion for criterion in parsed.effective_criteria}
     gate_rules = GateRules(parsed.config.gate, infer_runs_setting(record), criteria)
     return Record.from_core(regate_record(record, gate_rules, baseline))
 

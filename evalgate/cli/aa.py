@@ -228,7 +228,7 @@ class _Trial:
                 replace(case, runs=tuple(runs)) for (case, _), runs in zip(self._pairs, made, strict=True)
             )
 
-        def collect_results(rounds: int | None) -> tuple[CaseResult, ...]:
+        def score_cases(rounds: int | None) -> tuple[CaseResult, ...]:
             return tuple(apply_rules(case, self._rules, rounds) for case in collect_cases())
 
         schedule = strategy.plan_first_runs(len(self._pairs))
@@ -236,7 +236,7 @@ class _Trial:
             for index, numbers in schedule.items():
                 drawn = dice.choices(self._pairs[index][0].runs, k=len(numbers))
                 made[index] += [replace(run, run=at) for run, at in zip(drawn, numbers, strict=True)]
-            schedule = strategy.plan_next_runs(collect_results)
+            schedule = strategy.plan_next_runs(score_cases)
         scored = aggregate_stored_scores(collect_cases(), self._rules, self._statistics, baseline)
         compared_runs = compare_runs(scored, baseline, self._rules.gate)
         evidence = GateInput(
@@ -383,7 +383,7 @@ def measure_false_alarms(
     """
     workspace = resolve_workspace(folder)
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
-    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
     gate = thresholds.config.gate.model_copy(update={"baseline": "the stored runs"})
     gate_rules = GateRules(gate, thresholds.config.runs if thresholds.config.runs_given else "auto", criteria)
     if rounds is not None:

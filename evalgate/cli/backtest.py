@@ -68,7 +68,7 @@ def run_backtest(
 def _replay_result(
     name: str, record: Record, thresholds: Thresholds, stored: Baseline | None, path: str | None
 ) -> BacktestResult:
-    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
     gate = thresholds.config.gate.model_copy(update={"baseline": path})
     then = select_earlier_runs(stored, record.created_at) if stored else None
     gate_rules = GateRules(gate, infer_runs_setting(record), criteria, _build_policies(record, thresholds))

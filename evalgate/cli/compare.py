@@ -30,7 +30,7 @@ def compare_results(before: str, after: str, *, thresholds_file: str | None, fol
     workspace = resolve_workspace(folder)
     thresholds = load_thresholds_or_default(workspace.folder, thresholds_file)
     baseline = load_stored_baseline(workspace, before)
-    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
     record = load_stored_result(workspace, after)
     if record is None:
         record = build_stored_record(load_stored_baseline(workspace, after), criteria, EMPTY_RECORD)

@@ -126,7 +126,7 @@ reports_folder = nonempty_option(
 )
 
 
-# --- the options that select cases --------------------------------------------------------------------------
+# --- the options of every command that reads cases ---------------------------------------------------------
 
 
 class TagParamType(TextType):
@@ -280,7 +280,7 @@ _MEASURE_OPTIONS = (
 )
 """Options that `run`, `merge` and `matrix` share."""
 
-_OPTIONS = (
+_PLAN_OPTIONS = (
     *_MEASURE_OPTIONS,
     click.option(
         "--runs",
@@ -332,7 +332,7 @@ _OPTIONS = (
 
 def add_plan_options(command: _Command) -> _Command:
     """Add the options of `add_measure_options` to a command, and further options such as `--runs`."""
-    return add_options(command, _OPTIONS)
+    return add_options(command, _PLAN_OPTIONS)
 
 
 def add_measure_options(command: _Command) -> _Command:

@@ -232,7 +232,7 @@ def _run_with_progress(
     """Run the plan with a progress display. Return the record with `repro_options` as its options."""
     from dataclasses import replace
 
-    from evalgate.runner.evaluation import RunHooks
+    from evalgate.runner.execution import RunHooks
     from evalgate.runner.pipeline import run_gate
 
     def ignore_signals_and_clear_reports() -> None:

@@ -225,6 +225,8 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
             raise InvalidInputError(
                 f"--agent {overrides.agent}: must be KIND:WHAT, as python:agent.py:answer"
             )
+        # WHAT (`agent_name`) does not belong to the section yet: only the class of the kind knows which
+        # option it sets (`agents/factory.py: resolve_agent`).
         config = _reset_kind(overrides.agent_kind, config or AgentConfig.model_construct())
     return _update_config(config, settings) if config else None
 

@@ -127,7 +127,7 @@ class CaseListReader:
         """
         return self._validate(model, raw, (self._model_keys[0], index))
 
-    def read_eval_set(self, header_model: type[BaseModel], make_case: MakeCase) -> EvalSet:
+    def build_eval_set(self, header_model: type[BaseModel], make_case: MakeCase) -> EvalSet:
         """Read the header and all cases, and return the eval set.
 
         `header_model` is the pydantic model of the header, with the attributes of `EvalSetHeader`.

@@ -256,9 +256,9 @@ def _find_growth(
     if decision is not None:
         return decision.metrics.get(name)
     from evalgate.statistics.auto_runs import decide_available_runs
-    from evalgate.statistics.metric_decisions import decide_fixed_runs
+    from evalgate.statistics.metric_decisions import decide_without_follow_ups
 
-    decide = decide_available_runs if statistics.makes_more_runs else decide_fixed_runs
+    decide = decide_available_runs if statistics.makes_more_runs else decide_without_follow_ups
     return decide({name: figures.build_table(statistics)}, statistics.parameters).metrics[name]
 
 

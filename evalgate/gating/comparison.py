@@ -52,7 +52,9 @@ def compare_runs(
 ) -> ComparedRuns:
     """Compare scored runs with the baseline, by plain means and by significance tests.
 
-    If `scored` has no settings of the statistics, the runs are only summarized.
+    If `scored` has no settings of the statistics, the runs are only summarized. For a metric that the
+    statistics judge, `apply_decision` has the last word on `status`, `flip`, `regressed`, `baseline` and
+    `delta`. For all other metrics these come from plain means.
 
     `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
     """
@@ -68,8 +70,6 @@ def compare_runs(
     metrics = summarize_metrics(cases, with_margins=True)
     if baseline is not None:
         # Kept for metrics that the statistics do not judge, such as those with scores outside their range.
-        # For all other metrics, `apply_decision` overwrites `regressed` and, if drops are limited, `baseline`
-        # and `delta`.
         metrics = flag_regressions(add_deltas(metrics, cases, baseline), gate, scored.statistics.criteria)
     found = apply_decision(replace(scored, cases=cases), metrics, baseline, gate)
     return replace(

@@ -1,9 +1,9 @@
-"""Find the failing cases that broke, by running them again.
+"""Classify failing cases as broken, flake, excused or still open, by their stored runs and their runs so far.
 
 The exact test measures how far a score fell, and needs many stored runs to judge one case. Follow-up runs
 need fewer stored runs. They repeat, one run at a time, a case that missed a threshold or crashed although
 none of its stored runs did. If one or two follow-up runs pass, the case is a flake. If the case fails more
-often than luck explains, it is broken.
+often than luck explains, it is broken. This module says which cases need a follow-up run, and makes none.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def classify_failures(
     unchanged.
     """
     classifier = build_classifier(baseline, statistics)
-    return classifier.add_follow_ups(cases) if classifier else tuple(cases)
+    return classifier.classify_cases(cases) if classifier else tuple(cases)
 
 
 def build_classifier(baseline: Baseline | None, statistics: StatisticalPolicy) -> "FailureClassifier | None":
@@ -88,7 +88,7 @@ class FailureClassifier:
                 found[at] = (max(run.run for run in case.runs) + 1,)
         return found
 
-    def add_follow_ups(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
+    def classify_cases(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
         """Return the cases, with a `follow_up` for each failing case that can be compared.
 
         A failing case cannot be compared if it has no comparable stored runs, or if it missed the threshold
@@ -98,7 +98,7 @@ class FailureClassifier:
             return tuple(cases)
         flaky = self._estimate_flaky(cases)
         return tuple(
-            replace(case, follow_up=self._build_follow_up(case, flaky)) if _is_failing(case) else case
+            replace(case, follow_up=self._classify_case(case, flaky)) if _is_failing(case) else case
             for case in cases
         )
 
@@ -116,7 +116,7 @@ class FailureClassifier:
         stored = self._find_stored_runs(case)
         return next(iter(stored.flag_new_failures(replace(case, runs=(run,)))), None) if stored else None
 
-    def _build_follow_up(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
+    def _classify_case(self, case: CaseResult, flaky: "_FlakyEstimate") -> FollowUp | None:
         stored = self._find_stored_runs(case)
         if stored is None or not stored.can_explain(case):
             return None

@@ -16,8 +16,7 @@ range, in the record they are in points of its scores:
 For a budget, `budgets.py` makes the `CaseComparison` and the `MetricComparison`.
 """
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -36,7 +35,6 @@ from evalgate.core.types import (
 )
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
-    ScoreTables,
     build_pool_name,
     build_row_name,
     build_row_quote,
@@ -44,7 +42,6 @@ from evalgate.gating.score_tables import (
     build_table_name,
     compare_line_means,
     describe_out_of_range_scores,
-    is_line_table,
     split_score_tables,
 )
 from evalgate.gating.statistical_policy import StatisticalPolicy
@@ -56,12 +53,11 @@ from evalgate.gating.verdict_messages import (
     describe_metric,
 )
 from evalgate.llm.budget_guard import was_stopped_by_budget
-from evalgate.metrics.metric_summaries import MetricKey, group_by_metric
-from evalgate.statistics.auto_runs import decide_available_runs, estimate_early_stop_bias
-from evalgate.statistics.mean_difference import MeanDifference, compute_pooled_variance
-from evalgate.statistics.metric_decisions import Decision, MetricDecision, decide_fixed_runs
-from evalgate.statistics.parameters import EPSILON, Parameters
-from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
+from evalgate.metrics.metric_summaries import group_by_metric
+from evalgate.statistics.auto_runs import decide_available_runs
+from evalgate.statistics.mean_difference import MeanDifference
+from evalgate.statistics.metric_decisions import Decision, MetricDecision, decide_without_follow_ups
+from evalgate.statistics.parameters import Parameters
 
 
 def decide_metrics(
@@ -72,7 +68,7 @@ def decide_metrics(
     if not tables:
         return None
     # `decide_available_runs` never asks for further runs, which an interrupted or stored gate run cannot get.
-    decide = decide_available_runs if statistics.makes_more_runs else decide_fixed_runs
+    decide = decide_available_runs if statistics.makes_more_runs else decide_without_follow_ups
     return decide(tables, statistics.parameters)
 
 
@@ -100,98 +96,24 @@ def apply_decision(
         return ComparedRuns(metrics, cases, notices=beyond)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     differences = dict(compare_line_means(tables, rounds, parameters))
-    summaries, compared_cases = add_comparisons(metrics, cases, decision, context, differences)
-    # Only `runs: auto` stops because an average looks good. With a fixed number of runs there is no bias.
-    excesses = dict(find_excesses(tables, decision, parameters)) if statistics.is_auto else {}
-    corrected = apply_corrections(group_by_metric(cases), summaries, excesses)
+    summaries, compared_cases = write_decision(metrics, cases, decision, context, differences)
+    if statistics.is_auto:
+        # Only `runs: auto` stops because an average looks good. With a fixed number of runs there is no bias.
+        from evalgate.gating.early_stop_correction import apply_corrections, find_excesses
+
+        excesses = dict(find_excesses(tables, decision, parameters))
+        summaries = apply_corrections(group_by_metric(cases), summaries, excesses)
     notices = (
         *beyond,
         *describe_decision(decision, parameters),
-        *describe_low_means(corrected),
-        *describe_corrections(corrected),
+        *describe_low_means(summaries),
+        *describe_corrections(summaries),
     )
     effort = decision.cost if statistics.is_auto else None
-    return ComparedRuns(corrected, compared_cases, effort=effort, notices=notices)
+    return ComparedRuns(summaries, compared_cases, effort=effort, notices=notices)
 
 
-def find_excesses(
-    tables: ScoreTables, decision: Decision, parameters: Parameters
-) -> Iterator[tuple[str, float]]:
-    """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
-
-    The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
-    Nothing is yielded if an average failed, because the runs stopped for this reason. Left out are averages
-    that made all `max_runs` rounds, fell by half of their limit or more, or rose by more than luck.
-    """
-    if any(
-        part.kind == "average" and part.verdict == "fail"
-        for each in decision.metrics.values()
-        for part in each.checks
-    ):
-        return
-    for name, found in decision.metrics.items():
-        if is_line_table(name) or found.rule.is_figure or not _has_stopped_early(found, parameters):
-            continue
-        keep, rounds = parameters.baseline_keep, found.rounds
-        whole = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds)
-        bias = estimate_early_stop_bias(
-            whole.pairs,
-            max_drop=found.rule.max_drop or 0.0,
-            rounds=rounds,
-            min_runs=parameters.min_runs,
-        )
-        lines = [each for each in tables if is_line_table(each) and each.startswith(f"{name}\0")] or [name]
-        for line in lines:
-            part = pair_cases(tables[line].cases, keep=keep, first=rounds, runs=rounds)
-            yield line, bias * _compute_sensitivity(part, whole.pairs)
-
-
-def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) -> bool:
-    limit, change = metric_decision.rule.max_drop, metric_decision.change
-    if limit is None or change is None or metric_decision.reason == "better":
-        return False
-    return metric_decision.rounds < parameters.max_runs and change.drop < limit / 2 - EPSILON
-
-
-def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return the expected change of the average of a line (`part`) if luck changes that of `whole` by 1."""
-    total = math.fsum(pair.weight for pair in whole)
-    variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
-    own = math.fsum(weight for _, weight in part.measured.values())
-    if variance == 0 or own == 0:
-        return 0.0
-    shared = math.fsum(pair.weight**2 / total / own * compute_pooled_variance(pair) for pair in part.pairs)
-    return shared / variance
-
-
-def apply_corrections(
-    keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
-) -> tuple[MetricSummary, ...]:
-    """Return the summaries, with a corrected score for each average with an entry in `excesses`.
-
-    `keys` are the keys of the summaries, in the same order. `excesses` maps table names to excesses, as
-    `find_excesses` yields them.
-    """
-    return tuple(
-        metric
-        if not key.gates
-        else _apply_correction(
-            metric,
-            excesses.get(build_table_name(key), excesses.get(build_pool_name(key.name, key.fingerprint))),
-        )
-        for key, metric in zip(keys, metrics, strict=True)
-    )
-
-
-def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSummary:
-    if metric.score is None or not excess:
-        return metric
-    score_range = metric.range
-    score = min(score_range.high, max(score_range.low, metric.score - excess * score_range.width))
-    return replace(metric, corrected_score=score)
-
-
-def add_comparisons(
+def write_decision(
     metrics: Sequence[MetricSummary],
     cases: Sequence[CaseResult],
     decision: Decision,
@@ -217,7 +139,7 @@ def add_comparisons(
             summaries.append(summary)
         elif minima is None:
             summaries.append(
-                _add_metric_comparison(
+                _write_metric_decision(
                     summary, whole, _build_line_context(summary, context), has_minimum=has_minimum
                 )
             )
@@ -227,7 +149,7 @@ def add_comparisons(
             # Only one line has the sentences about the whole metric: the first line with the same verdict.
             is_first = name not in described and whole.verdict == decided.verdict
             described |= {name} if is_first else set()
-            result = _add_metric_comparison(summary, decided, line_context, has_minimum=has_minimum)
+            result = _write_metric_decision(summary, decided, line_context, has_minimum=has_minimum)
             summaries.append(
                 _add_sentences(result, decided, minima, whole if is_first else None, line_context)
             )
@@ -322,7 +244,7 @@ def _explain_missing_scores(cases: Sequence[CaseResult]) -> str:
     return ", ".join(why for why, runs in causes.items() if runs) or "judge or API errors"
 
 
-def _add_metric_comparison(
+def _write_metric_decision(
     summary: MetricSummary, metric_decision: MetricDecision, context: MessageContext, *, has_minimum: bool
 ) -> MetricSummary:
     """Return the summary with the decision of the statistics.

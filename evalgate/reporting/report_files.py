@@ -43,7 +43,8 @@ class ResultsJsonReport:
 class ReportWriteError(EvalgateError):
     """Failure to write some reports, for example because of a full disk or a broken plugin.
 
-    The verdict stands. `written` are the paths of the written reports.
+    `written` are the paths of the written reports. A verdict that would open the gate is withdrawn
+    (`runner/publish.py`); all other verdicts stand.
     """
 
     exit_code = ExitCode.INVALID_INPUT

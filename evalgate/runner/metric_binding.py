@@ -73,7 +73,7 @@ def bind_metrics(
     problems: list[Problem] = []
     bound = []
     context = replace(context, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
-    for criterion in thresholds.criteria_with_min_mean:
+    for criterion in thresholds.effective_criteria:
         name = criterion.implementation
         place = thresholds.locate_criterion(criterion)
         asked_for = Problem(thresholds.file, *thresholds.find_position(place), f"`{format_location(place)}`")
@@ -107,7 +107,7 @@ def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
     Custom metrics and metrics of other packages are not checked. A missing judge is no problem here.
     """
     context = MetricContext(NEWEST_ADK, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
-    for criterion in thresholds.criteria_with_min_mean:
+    for criterion in thresholds.effective_criteria:
         name = criterion.implementation
         if _is_registered(name, thresholds):
             yield from _check_threshold_reachable(criterion, thresholds)

@@ -2,15 +2,15 @@
 
 This module reads the baseline, and sets up agent and journal. The plan already contains the eval sets.
 
-The calls from a finished run to the exit code (`evaluation.py` lists those before, down to one turn):
+The calls from a finished run to the exit code (`execution.py` lists those before, down to one turn):
 
-- `RunResults.on_run_finished`, `scoring.score_run`: the scores of one run, as soon as it has ended;
+- `RunResults.score_finished_run`, `scoring.score_run`: the scores of one run, as soon as it has ended;
 - `PreparedRun.build_record`, `record_builder.build_record`: all that follows the last run;
-- `score_counted_runs`, `significance.decide_metrics`: which rounds count, what the statistics decide about
+- `score_and_decide`, `significance.decide_metrics`: which rounds count, what the statistics decide about
   each metric, and the scores of the cases over these rounds;
-- `comparison.compare_runs`: whether a failed case broke (`follow_up_runs.classify_failures`), each mean
-  beside its minimum (`summarize_metrics`), and the decisions and the differences from the baseline, written
-  into the summaries (`significance.apply_decision`);
+- `comparison.compare_runs`: whether a failed case broke (`failure_classification.classify_failures`), each
+  mean beside its minimum (`summarize_metrics`), and the decisions and the differences from the baseline,
+  written into the summaries (`significance.apply_decision`);
 - `verdict.decide_verdict`: the verdict, its reasons and its exit code;
 - `Publisher.publish`: the reports. If one cannot be written, the exit code changes.
 """
@@ -34,7 +34,7 @@ from evalgate.llm.usage import RunUsage
 from evalgate.redaction.live_redactor import LiveRedactor
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
 from evalgate.runner.checkpoint.journal import FinishedRuns
-from evalgate.runner.evaluation import NO_HOOKS, Evaluation, RunHooks
+from evalgate.runner.execution import NO_HOOKS, PlanExecution, RunHooks
 from evalgate.runner.plan import Plan
 from evalgate.runner.run_results import RunResults, RunStart
 from evalgate.runner.run_strategy import apply_default_runs, choose_run_strategy, choose_statistics
@@ -121,7 +121,7 @@ class PreparedRun:
 
     plan: Plan
     agent: Agent
-    evaluation: Evaluation
+    execution: PlanExecution
     run_results: RunResults
     statistics: "StatisticalPolicy | None"
     baseline: Baseline | None
@@ -142,8 +142,8 @@ class PreparedRun:
         Raises:
             InvalidInputError: the agent's entry point does not exist.
         """
-        await self.evaluation.start_and_make_runs(self.hooks, self._make_control_runs)
-        if not self.run_results.interrupted and self.evaluation.is_complete:
+        await self.execution.start_and_make_runs(self.hooks, self._make_control_runs)
+        if not self.run_results.interrupted and self.execution.is_complete:
             self.checkpoint.mark_complete()
 
     async def _make_control_runs(self) -> None:
@@ -167,17 +167,17 @@ class PreparedRun:
 
         The record of a shard has only the results, without a comparison or a verdict on the agent.
         """
-        from evalgate.runner.record_builder import RunTiming, build_record
+        from evalgate.runner import record_builder
 
         duration = round(time.monotonic() - self._clock, 3)
-        timing = RunTiming(self.created_at.isoformat(timespec="seconds"), duration)
+        timing = record_builder.RunTiming(self.created_at.isoformat(timespec="seconds"), duration)
         if self.shard is not None:
             from evalgate.runner.sharding import build_shard_record
 
             return build_shard_record(self.plan, self.run_results, self.shard, timing)
         result = self.control_result
         control, control_notices = (result.comparison, result.notices) if result else (None, ())
-        record = build_record(
+        record = record_builder.build_record(
             self.plan,
             self.run_results,
             self.statistics,
@@ -229,13 +229,13 @@ def prepare_run(
         run_start = RunStart(checkpoint.finished, share, journal=checkpoint, used=checkpoint.used)
         run_results = RunResults(plan, progress, run_start)
         agent = build_plan_agent(plan)
-        evaluation = Evaluation(run_results, agent, choose_run_strategy(plan, statistics, baseline))
-        for sentence in _estimate_run(plan, evaluation.count_planned_runs, baseline):
+        execution = PlanExecution(run_results, agent, choose_run_strategy(plan, statistics, baseline))
+        for sentence in _estimate_run(plan, execution.count_planned_runs, baseline):
             hooks.tell(sentence)  # nothing has been spent yet: the user can still stop
         yield PreparedRun(
             plan=plan,
             agent=agent,
-            evaluation=evaluation,
+            execution=execution,
             run_results=run_results,
             statistics=statistics,
             baseline=baseline,

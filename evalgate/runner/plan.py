@@ -178,7 +178,7 @@ def build_plan(
         try:
             thresholds = thresholds or rule_files.load_chosen_thresholds(thresholds_file)
             plan_input = _build_plan_input(overrides, rule_files, thresholds, workspace, environ, objects)
-            plan = _build_checked_plan(plan_input)
+            plan = _build_plan_from_input(plan_input)
         except InvalidInputError as error:
             from evalgate.runner.plan_errors import add_agent_and_criteria_problems
 
@@ -209,7 +209,7 @@ def _build_plan_input(
     return PlanInput(overrides, thresholds, config, workspace, agent_environ, resolver, rule_files, objects)
 
 
-def _build_checked_plan(plan_input: PlanInput) -> Plan:
+def _build_plan_from_input(plan_input: PlanInput) -> Plan:
     overrides, thresholds, config = plan_input.overrides, plan_input.thresholds, plan_input.config
     suites = build_suites(plan_input)
     agent = _resolve_plan_agent(plan_input, suites)

@@ -64,7 +64,7 @@ def build_record(
     `anchor_baseline` holds the stored runs of `gate.anchor`; None if it is not set. `control` is the result
     of the control runs; None if they were not made or do not count.
     """
-    scored = score_counted_runs(plan, run_results, statistics, baseline)
+    scored = score_and_decide(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     anchor = compare_with_anchor_baseline(
         plan, scored, compared_runs, anchor_baseline, timing.created_at, control
@@ -193,15 +193,15 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
     )
 
 
-def score_counted_runs(
+def score_and_decide(
     plan: Plan, run_results: RunResults, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
-    """Score every case over its runs in the rounds that the statistics used for their decision.
+    """Let the statistics decide how many rounds count, and score every case over its runs in these rounds.
 
-    A round is one run of every case. Further runs are kept, but do not count for means. Without `statistics`,
-    all runs count.
+    A round is one run of every case. Further runs are kept, but do not count for means. The decision on each
+    metric is kept in the result. Without `statistics`, all runs count and there is no decision.
     """
-    cases = run_results.collect_results()
+    cases = run_results.score_cases()
     rounds = min((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
     if statistics is None:
         return ScoredRuns(cases, rounds)
@@ -211,7 +211,7 @@ def score_counted_runs(
     rounds = decision.rounds if decision else rounds
     # Runs beyond these rounds were made only for cases that looked bad. They would bias the means, because a
     # case that looked good by chance got no further runs. So they only confirm failures.
-    cases = run_results.collect_results(rounds) if statistics.makes_more_runs else cases
+    cases = run_results.score_cases(rounds) if statistics.makes_more_runs else cases
     return ScoredRuns(cases, rounds, statistics, decision)
 
 

@@ -159,7 +159,7 @@ def compare_stored_record(record: Record, baseline: Baseline, thresholds: Thresh
 
     The `gate` section of `thresholds` applies. The stored thresholds of cases are not changed.
     """
-    criteria = {criterion.metric: criterion for criterion in thresholds.criteria_with_min_mean}
+    criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
     gate = thresholds.config.gate.model_copy(update={"baseline": name})
     return regate_record(record, GateRules(gate, infer_runs_setting(record), criteria), baseline)
 

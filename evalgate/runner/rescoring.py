@@ -51,7 +51,7 @@ async def score_stored_runs(
         async def score_in_slot(index: int, run: CaseRun) -> None:
             async with slots:
                 request = RunRequest(hide(run_results.case_index.get_case(index)), run.run, index)
-                await run_results.on_run_finished(request, run)
+                await run_results.score_finished_run(request, run)
 
         async with asyncio.TaskGroup() as group:
             for index, runs in stored.items():

@@ -59,7 +59,8 @@ class RunResults:
     """Collector of a plan's results, which scores each finished run and writes it to the journal.
 
     No other object holds the results of a gate run in progress. The collector needs no agent: the runs may
-    also come from shards or from a record.
+    also come from shards or from a record. The newest collector of a plan gets each call of the plan's models
+    (`meter.on_call`), and writes their usage to its journal.
     """
 
     def __init__(self, plan: Plan, progress: ProgressListener, run_start: RunStart) -> None:
@@ -72,7 +73,7 @@ class RunResults:
         self._unkept: list[tuple[int, RunResult]] = []
         """Runs that finished in this round of the event loop and are not in the journal yet."""
         self._cached_results: dict[int | None, tuple[CaseResult, ...]] = {}
-        """Cached results of `collect_results` by `rounds`; a new run clears them."""
+        """Cached results of `score_cases` by `rounds`; a new run clears them."""
         self.interrupted = False
         self.unreachable = ""
         """Reason why the agent could not be reached; "" if it could."""
@@ -86,7 +87,7 @@ class RunResults:
         self.calibration_verdict: CalibrationVerdict | None = None
         """Verdict of the judge's calibration; None without `judge.anchors`."""
 
-    async def on_run_finished(self, request: RunRequest, run: CaseRun) -> None:
+    async def score_finished_run(self, request: RunRequest, run: CaseRun) -> None:
         """Score a run, add it to the results, and report it to the progress listener.
 
         The run is also written to the journal, unless a resumed run should repeat it.
@@ -137,7 +138,7 @@ class RunResults:
             used = RunUsage((self.judge_usage or ModelUsage()) + unfinished, models.meter.spent + unmetered)
             self._run_start.journal.record_usage(used)
 
-    def collect_results(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
+    def score_cases(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Return the result of every case, in the order of the plan.
 
         Each case's runs after the first `rounds`, in the order of run numbers, are marked as follow-ups and
@@ -193,7 +194,7 @@ class RunResults:
         first = strategy.plan_first_runs(len(self.case_index))
         if self.select_missing_runs(first):
             return False
-        return not self.select_missing_runs(strategy.plan_next_runs(self.collect_results))
+        return not self.select_missing_runs(strategy.plan_next_runs(self.score_cases))
 
     def select_missing_runs(self, schedule: RunSchedule) -> RunSchedule:
         """Return the runs of the schedule that this shard makes and that do not exist yet."""

@@ -21,7 +21,7 @@ MEASURED_RUNS = 3
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
 """Index of a case to the numbers (1-based) of the runs to make."""
 
-ResultCollector: TypeAlias = Callable[[int | None], Sequence[CaseResult]]
+ScoreCases: TypeAlias = Callable[[int | None], Sequence[CaseResult]]
 """Function from a number n to the result of every case over its first n runs. Further runs are marked as
 follow-ups. If n is None, all runs count."""
 
@@ -38,10 +38,10 @@ class RunStrategy(Protocol):
         """Return the runs that are made before any result is known."""
         ...
 
-    def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
+    def plan_next_runs(self, score_cases: ScoreCases) -> RunSchedule:
         """Return the next runs to make, or an empty schedule if enough is known.
 
-        `collect_results` returns the results so far.
+        `score_cases` returns the results so far.
         """
         ...
 
@@ -64,7 +64,7 @@ class _UniformSchedule(Mapping[int, Sequence[int]]):
         return len(self._cases)
 
 
-class FixedRuns:
+class PlainRuns:
     """Strategy without statistics: it runs every case the same number of times."""
 
     plans_next_runs = False
@@ -76,9 +76,9 @@ class FixedRuns:
         """Return all runs of every case."""
         return _UniformSchedule(case_count, range(1, self._runs + 1))
 
-    def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
+    def plan_next_runs(self, score_cases: ScoreCases) -> RunSchedule:
         """Return an empty schedule, because all runs were planned at the start."""
-        del collect_results
+        del score_cases
         return {}
 
 
@@ -100,14 +100,14 @@ class StatisticalRuns:
         numbers = range(1, self.statistics.parameters.first_runs + 1)
         return dict.fromkeys(range(case_count), numbers)
 
-    def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
+    def plan_next_runs(self, score_cases: ScoreCases) -> RunSchedule:
         """Return the next runs to make, or an empty schedule if enough is known."""
         from evalgate.gating.failure_classification import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.auto_runs import plan_next_step
         from evalgate.statistics.metric_decisions import Decision
 
-        results = collect_results(None)
+        results = score_cases(None)
         tables = (
             build_score_tables(results, self.baseline, self.statistics)
             if self.statistics.makes_more_runs
@@ -122,7 +122,7 @@ class StatisticalRuns:
         # make it pass.
         rounds = self._count_rounds(step, results)
         has_follow_ups = any(len(case.runs) > rounds for case in results)
-        counted = collect_results(rounds) if has_follow_ups else results
+        counted = score_cases(rounds) if has_follow_ups else results
         # Failing cases go first: if one broke, the gate closes, and another round of all cases is wasted.
         classifier = build_classifier(self.baseline, self.statistics)
         follow_ups = dict(classifier.plan_follow_ups(counted)) if classifier else {}
@@ -246,4 +246,4 @@ def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
     """Return the strategy that uses `statistics`; if it is None, the strategy with a fixed number of runs."""
-    return FixedRuns(plan.first_runs) if statistics is None else StatisticalRuns(statistics, baseline)
+    return PlainRuns(plan.first_runs) if statistics is None else StatisticalRuns(statistics, baseline)

@@ -70,7 +70,7 @@ def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -
 
 def build_shard_record(plan: Plan, run_results: RunResults, shard: Shard, made: RunTiming) -> Record:
     """Build the record of a shard, with the results of its cases but without a verdict on the agent."""
-    results = run_results.collect_results()
+    results = run_results.score_cases()
     cases = tuple(results[index] for index in shard.cases)
     return Record(
         evalgate_version=__version__,

@@ -202,7 +202,7 @@ def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
     else:
         suites = tuple(
             replace(suite, metrics=(*suite.metrics, *metrics), case_policies=case_policies)
-            for suite in _build_suites_with_adjacent_thresholds(eval_sets, plan_input, context, environment)
+            for suite in _build_suites_without_common_criteria(eval_sets, plan_input, context, environment)
         )
     suites = _add_case_checks(suites, plan_input, context, environment)
     return _complete_suites(suites)
@@ -385,7 +385,7 @@ def _add_final_state(suite: Suite) -> Suite:
 _OWN_FILE = "evalgate.yaml (`evalgate init` writes one)"
 
 
-def _build_suites_with_adjacent_thresholds(
+def _build_suites_without_common_criteria(
     eval_sets: Sequence[EvalSet],
     plan_input: PlanInput,
     context: MetricContext,

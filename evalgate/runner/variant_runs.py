@@ -15,12 +15,12 @@ from evalgate.core.types import NON_AGENT_OUTCOMES, CaseRun, ModelUsage, Record,
 from evalgate.llm.budget_guard import was_stopped_by_budget
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.checkpoint.checkpoint import Checkpoint
-from evalgate.runner.evaluation import find_trace_factory
+from evalgate.runner.execution import find_trace_factory
 from evalgate.runner.metric_binding import close_metrics
 from evalgate.runner.pipeline import NO_OPTIONS, OpenCheckpoints, RunOptions, build_plan_agent
 from evalgate.runner.record_builder import RunTiming, build_record
 from evalgate.runner.run_results import RunResults, RunStart
-from evalgate.runner.run_strategy import FixedRuns, choose_statistics
+from evalgate.runner.run_strategy import PlainRuns, choose_statistics
 from evalgate.runner.scheduler import RunRequest, run_requests
 from evalgate.runner.suites import CaseIndex
 from evalgate.runner.variants import Variant
@@ -151,12 +151,12 @@ class _Stage:
         at, variant = divmod(request.index, len(self.variants))
         if run.outcome == "not_run" and run.failure is not None:
             self._refused_first.setdefault(run.failure.message, self.variants[variant].name)
-        await self.run_results[variant].on_run_finished(replace(request, index=at), run)
+        await self.run_results[variant].score_finished_run(replace(request, index=at), run)
 
     @property
     def is_complete(self) -> bool:
         """Return True if every planned run was made and nothing was interrupted."""
-        strategy = FixedRuns(self.variants[0].plan.first_runs)
+        strategy = PlainRuns(self.variants[0].plan.first_runs)
         return not self.interrupted and all(each.is_complete(strategy) for each in self.run_results)
 
     def build_result(self) -> MeasuredVariants:

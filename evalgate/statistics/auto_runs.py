@@ -1,4 +1,7 @@
-"""Plan the next runs of `runs: auto` (AUTO), and decide once no further run is needed.
+"""Plan the next runs, and decide once no further run is needed.
+
+These are the rounds of `runs: auto` (AUTO), and the follow-up runs of single cases, which a fixed number of
+runs has, too.
 
 AUTO runs every case once in each round, and stops once the average is good enough. Such an average is good
 in part by luck, so averages at which AUTO stopped are too high. `estimate_early_stop_bias` estimates the

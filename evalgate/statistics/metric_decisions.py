@@ -391,7 +391,7 @@ def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool)
     return status
 
 
-def decide_fixed_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+def decide_without_follow_ups(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
     """Decide from the first `parameters.runs` runs of every case (1 if None); further runs do not count.
 
     Raises:

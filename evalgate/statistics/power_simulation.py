@@ -15,7 +15,7 @@ from evalgate.core.types import MetricVerdict
 from evalgate.statistics.auto_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
 from evalgate.statistics.mean_difference import compare_means
-from evalgate.statistics.metric_decisions import Decision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.score_pairs import (
     UNIT,
@@ -328,4 +328,4 @@ def _decide_step(
     if any(len(runs) < parameters.runs for runs in made.values()):
         numbers = tuple(range(1, parameters.runs + 1))
         return NextRuns(dict.fromkeys(made, numbers), "round")
-    return decide_fixed_runs(tables, parameters)
+    return decide_without_follow_ups(tables, parameters)

@@ -18,7 +18,7 @@ from evalgate.reporting.html.case import classify_run
 from evalgate.reporting.results_history import DEFAULT_KEPT, build_result_id, list_results
 from evalgate.reporting.summary_lines import describe_verdict
 from evalgate.reporting.trace_view import format_seconds
-from evalgate.runner.evaluation import RunHooks
+from evalgate.runner.execution import RunHooks
 from evalgate.runner.pipeline import OpenCheckpoints, PreparedRun, RunOptions, prepare_run
 from evalgate.runner.plan import Plan, build_plan
 from evalgate.runner.publish import Publisher, PublishOptions

@@ -11,7 +11,7 @@ from evalgate.statistics.case_permutation_test import compute_case_p
 from evalgate.statistics.case_regression import build_confirmation_plan, classify_case
 from evalgate.statistics.mean_difference import compare_means
 from evalgate.statistics.metric_assessment import decide_mean_verdict
-from evalgate.statistics.metric_decisions import Decision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
 from evalgate.statistics.multiple_testing import compute_holm_levels, find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Pair, normalize_scores
@@ -139,7 +139,7 @@ def _gate_fixed(row: dict[str, Any]) -> dict[str, Any]:
         for name in (*before, *(name for name in after if name not in before))
     }
     parameters = Parameters(runs=runs, **_chosen(settings, PARAMETERS))
-    found = decide_fixed_runs(
+    found = decide_without_follow_ups(
         {"metric": GatingMetric(cases, MetricRule(**_chosen(settings, RULES)))}, parameters
     )
     return _gate(found, list(cases))

@@ -149,7 +149,7 @@ def run_suite(plan: Plan, baseline: Baseline, draw: Draw) -> Record:
         for index, numbers in wanted.items():
             case, metrics = cases[index]
             finished[index] += [_build_run(number, draw(case, number), metrics) for number in numbers]
-        wanted = strategy.plan_next_runs(_collect(plan, finished).collect_results)
+        wanted = strategy.plan_next_runs(_collect(plan, finished).score_cases)
     return _build_record(plan, finished, baseline, "2026-11-20T00:00:00+00:00")
 
 

@@ -62,7 +62,7 @@ def classify(before: tuple[str, ...], *, runs: int, flaky: int = 6) -> str:
     baseline = Baseline((a_stored_case("case", before), *stored), (BaselineSource("2026-11-20T00:00:00Z"),))
     others = [a_case_missing(each.eval_id, "", 1) for each in stored]
     classifier = FailureClassifier(baseline, keep=20, most=10)
-    case, *_ = classifier.add_follow_ups([a_case_missing("case", "d", runs), *others])
+    case, *_ = classifier.classify_cases([a_case_missing("case", "d", runs), *others])
     assert case.follow_up
     return case.follow_up.outcome
 
@@ -87,7 +87,7 @@ def test_stored_runs_without_a_score_of_the_metric_prove_nothing() -> None:
         baseline = Baseline((stored,), (BaselineSource("2026-11-20T00:00:00Z"),))
         classifier = FailureClassifier(baseline, keep=20, most=10)
         case = a_case_missing("case", "d", 4)
-        (done,) = classifier.add_follow_ups([case])
+        (done,) = classifier.classify_cases([case])
         again = bool(classifier.plan_follow_ups([case]))
         found[scored] = (done.follow_up and (done.follow_up.outcome, done.follow_up.baseline_runs), again)
     # Without any score, the metric is like a new one: the failure counts, and needs no further runs.
@@ -124,7 +124,7 @@ def test_a_case_of_which_every_stored_run_crashed_did_not_break() -> None:
     classifier = FailureClassifier(baseline, keep=20, most=10)
     case = a_case_missing("case", "d", 3)
 
-    (done,) = classifier.add_follow_ups([case])
+    (done,) = classifier.classify_cases([case])
     assert done.follow_up == FollowUp("excused", 3, 0, 0, baseline_runs=20, baseline_failed=20)
     assert classifier.plan_follow_ups([case]) == {}
     assert decide(case, baseline, 3).status == "pass"

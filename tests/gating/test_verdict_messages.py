@@ -10,7 +10,7 @@ from evalgate.gating.verdict_messages import MessageContext, describe_correction
 from evalgate.statistics.auto_runs import plan_next_step
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import RuleCheck
-from evalgate.statistics.metric_decisions import Decision, MetricDecision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import Decision, MetricDecision, decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from tests.builders import a_summary
 from tests.statistics.suites import suite
@@ -414,7 +414,9 @@ def test_the_ends_of_an_interval_differ_visibly_from_the_minimum(metric: MetricD
 def test_from_scores_to_words() -> None:
     step = plan_next_step({"m": suite(20, "1" * 10, "1", c0="0000")}, Parameters())
     assert isinstance(step, Decision)
-    fixed = decide_fixed_runs({"m": suite(20, "1" * 10, "111", c0="000", c1="000")}, Parameters(runs=3))
+    fixed = decide_without_follow_ups(
+        {"m": suite(20, "1" * 10, "111", c0="000", c1="000")}, Parameters(runs=3)
+    )
 
     assert describe_metric(step.metrics["m"], MAIN) == (
         (

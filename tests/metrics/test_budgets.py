@@ -161,7 +161,7 @@ def test_a_number_in_a_file_of_google_adk_is_max(tmp_path: Path) -> None:
     file.write_text('{"criteria": {"response_match_score": 0.5, "budget/tokens": 3000}}')
     rules = load_thresholds(file, "test_config.json")
     assert not list(find_criterion_problems(rules))
-    assert [(each.threshold, each.min_mean) for each in rules.criteria_with_min_mean] == [
+    assert [(each.threshold, each.min_mean) for each in rules.effective_criteria] == [
         (0.5, 0.5),
         (3000, None),
     ]

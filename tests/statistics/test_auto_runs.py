@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evalgate.statistics.auto_runs import NextRuns, decide_available_runs, plan_next_step
-from evalgate.statistics.metric_decisions import Decision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric
 from tests.statistics.suites import metric, runs, suite
@@ -247,7 +247,7 @@ def test_single_runs_on_both_sides_are_judged_by_the_exact_test(fallen: int, ver
         name: replace(scores, candidate=(0.0,)) if at < fallen else scores
         for at, (name, scores) in enumerate(steady.cases.items())
     }
-    found = decide_fixed_runs({"m": replace(steady, cases=cases)}, Parameters(runs=1))
+    found = decide_without_follow_ups({"m": replace(steady, cases=cases)}, Parameters(runs=1))
 
     assert found.verdict == verdict
     assert found.metrics["m"].change is not None

@@ -13,7 +13,7 @@ from evalgate.statistics.budget_figures import (
     count_needed_runs,
     scale_logarithms,
 )
-from evalgate.statistics.metric_decisions import MetricDecision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import MetricDecision, decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import GatingMetric
 from evalgate.statistics.threshold_test import compute_student_quantile
@@ -30,7 +30,9 @@ def decide(cases: Suite, offset: float = 0.0, most: float = 0.15) -> tuple[Metri
     rows = {f"c{at}": CaseFigures(then, now) for at, (then, now) in enumerate(cases)}
     shares = scale_logarithms(rows, offset=offset)
     rule = MetricRule(shares.to_drop(most), is_figure=True)
-    found = decide_fixed_runs({"m": GatingMetric(shares.cases, rule)}, Parameters(runs=RUNS)).metrics["m"]
+    found = decide_without_follow_ups({"m": GatingMetric(shares.cases, rule)}, Parameters(runs=RUNS)).metrics[
+        "m"
+    ]
     assert found.change is not None
     return found, [shares.to_ratio(end) for end in (found.change.drop, found.change.low, found.change.high)]
 
@@ -91,7 +93,7 @@ def test_a_figure_without_a_logarithm_and_a_run_that_is_left_out_are_missing_now
     rows = {"a": CaseFigures((0.0, 2.0, 2.0), (2.0, None, 2.0)), "b": CaseFigures(None, (1.0, 1.0, 1.0))}
     shares = scale_logarithms(rows)
     table = GatingMetric(shares.cases, MetricRule(shares.to_drop(0.1), is_figure=True))
-    found = decide_fixed_runs({"m": table}, Parameters(runs=RUNS)).metrics["m"]
+    found = decide_without_follow_ups({"m": table}, Parameters(runs=RUNS)).metrics["m"]
     assert (found.missing, found.verdict) == (0, "pass")
     assert found.change is not None
     assert found.change.cases == 1

@@ -6,7 +6,7 @@ from evalgate.core.errors import InvalidInputError
 from evalgate.statistics.auto_runs import NextRuns, Step, plan_next_step
 from evalgate.statistics.case_regression import classify_case
 from evalgate.statistics.mean_difference import compare_means
-from evalgate.statistics.metric_decisions import Decision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
 from evalgate.statistics.multiple_testing import find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from evalgate.statistics.score_pairs import CaseScores, GatingMetric, normalize_scores, pair_cases
@@ -24,7 +24,7 @@ def test_scores_that_never_differ_leave_room_for_doubt() -> None:
 @pytest.mark.parametrize(("baseline_runs", "credible"), [(1, False), (5, False), (18, False), (19, True)])
 def test_one_failed_run_is_not_a_regression(baseline_runs: int, credible: bool) -> None:
     table = suite(20, "1" * baseline_runs, "1", c0="0")
-    found = decide_fixed_runs({"m": table}, Parameters(runs=1)).metrics["m"]
+    found = decide_without_follow_ups({"m": table}, Parameters(runs=1)).metrics["m"]
 
     assert found.change is not None
     assert found.change.p == pytest.approx(1 / (baseline_runs + 1))
@@ -50,7 +50,7 @@ def test_a_drop_of_exactly_the_allowance_is_too_much(size: int) -> None:
     names = [f"c{index}" for index in range(size)]
     candidate = {name: "0" if index < size // 20 else "1" for index, name in enumerate(names)}
     table = metric(dict.fromkeys(names, "1" * 10), candidate)
-    found = decide_fixed_runs({"m": table}, Parameters(runs=1)).metrics["m"]
+    found = decide_without_follow_ups({"m": table}, Parameters(runs=1)).metrics["m"]
 
     assert found.reason in {"noisy_drop", "average_fell"}
 
@@ -58,11 +58,11 @@ def test_a_drop_of_exactly_the_allowance_is_too_much(size: int) -> None:
 def test_a_drop_of_nothing_is_within_an_allowance_of_nothing() -> None:
     table = suite(5, "111", "111", rule=MetricRule(max_drop=0.0))
 
-    assert decide_fixed_runs({"m": table}, Parameters(runs=3)).metrics["m"].reason == "unchanged"
+    assert decide_without_follow_ups({"m": table}, Parameters(runs=3)).metrics["m"].reason == "unchanged"
 
 
 def test_a_baseline_of_zeros_cannot_regress() -> None:
-    found = decide_fixed_runs({"m": suite(10, "0" * 10, "000")}, Parameters(runs=3)).metrics["m"]
+    found = decide_without_follow_ups({"m": suite(10, "0" * 10, "000")}, Parameters(runs=3)).metrics["m"]
 
     assert (found.verdict, found.reason) == ("pass", "unchanged")
     assert not found.list_cases("broken")
@@ -70,7 +70,7 @@ def test_a_baseline_of_zeros_cannot_regress() -> None:
 
 
 def test_a_better_candidate_passes() -> None:
-    found = decide_fixed_runs({"m": suite(10, "00110", "111")}, Parameters(runs=3)).metrics["m"]
+    found = decide_without_follow_ups({"m": suite(10, "00110", "111")}, Parameters(runs=3)).metrics["m"]
 
     assert (found.verdict, found.reason) == ("pass", "better")
     assert found.change is not None
@@ -136,7 +136,9 @@ def test_every_case_has_its_place() -> None:
         "changed": CaseScores([1.0], [0.0], comparable=False),
         "no_score": CaseScores([1.0], [None]),
     }
-    found = decide_fixed_runs({"m": GatingMetric(cases)}, Parameters(runs=1, max_missing=0.5)).metrics["m"]
+    found = decide_without_follow_ups(
+        {"m": GatingMetric(cases)}, Parameters(runs=1, max_missing=0.5)
+    ).metrics["m"]
 
     assert {case: outcome.status for case, outcome in found.cases.items()} == {
         "same": "ok",
@@ -149,27 +151,29 @@ def test_every_case_has_its_place() -> None:
 
 
 def test_without_anything_to_compare_the_verdict_is_inconclusive() -> None:
-    found = decide_fixed_runs({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"]
+    found = decide_without_follow_ups({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"]
 
     assert (found.verdict, found.reason) == ("inconclusive", "no_baseline")
-    assert decide_fixed_runs({}, Parameters(runs=1)).verdict == "inconclusive"
+    assert decide_without_follow_ups({}, Parameters(runs=1)).verdict == "inconclusive"
 
 
 def test_a_case_that_was_never_run_is_missing_and_one_that_was_stopped_early_is_not() -> None:
     table = suite(10, "1" * 10, "111", c0="1", c1="", c2="")
-    found = decide_fixed_runs({"m": table}, Parameters(runs=3)).metrics["m"]
+    found = decide_without_follow_ups({"m": table}, Parameters(runs=3)).metrics["m"]
 
     assert (found.reason, found.missing, found.planned) == ("missing_runs", 6, 30)
 
 
 def test_missing_scores_are_not_reported_as_a_missing_baseline() -> None:
-    found = decide_fixed_runs({"m": suite(3, "1" * 10, "xxx")}, Parameters(runs=3)).metrics["m"]
+    found = decide_without_follow_ups({"m": suite(3, "1" * 10, "xxx")}, Parameters(runs=3)).metrics["m"]
 
     assert found.reason == "missing_runs"
 
 
 def test_only_the_newest_baseline_runs_count() -> None:
-    found = decide_fixed_runs({"m": suite(5, "0" * 10 + "1" * 20, "000")}, Parameters(runs=3)).metrics["m"]
+    found = decide_without_follow_ups(
+        {"m": suite(5, "0" * 10 + "1" * 20, "000")}, Parameters(runs=3)
+    ).metrics["m"]
 
     assert found.change is not None
     assert found.change.baseline == 1
@@ -188,7 +192,9 @@ def test_the_order_of_cases_and_metrics_does_not_matter(parameters: Parameters, 
 
     def found(metrics: dict[str, GatingMetric]) -> Step:
         return (
-            decide_fixed_runs(metrics, parameters) if parameters.runs else plan_next_step(metrics, parameters)
+            decide_without_follow_ups(metrics, parameters)
+            if parameters.runs
+            else plan_next_step(metrics, parameters)
         )
 
     assert found({"a": table, "b": suite(12, "1", "1")}) == found({"b": suite(12, "1", "1"), "a": turned})

@@ -3,7 +3,7 @@
 import pytest
 
 from evalgate.core.types import Margin
-from evalgate.statistics.metric_decisions import MetricDecision, decide_fixed_runs
+from evalgate.statistics.metric_decisions import MetricDecision, decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
 from tests.statistics.suites import metric, suite
 
@@ -13,7 +13,7 @@ TEN = "1" * 10
 def decided(failing: int, rule: MetricRule | None = None, size: int = 20) -> MetricDecision:
     names = [f"c{index}" for index in range(size)]
     candidate = {name: "000" if index < failing else "111" for index, name in enumerate(names)}
-    return decide_fixed_runs(
+    return decide_without_follow_ups(
         {"m": metric(dict.fromkeys(names, TEN), candidate, rule)}, Parameters(runs=3)
     ).metrics["m"]
 
@@ -37,8 +37,12 @@ def test_a_fail_tells_how_many_passed_runs_would_have_lifted_it() -> None:
 
 
 def test_the_named_number_of_runs_turns_the_verdict_and_one_less_does_not() -> None:
-    turned = decide_fixed_runs({"m": suite(20, TEN, "111", c0="000")}, Parameters(runs=3)).metrics["m"]
-    nearly = decide_fixed_runs({"m": suite(20, TEN, "111", c0="001")}, Parameters(runs=3)).metrics["m"]
+    turned = decide_without_follow_ups({"m": suite(20, TEN, "111", c0="000")}, Parameters(runs=3)).metrics[
+        "m"
+    ]
+    nearly = decide_without_follow_ups({"m": suite(20, TEN, "111", c0="001")}, Parameters(runs=3)).metrics[
+        "m"
+    ]
 
     assert turned.verdict == "fail"
     assert nearly.verdict == "pass"
@@ -65,7 +69,9 @@ def test_reliability_has_a_distance_alone() -> None:
 
 def test_what_hangs_on_proof_or_data_has_no_such_number() -> None:
     assert decided(0, MetricRule(require="proof"), size=5).flip is None
-    assert decide_fixed_runs({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"].flip is None
+    assert (
+        decide_without_follow_ups({"m": metric({}, {"a": "1"})}, Parameters(runs=1)).metrics["m"].flip is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -152,14 +152,14 @@ class BackgroundEvaluation(Generic[T]):
     async def _evaluate(self) -> T:
         with prepare_run(self._plan, self) as prepared_run:
             self._gate_run = prepared_run
-            evaluation = prepared_run.evaluation
-            async with evaluation.start_agent():
+            execution = prepared_run.execution
+            async with execution.start_agent():
                 if self._all_at_once:
                     first = dict(self._results)  # `repeat_case` may replace an entry meanwhile
-                    await evaluation.make_runs()
+                    await execution.make_runs()
                     for key, result in first.items():
                         self._settle(key, result)
                 while (asked := await self._requests.get()) is not None:
-                    await evaluation.make_case_runs(self._indices[asked])
+                    await execution.make_case_runs(self._indices[asked])
                     self._settle(asked, self._results[asked])
             return self._conclude(prepared_run)

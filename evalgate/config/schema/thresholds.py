@@ -278,7 +278,7 @@ class Thresholds:
         return ("criteria", criterion.metric)
 
     @property
-    def criteria_with_min_mean(self) -> tuple[Criterion, ...]:
+    def effective_criteria(self) -> tuple[Criterion, ...]:
         """Return the criteria with the `min_mean` that the gate applies.
 
         In a file of Google ADK or tRPC-Agent-Go, the threshold also becomes the `min_mean`, as in these

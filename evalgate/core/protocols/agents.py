@@ -163,7 +163,10 @@ class AgentContext:
 
 
 class Agent(Protocol):
-    """The repository's agent, started once per gate run. `async with` starts and stops its resources."""
+    """The repository's agent, started once per gate run. `async with` starts and stops its resources.
+
+    `AgentOptions.build` builds it: `agents/workers/pool.py: WorkerPool` for an agent in processes of its own.
+    """
 
     async def __aenter__(self) -> Self: ...
 

@@ -67,6 +67,9 @@ class AdkFormat:
     def read_eval_set(self, document: Document) -> EvalSet:
         """Build the eval set, with the line number of each case.
 
+        The reader calls `make_case` for each case. `parse_simple_case` builds nearly all cases. For all
+        others it returns None, and `build_adk_case` builds them.
+
         Raises:
             InvalidInputError: with every problem of the file, each at its line and column.
         """
@@ -90,7 +93,7 @@ class AdkFormat:
                 reader.check_keys(AdkCase, index, raw)
             return case
 
-        return reader.read_eval_set(AdkEvalSetFile, make_case)
+        return reader.build_eval_set(AdkEvalSetFile, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read.

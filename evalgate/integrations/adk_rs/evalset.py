@@ -46,7 +46,7 @@ class AdkRsFormat:
             wire = reader.validate_case(AdkRsCase, index, raw)
             return None if wire is None else build_adk_rs_case(wire, reader.find_line(index), raw)
 
-        return reader.read_eval_set(AdkRsEvalSetFile, make_case)
+        return reader.build_eval_set(AdkRsEvalSetFile, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read.

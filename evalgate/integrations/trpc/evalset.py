@@ -54,7 +54,7 @@ class TrpcFormat:
             wire = reader.validate_case(TrpcCase, index, raw)
             return None if wire is None else build_trpc_case(wire, line)
 
-        return reader.read_eval_set(TrpcEvalSetFile, make_case)
+        return reader.build_eval_set(TrpcEvalSetFile, make_case)
 
     def find_ignored_keys(self, document: Document) -> Iterator[Location]:
         """Yield the paths of keys that are ignored when the eval set is read."""

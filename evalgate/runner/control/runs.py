@@ -26,11 +26,11 @@ from evalgate.gating.verdict import decide_verdict
 from evalgate.llm.usage import RunUsage
 from evalgate.runner.control.agent import AlternatingAgent, ControlAgent, build_control_in_thread
 from evalgate.runner.control.base_commit import ControlSource, ControlUnavailableError
-from evalgate.runner.evaluation import Evaluation
+from evalgate.runner.execution import PlanExecution
 from evalgate.runner.plan import Plan
-from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_counted_runs
+from evalgate.runner.record_builder import build_gate_input, compare_with_anchor_baseline, score_and_decide
 from evalgate.runner.run_results import RunJournal, RunResults, RunStart
-from evalgate.runner.run_strategy import ResultCollector, RunSchedule
+from evalgate.runner.run_strategy import RunSchedule, ScoreCases
 from evalgate.statistics.control_runs import ControlDecision, decide_control_runs, plan_control_runs
 from evalgate.system import git
 
@@ -93,13 +93,13 @@ class ControlStrategy:
         del case_count
         return self._plan_pairs()
 
-    def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
+    def plan_next_runs(self, score_cases: ScoreCases) -> RunSchedule:
         """Return further pairs of runs, or the witnesses' runs if they are needed, or an empty schedule.
 
         The fields `fresh` (all control runs until now) and `decision` are updated first. An empty schedule
         means that the decision is final.
         """
-        results = collect_results(None)
+        results = score_cases(None)
         first = {case.key: case for case in self.suspects.cases}
         self.fresh = {case.key: split_fresh_runs(first[case.key], case) for case in results if case.runs}
         if schedule := self._plan_pairs():
@@ -202,7 +202,7 @@ def _find_suspects(
     control_source: ControlSource,
 ) -> ControlSuspects | None:
     """Return the suspects, cases that seem to regress; None if the gate passes or must fail anyway."""
-    scored = score_counted_runs(plan, run_results, statistics, baseline)
+    scored = score_and_decide(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, compared_runs.cases, baseline, control_source.mode)
     if suspects is None:
@@ -255,8 +255,8 @@ async def _make_runs(
     run_start = RunStart(journal=usage_journal, used=run_results.earlier_judge_usage)
     fresh = RunResults(chosen, run_results.progress, run_start)
     fresh.calibration_verdict = run_results.calibration_verdict
-    await Evaluation(fresh, AlternatingAgent(agent, control_agent.agent), strategy).make_runs()
-    strategy.plan_next_runs(fresh.collect_results)
+    await PlanExecution(fresh, AlternatingAgent(agent, control_agent.agent), strategy).make_runs()
+    strategy.plan_next_runs(fresh.score_cases)
     if fresh.unreachable:
         raise ControlUnavailableError(f"an agent could not be reached: {fresh.unreachable}")
     if strategy.decision is None and strategy.decide().answer != "broke":

@@ -73,9 +73,9 @@ def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop
     """
     from .agent_factories import adapt_copies, adapt_factory, find_factory
 
-    make = find_factory(named)
-    if make is not None:
-        return adapt_factory(make, adapt_agent, where, loop)
+    create = find_factory(named)
+    if create is not None:
+        return adapt_factory(create, adapt_agent, where, loop)
     hosted = adapt_agent(named)
     return hosted if hosted.shareable else adapt_copies(named, adapt_agent, where)
 

@@ -19,7 +19,7 @@ from ..errors import AgentCreationError, UnusableEntryError, summarize_error
 from . import HostedAgent
 
 _FACTORY_NAME = re.compile(r"(make|create|build|get|new)_(\w+_)?(agent|graph|crew|team|workflow)(_async)?$")
-_Find = Callable[[object], HostedAgent]
+_Adapt = Callable[[object], HostedAgent]
 
 
 def find_factory(named: object) -> Optional[Callable[[], object]]:
@@ -78,48 +78,48 @@ def _check_method(function: object, parameters: List[inspect.Parameter]) -> None
 
 
 def adapt_factory(
-    make: Callable[[], object], find: _Find, where: str, loop: asyncio.AbstractEventLoop
+    create: Callable[[], object], adapt: _Adapt, where: str, loop: asyncio.AbstractEventLoop
 ) -> HostedAgent:
-    """Adapt a factory: `make` is called to create an agent for each conversation.
+    """Adapt a factory: `create` is called to create an agent for each conversation.
 
     Two agents are created at once, to compare them. If both are the same object (a singleton, a cached
     function), all conversations share this object, or each gets a copy if the object is not shareable.
 
     Args:
-        make: Function that returns an agent or an awaitable of one.
-        find: Function that adapts an agent, as `adapt_agent` does.
+        create: Function that returns an agent or an awaitable of one.
+        adapt: Function that adapts an agent, as `adapt_agent` does.
         where: Module or file of the entry, for messages.
         loop: Event loop that awaits the first two agents.
 
     Raises:
-        AgentCreationError: `make` raised.
-        UnusableEntryError: `make` returns an object that is not an agent, or always the same agent, which
+        AgentCreationError: `create` raised.
+        UnusableEntryError: `create` returns an object that is not an agent, or always the same agent, which
             can be neither shared nor copied.
     """
-    agents = [_create_agent(make, loop) for _ in range(2)]
-    adapted = [_require_agent(each, make, find) for each in agents]
+    agents = [_create_agent(create, loop) for _ in range(2)]
+    adapted = [_require_agent(each, create, adapt) for each in agents]
     if agents[0] is agents[1]:
-        return adapted[0] if adapted[0].shareable else adapt_copies(agents[0], find, where)
+        return adapted[0] if adapted[0].shareable else adapt_copies(agents[0], adapt, where)
 
-    async def find_awaited_agent(agent: Any) -> HostedAgent:
-        return find(await agent)
+    async def adapt_awaited_agent(agent: Any) -> HostedAgent:
+        return adapt(await agent)
 
     def create_next_agent() -> Any:
         # The agents that were created for the comparison serve the first two conversations.
         if adapted:
             return adapted.pop(0)
-        agent = make()
-        return find_awaited_agent(agent) if inspect.isawaitable(agent) else find(agent)
+        agent = create()
+        return adapt_awaited_agent(agent) if inspect.isawaitable(agent) else adapt(agent)
 
     return adapted[0]._replace(create_next_agent=create_next_agent)
 
 
-def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
+def _create_agent(create: Callable[[], object], loop: asyncio.AbstractEventLoop) -> object:
     async def await_agent(awaitable: Any) -> object:
         return await awaitable
 
     try:
-        agent = make()
+        agent = create()
         return loop.run_until_complete(await_agent(agent)) if inspect.isawaitable(agent) else agent
     except UnusableEntryError:
         raise
@@ -127,35 +127,35 @@ def _create_agent(make: Callable[[], object], loop: asyncio.AbstractEventLoop) -
         raise AgentCreationError(f"making it raised {summarize_error(error)}") from error
 
 
-def _require_agent(agent: object, make: Callable[[], object], find: _Find) -> HostedAgent:
+def _require_agent(agent: object, create: Callable[[], object], adapt: _Adapt) -> HostedAgent:
     try:
-        return find(agent)
+        return adapt(agent)
     except UnusableEntryError as error:
-        if inspect.isclass(make):
+        if inspect.isclass(create):
             raise
-        name = getattr(make, "__name__", "it")
+        name = getattr(create, "__name__", "it")
         raise UnusableEntryError(
             f"`{name}()` takes no text, so it was called to make the agent; {error}"
         ) from None
 
 
-def adapt_copies(agent: object, find: _Find, where: str) -> HostedAgent:
+def adapt_copies(agent: object, adapt: _Adapt, where: str) -> HostedAgent:
     """Adapt a ready-made agent. Each conversation uses a copy, and none uses the agent itself.
 
     Args:
         agent: The agent.
-        find: Function that adapts an agent, as `adapt_agent` does.
+        adapt: Function that adapts an agent, as `adapt_agent` does.
         where: Module or file of the entry, for messages.
 
     Raises:
         UnusableEntryError: the agent cannot be copied.
     """
-    shared_parts = find(agent).shared_parts
+    shared_parts = adapt(agent).shared_parts
     # At once, so that an agent that cannot be copied is refused before any case runs.
-    first = [find(_copy_agent(agent, shared_parts, where))]
+    first = [adapt(_copy_agent(agent, shared_parts, where))]
 
     def create_next_agent() -> HostedAgent:
-        return first.pop() if first else find(copy.deepcopy(agent, _build_copy_memo(shared_parts)))
+        return first.pop() if first else adapt(copy.deepcopy(agent, _build_copy_memo(shared_parts)))
 
     return first[0]._replace(create_next_agent=create_next_agent)
 

@@ -5,11 +5,13 @@
 The calls from the gate down to one turn of the agent:
 
 - `pipeline.run_gate`: one run of the gate;
-- `PreparedRun.make_runs`, `Evaluation.start_and_make_runs`: all runs, with the start of the agent;
-- `Evaluation.make_runs`, `_make_rounds`: all runs, round by round as the strategy plans them;
-- `Evaluation._make_round`, `scheduler.run_requests`: one round, several runs at once;
+- `PreparedRun.make_runs`, `PlanExecution.start_and_make_runs`: all runs, with the start of the agent;
+- `PlanExecution.start_agent`, `Agent.__aenter__`: the agent, started for all runs;
+- `PlanExecution.make_runs`, `_make_rounds`: all runs, round by round as the strategy plans them;
+- `PlanExecution._make_round`, `scheduler.run_requests`: one round, several runs at once;
 - `CaseRunner.make_run`: one run of one case, with its retries;
 - `CaseRunner._make_attempt`, `_attempt_conversation`: one attempt at a run;
+- `Agent.open_session`: its conversation with the agent;
 - `_ConversationDriver.run_conversation`, `AgentSession.run_turn`: its turns, one by one.
 """
 
@@ -52,7 +54,7 @@ class RunHooks:
 NO_HOOKS = RunHooks()
 
 
-class Evaluation:
+class PlanExecution:
     """Execution of a plan: it starts the agent and makes the runs that the strategy plans.
 
     Finished runs are added to `run_results`, from which the strategy plans the next runs.
@@ -183,7 +185,7 @@ class Evaluation:
         if index is not None and not self._strategy.plans_next_runs:
             return {}  # avoids collecting the results of all cases
         results = self._run_results
-        schedule = results.select_missing_runs(self._strategy.plan_next_runs(results.collect_results))
+        schedule = results.select_missing_runs(self._strategy.plan_next_runs(results.score_cases))
         return schedule if index is None else {at: runs for at, runs in schedule.items() if at == index}
 
     async def _make_round(self, schedule: RunSchedule) -> None:
@@ -193,7 +195,7 @@ class Evaluation:
             self._agent,
             self._iter_requests(schedule),
             concurrency=self._plan.agent.settings.concurrency,
-            on_finished=results.on_run_finished,
+            on_finished=results.score_finished_run,
             create_user=self._plan.create_user,
             stop_reason=results.spending.stop_reason,
             time_limit=results.spending.get_time_limit(),

@@ -1,0 +1,91 @@
+"""Correct the averages that are too good because `runs: auto` stopped when they looked good."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from evalgate.core.types import MetricSummary
+from evalgate.gating.score_tables import ScoreTables, build_pool_name, build_table_name, is_line_table
+from evalgate.metrics.metric_summaries import MetricKey
+from evalgate.statistics.auto_runs import estimate_early_stop_bias
+from evalgate.statistics.mean_difference import compute_pooled_variance
+from evalgate.statistics.metric_decisions import Decision, MetricDecision
+from evalgate.statistics.parameters import EPSILON, Parameters
+from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
+
+
+def find_excesses(
+    tables: ScoreTables, decision: Decision, parameters: Parameters
+) -> Iterator[tuple[str, float]]:
+    """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
+
+    The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
+    Nothing is yielded if an average failed, because the runs stopped for this reason. Left out are averages
+    that made all `max_runs` rounds, fell by half of their limit or more, or rose by more than luck.
+    """
+    if any(
+        part.kind == "average" and part.verdict == "fail"
+        for each in decision.metrics.values()
+        for part in each.checks
+    ):
+        return
+    for name, found in decision.metrics.items():
+        if is_line_table(name) or found.rule.is_figure or not _has_stopped_early(found, parameters):
+            continue
+        keep, rounds = parameters.baseline_keep, found.rounds
+        whole = pair_cases(tables[name].cases, keep=keep, first=rounds, runs=rounds)
+        bias = estimate_early_stop_bias(
+            whole.pairs,
+            max_drop=found.rule.max_drop or 0.0,
+            rounds=rounds,
+            min_runs=parameters.min_runs,
+        )
+        lines = [each for each in tables if is_line_table(each) and each.startswith(f"{name}\0")] or [name]
+        for line in lines:
+            part = pair_cases(tables[line].cases, keep=keep, first=rounds, runs=rounds)
+            yield line, bias * _compute_sensitivity(part, whole.pairs)
+
+
+def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) -> bool:
+    limit, change = metric_decision.rule.max_drop, metric_decision.change
+    if limit is None or change is None or metric_decision.reason == "better":
+        return False
+    return metric_decision.rounds < parameters.max_runs and change.drop < limit / 2 - EPSILON
+
+
+def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
+    """Return the expected change of the average of a line (`part`) if luck changes that of `whole` by 1."""
+    total = math.fsum(pair.weight for pair in whole)
+    variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
+    own = math.fsum(weight for _, weight in part.measured.values())
+    if variance == 0 or own == 0:
+        return 0.0
+    shared = math.fsum(pair.weight**2 / total / own * compute_pooled_variance(pair) for pair in part.pairs)
+    return shared / variance
+
+
+def apply_corrections(
+    keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
+) -> tuple[MetricSummary, ...]:
+    """Return the summaries, with a corrected score for each average with an entry in `excesses`.
+
+    `keys` are the keys of the summaries, in the same order. `excesses` maps table names to excesses, as
+    `find_excesses` yields them.
+    """
+    return tuple(
+        metric
+        if not key.gates
+        else _apply_correction(
+            metric,
+            excesses.get(build_table_name(key), excesses.get(build_pool_name(key.name, key.fingerprint))),
+        )
+        for key, metric in zip(keys, metrics, strict=True)
+    )
+
+
+def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSummary:
+    if metric.score is None or not excess:
+        return metric
+    score_range = metric.range
+    score = min(score_range.high, max(score_range.low, metric.score - excess * score_range.width))
+    return replace(metric, corrected_score=score)
