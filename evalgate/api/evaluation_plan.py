@@ -126,7 +126,8 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
     All `EvalCase` objects are put into one eval set with the id `cases`, which comes first.
 
     Raises:
-        InvalidInputError: an object is not a valid eval set, or two objects have the same id.
+        InvalidInputError: an object is not a valid eval set, two objects have the same id, or a case of an
+            object is wrong, such as a case without an id.
     """
     listed = list_sources(sources)
     patterns = tuple(str(each) for each in listed if isinstance(each, str | Path))

@@ -146,7 +146,8 @@ def score(
             file lists.
         criteria: For each metric name, a threshold or a mapping with options.
         checks: For each name of a check, its conditions, as in the section `checks` of a thresholds file.
-        thresholds: As for `evaluate`.
+        thresholds: A thresholds file, or its sections as a mapping. A file cannot be combined with `criteria`
+            or `checks`. If all three are None: the file in `folder` that the command line would use.
         concurrency: Greatest number of runs that are scored at once. It limits the simultaneous requests to a
             judge.
         judge: The judge model, as `PROVIDER/MODEL`.

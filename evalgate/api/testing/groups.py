@@ -32,7 +32,7 @@ from evalgate.runner.plan import Plan
 from evalgate.runner.regating import EMPTY_RECORD
 
 MadeRuns = dict[CaseKey, list[bytes]]
-"""Runs of each case, as `dump_run` encodes them."""
+"""Runs of each case, by case key. `dump_run` encodes a run as bytes, and `load_run` decodes it."""
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class EvaluationGroup:
     """Eval sets with one agent and one set of options: one evaluation, with one verdict."""
 
     name: str
-    """Node id of the marked function, class or module; "" for the cases of the project."""
+    """Node id of the function, class or module with the marker; "" for cases without marker options."""
     project: Project
     agent: object
     options: EvaluationOptions

@@ -193,8 +193,8 @@ def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) ->
 
     Raises:
         pytest.xfail.Exception: the case cannot close the gate, because it is quarantined or observed.
-        pytest.skip.Exception: the case was not evaluated, although all its runs were made. No run has one of
-            `NON_AGENT_OUTCOMES`, such as `not_run`.
+        pytest.skip.Exception: the case was not evaluated, although all its runs were made. A run counts as
+            not made if its outcome is in `NON_AGENT_OUTCOMES`, such as `not_run`.
         pytest.fail.Exception: the case did not pass for another reason, such as a run that was not made.
     """
     if outcome.status == "passed":

@@ -330,7 +330,7 @@ OPTIONS = frozenset(
 
 
 def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> EvaluationOptions:
-    """Return a copy of the project's `options` in which `given` (of a marker or a call) replaces options.
+    """Return a copy of `options` with the values of `given`, which come from a marker or a call.
 
     Raises:
         InvalidInputError: an option is unknown.

@@ -43,7 +43,7 @@ _INTERRUPTED = "the session ended before every case was run"
 
 
 def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: object) -> None:
-    """Raise an error if the marker is on a method or class that pytest would silently ignore.
+    """Raise an error if `candidate` has the marker, but is a method or class that pytest would not run.
 
     Raises:
         CollectError: the marker is on a method that takes neither `outcome` nor `evalgate`, or on a class

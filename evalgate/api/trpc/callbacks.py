@@ -10,7 +10,10 @@ from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, Infere
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult, parse_status
 
 Context: TypeAlias = Mapping[str, Any]
-"""Values that a callback passes to later callbacks; the first callback of a phase gets an empty mapping."""
+"""Values that a callback passes to later callbacks of its phase (inference or scoring).
+
+The first callback of a phase gets an empty mapping.
+"""
 
 
 @dataclass
@@ -141,8 +144,9 @@ class AfterEvaluateCaseArgs:
 class CallbackResult:
     """Return value of a callback: a new context for the later callbacks.
 
-    A context from a callback of the set reaches all later callbacks of the phase. A context from a callback
-    of a case reaches only the later callbacks of the same case.
+    A phase is the inference or the scoring of an eval set. A context from a callback of the set reaches all
+    later callbacks of the phase. A context from a callback of a case reaches only the later callbacks of the
+    same case.
 
     >>> CallbackResult({"span": 7}).context["span"]
     7
@@ -177,7 +181,7 @@ class Callback:
 
 
 _POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback.__dataclass_fields__}
-"""Name of each point in Python to its name in Go, which errors show."""
+"""By Python name of a point: the Go name of the point, which errors show."""
 
 
 class Callbacks:
@@ -235,6 +239,8 @@ class Callbacks:
 
     async def run_point(self, point: str, context: Context, args: object, where: str) -> Context:
         """Call the functions of a point in order, and return the context for the next point.
+
+        The context is that of the last function that returned a `CallbackResult`, otherwise `context`.
 
         Args:
             point: Name of the point: a field of `Callback`.

@@ -67,9 +67,10 @@ class AgentEvaluator:
         self._is_closed = True
 
     def evaluate(self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()) -> EvaluationResult:
-        """Evaluate an eval set. This is the blocking form of `evaluate_async`, with the same arguments.
+        """Run the cases of an eval set and score them. Save the result of all runs and return it.
 
-        It also works where an event loop already runs, such as in a notebook.
+        This is the blocking form of `evaluate_async`, with the same arguments. It also works where an event
+        loop already runs, such as in a notebook.
 
         Raises:
             InvalidInputError, EvalgateError: as for `evaluate_async`.

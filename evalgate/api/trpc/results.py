@@ -14,7 +14,7 @@ EvalStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown", 
 
 
 def parse_status(status: object) -> EvalStatus:
-    """Return a status in lower case; "" if no status is set.
+    """Return a status in lower case. Return "" for "", which means that no status is set.
 
     Raises:
         ValueError: `status` is no text, or is an unknown status.
@@ -214,7 +214,7 @@ class EvaluationCaseResult(WireModel):
     eval_case_id: Annotated[str, Field(alias="evalId")] = ""
     overall_status: EvalStatus = ""
     eval_case_results: list[EvalCaseResult] = Field(default_factory=list)
-    """One for each run."""
+    """One result for each run."""
     metric_results: list[EvalMetricResult] = Field(default_factory=list)
     """Each metric's mean over the runs in which it was evaluated."""
 
