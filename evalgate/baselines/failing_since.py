@@ -22,8 +22,8 @@ from evalgate.core.types import (
 )
 
 _LUCK = 0.05
-"""Significance level: the failures at the end are a break if a random order of all runs would put as many
-failures there with at most this probability."""
+"""Significance level: the failures at the end count as a break if a random order of all runs would end with
+as many failures with at most this probability."""
 
 _FEWEST = 2
 """Minimum number of failed runs of a break, because any case may fail once."""
@@ -53,12 +53,19 @@ def find_break(
 
     A case broke if all of this is true:
 
-    - A run passed, and all runs of later gate runs failed.
+    - A run of the case passed, and in all later gate runs (calls of the gate) every run of the case failed.
     - At least two runs failed in these later gate runs.
     - If all runs were in random order, as many failures at the end would have a probability of at most 5 %.
 
     A break that is stored in `case` is kept as long as all runs since this break have failed. Answered runs
-    without a score that counts are left out. `thresholds` and `pass_score` are as for `score_run_pass`.
+    without a score that counts are left out.
+
+    Args:
+        case: The case with its runs.
+        sources: The gate runs of the baseline.
+        thresholds: The worst score that passes, by metric; None for a metric that does not count.
+        pass_score: Share of a metric's range, from 0 to 1, which a metric without an entry in `thresholds`
+            must reach; None: such metrics do not count.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -83,10 +90,10 @@ def find_break(
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
     """Set `failing_since` of each case in `case_thresholds` to the case's break, or to None without a break.
 
-    Return the changed copy of `after`, which holds one more gate run than `before`. A break that `before`
-    knows is kept as long as the case is unchanged and fails, even after the baseline dropped the runs that
-    passed. The break ends if the metrics that failed were removed or changed: without their scores, the
-    earlier runs do not count as failed. Cases that are not in `case_thresholds` stay as they are.
+    Return a changed copy of `after`. `after` must be `before` with one more gate run. A break that `before`
+    knows is kept as long as the case is unchanged and fails, even if the baseline has dropped the runs that
+    passed. The break ends if the metrics that failed were removed or changed: without the scores of these
+    metrics, the earlier runs do not count as failed. Cases that are not in `case_thresholds` are unchanged.
     """
     known = before.index_cases()
 
@@ -181,7 +188,10 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of all gate runs after the last gate run with a passed run, the oldest first."""
+    """Return the indexes of all gate runs after the last gate run with a passed run, the oldest first.
+
+    If no run passed, return all indexes in `by_source`.
+    """
     found: list[int] = []
     for at in reversed(list(by_source)):
         if any(by_source[at]):

@@ -79,7 +79,8 @@ def add_run(
       only if the fingerprints of the case and its metrics are the same.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time. After that, cases without runs
-    are dropped. Breaks are marked in the cases of the record (`mark_breaks`).
+    are dropped. In the cases of the record, `failing_since` is set: to the gate run since which the case
+    fails, or to None.
     """
     fresh = build_baseline(record, source)
     if before is None:
@@ -114,7 +115,8 @@ def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
 def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
     """Join baselines of one gate run each into one baseline with all their runs; None without baselines.
 
-    Changed cases and metrics are treated as if `add_run` had added the gate runs in the order of their times.
+    If a case changed between two gate runs, the older runs of the case are dropped. If a metric of a case
+    changed, the older runs lose the scores of this metric.
     """
     found: Baseline | None = None
     for part in sorted(parts, key=lambda each: (each.sources[0].created_at or "", each.sources[0].digest)):
@@ -227,10 +229,10 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the tracked files of the eval sets in both baselines, one entry for each eval set.
+    """Return the tracked files of all eval sets of the two baselines, one entry for each eval set.
 
-    An eval set in both gets the paths of both, and the digests of `fresh`. If `fresh` ran an eval set but
-    tracked no files for it, the eval set has no entry, even if `before` has files for it.
+    An eval set in both baselines gets the paths of both, and the digests of `fresh`. If `fresh` ran an eval
+    set but tracked no files for it, the eval set has no entry, even if `before` has files for it.
     """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}

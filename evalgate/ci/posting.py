@@ -142,7 +142,7 @@ class PostTimeouts:
 
 
 class PostError(Exception):
-    """A request or a post failed. `kind` is `skipped` if the failure was to be expected."""
+    """Error of a request or a post. `kind` is `skipped` if the failure was to be expected."""
 
     def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
         super().__init__(reason)
@@ -150,7 +150,7 @@ class PostError(Exception):
 
 
 class TransientError(PostError):
-    """A request failed. It may succeed if it is repeated after at least `wait_s` seconds."""
+    """Error of a request that may succeed if it is repeated after at least `wait_s` seconds."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -158,15 +158,15 @@ class TransientError(PostError):
 
 
 class RetriesExhaustedError(PostError):
-    """A request was repeated until the time was over. It may succeed later."""
+    """Error of a request that was repeated until the time was over. The request may succeed later."""
 
 
 class NotFoundError(PostError):
-    """A request asked for something that does not exist, or that the token may not see."""
+    """Error of a request for an object that does not exist, or that the token may not see."""
 
 
 class CommentTooLongError(PostError):
-    """A request failed because the comment is too long for the service."""
+    """Error of a request with a comment that is too long for the service."""
 
 
 _LONGEST_SHOWN_S = 3600

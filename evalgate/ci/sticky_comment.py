@@ -111,8 +111,15 @@ def post_sticky_comment(
 ) -> PostResult:
     """Post or update the comment of a gate within the time limit. A failure is returned as a result.
 
-    `host` names the service in messages. `open_thread` opens the comments and may raise `PostError`. The
-    other arguments are the same as for `evalgate.ci.github_pull_request.post_comment`.
+    Args:
+        host: The name of the service for messages: `GitHub` or `GitLab`.
+        open_thread: Function that opens the comments; it may raise `PostError`.
+        gate: The name of the gate. Each gate has its own comment.
+        section: The section of this job.
+        timeouts: The time limits.
+        shared: True if other jobs may post to the comment at the same time.
+        shorter: Function that renders the section's text in at most a given number of characters, for a
+            comment that gets too long. None: the end of the section is cut.
     """
     section = replace(section, text=strip_markers(section.text))
     return run_within_limit(
@@ -231,9 +238,11 @@ class StickyComment:
     def _build_final_result(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result of the post if the section `existing` must stay under this job's key.
 
-        Return None if this job may replace `existing`. It may replace its own section, that of an older run,
-        and the section of another job that it found before its own first write. In the last case, a note
-        about the replacement is added to `section`. `ours` are the gate's comments, the oldest first.
+        Return None if this job may replace `existing`: its own section, a section of an older run, or a
+        section of another job that was there before this job wrote. In the last case, a note about the
+        replacement is added to `section`. `ours` are the gate's comments, the oldest first.
+
+        If another job's comment stays in the place of a comment that this job created, delete the latter.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:

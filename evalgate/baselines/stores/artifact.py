@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class InvalidZipError(Exception):
-    """A zip file cannot be used. The message is a clause about the zip (`it …`) that states the reason."""
+    """Error of a zip file that cannot be used. The message states the reason, such as `it is no zip`."""
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
@@ -85,7 +85,7 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int)
 
 DEFAULT_FILE = "baseline.json"
 EVENTS = ("push", "schedule", "workflow_dispatch")
-"""Events of the workflow runs to read. On the default branch, they execute only code of this branch."""
+"""Events of the workflow runs to read: on the default branch, such runs execute only code of this branch."""
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _LARGEST_ZIP = 128 * 1024 * 1024
@@ -144,12 +144,14 @@ class ArtifactStore:
         return f"Upload the folder {self.name} as the artifact `{self.name}`."
 
     def read(self) -> Baseline | None:
-        """Read the baseline of the newest good run (see the class) that still has the artifact.
+        """Read the baseline of the newest good run that still has the artifact.
 
-        Return None if no recent good run has the artifact, and set `absence` to the reason.
+        A run is good if its event is one of `EVENTS`, and if it succeeded on the default branch of this
+        repository. If no recent good run has the artifact, set `absence` to the reason and return None.
 
         Raises:
-            InvalidInputError: the artifact holds no valid baseline, or GitHub refuses the request.
+            InvalidInputError: the artifact holds no valid baseline, the token or the workflow is unknown, or
+                GitHub refuses the request.
             NoVerdictError: GitHub does not answer in time.
         """
         deadline = time.monotonic() + self.patience.total_s
@@ -181,7 +183,8 @@ class ArtifactStore:
         baseline of the artifact, or None if there is no artifact.
 
         Raises:
-            InvalidInputError: the file or the artifact cannot be read, or holds no baseline.
+            InvalidInputError: the file or the artifact cannot be read or holds no baseline, or GitHub refuses
+                the request.
             NoVerdictError: GitHub does not answer in time.
             OSError: the file cannot be written.
         """

@@ -80,7 +80,7 @@ def build_fsspec_store(url: str, context: StoreContext) -> "FsspecStore":
 
 @frozen
 class FsspecStore:
-    """Baseline store in the folder at `url`; if the URL names a `.json` file, it can only be read."""
+    """Baseline store in the folder at `url`. If `url` names a `.json` file, the store can only read it."""
 
     url: str
     context: StoreContext = field(repr=False)
@@ -106,7 +106,8 @@ class FsspecStore:
         runs that are not in the result are removed.
 
         Raises:
-            InvalidInputError: the baseline cannot be read, access is refused, or the URL names a file.
+            InvalidInputError: the driver or the bucket is missing, the baseline cannot be read, access is
+                refused, or the URL names a file.
             OSError: the service cannot be reached.
         """
         try:
@@ -160,7 +161,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return (fingerprint, runs) by case key; the object of a gate run is rewritten only if these change."""
+    """Return (fingerprint, runs) by case key: the content for which a changed gate run is written again."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
@@ -233,7 +234,12 @@ class _ObjectFolder:
         raise NoVerdictError(f"{self.url}: the baseline changes faster than it can be read")
 
     def write_run(self, part: Baseline) -> str:
-        """Write a gate run, and return the name of its object."""
+        """Write a gate run, and return the name of its object.
+
+        Raises:
+            InvalidInputError: access is refused.
+            NoVerdictError: the service cannot be reached.
+        """
         text = dump_baseline(part).encode()
         # Names sort by time, and contents that differ have different names.
         made = re.sub(r"[^0-9A-Za-z]", "", part.sources[0].created_at or "")[:20] or "0"
@@ -251,7 +257,12 @@ class _ObjectFolder:
             return name
 
     def remove_objects(self, names: Iterable[str]) -> None:
-        """Remove the objects with these names, except objects that another writer has removed already."""
+        """Remove the objects with these names, except objects that another writer has removed already.
+
+        Raises:
+            InvalidInputError: access is refused.
+            NoVerdictError: the service cannot be reached.
+        """
         for name in sorted(names):
             with suppress(FileNotFoundError), _translate_errors(self.url, self.redactor):
                 self.system.rm_file(f"{self.root}/{name}")
