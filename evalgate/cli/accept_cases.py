@@ -65,7 +65,8 @@ class AcceptOptions:
 def accept_cases(options: AcceptOptions, folder: Path) -> int:
     """Print the changes of the eval sets, ask for confirmation, and save the changes.
 
-    Return exit code 1 if the user declines, otherwise 0.
+    With `--dry-run`, the changes are only printed. With `--yes`, nothing is asked. Return exit code 1 if the
+    user declines, otherwise 0.
 
     Raises:
         InvalidInputError: a case cannot be accepted, an option or a file is invalid, or there is no terminal
@@ -223,7 +224,13 @@ def _change_files(
     record: Record,
     options: AcceptOptions,
 ) -> list[FileChange]:
-    """Return the changes of an eval set's file and of its notes file."""
+    """Return the changes of an eval set's file and of its notes file.
+
+    With `--alternative`, only the notes file is changed.
+
+    Raises:
+        InvalidInputError: the notes have the alternative already, or a file cannot be changed.
+    """
     notes_path = file.path.with_name(build_notes_name(file.path.name))
     shown_as = str(Path(file.shown_as).with_name(notes_path.name))
     kept = {

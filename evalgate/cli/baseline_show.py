@@ -86,6 +86,7 @@ def summarize_baseline(
 
     Raises:
         InvalidInputError: the baseline does not exist or cannot be read.
+        NoVerdictError: the service that stores the baseline does not answer.
     """
     baseline, now = destination.read(), now or datetime.now(UTC)
     gate = destination.config.gate

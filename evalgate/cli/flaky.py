@@ -42,7 +42,7 @@ class FlakyCase:
     """`eval set:case`, as in a quarantine file."""
     found: Flakiness
     alternates: bool = False
-    """True if failures and passes alternate: see `_has_alternating_outcomes`."""
+    """True if failures and passes alternate, from one gate run to the next or within one gate run."""
     failing_since: FailingSince | None = None
     """Start of the failures of a case that broke and is not flaky; None for other cases."""
 
@@ -64,6 +64,7 @@ def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None
 
     Raises:
         InvalidInputError: the baseline does not exist or cannot be read, or the thresholds file is invalid.
+        NoVerdictError: the service that stores the baseline does not answer.
     """
     target = resolve_target(folder, to, thresholds_file)
     thresholds = load_current_thresholds(target, thresholds_file)

@@ -278,7 +278,7 @@ class _Target:
     noted: frozenset[str]
     """Ids of the cases in the notes; an interrupted import may have left notes without cases."""
     seen: frozenset[str]
-    """Ids and sources of the cases in the eval set, and the sources and trace ids of dropped cases."""
+    """Ids and sources of the cases in the eval set; sources and trace ids of cases that a review dropped."""
 
 
 def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:

@@ -92,7 +92,7 @@ class ProjectImport:
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return the files' texts by path; promptfoo's adapter only if `agent` is the first of `agents`."""
+        """Return `files`. Leave out promptfoo's adapter if `agent` is not the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
 
