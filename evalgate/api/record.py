@@ -80,7 +80,7 @@ class Record(types.Record):
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Return the cases that failed or errored. Cases that did not fail in the baseline come first.
+        """Return the cases that failed or errored. Cases that passed in the baseline come first.
 
         Cases that cannot close the gate, such as quarantined cases, are left out.
         """

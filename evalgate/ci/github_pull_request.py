@@ -146,10 +146,8 @@ def post_comment(
             request. So each open pull request from the commit's repository and branch gets a comment. If
             repository or branch is unknown, only the oldest open pull request of the commit gets a comment.
         gate: The name of the gate. Each gate has its own comment.
-        section: The section of this job. A section with the same key in the comment is replaced, unless it
-            is newer.
-        shared: True if other jobs may post at the same time. Posting then takes at least
-            `PostTimeouts.settle_s`, unless the comment needs no change.
+        section: The section of this job. It replaces a section with the same key, unless that one is newer.
+        shared: True if other jobs may post at the same time. A change then takes `timeouts.settle_s` or more.
         shorter: Function that renders the section's text in at most a given number of characters, for a
             comment that gets too long. None: the end of the section is cut.
         author: The account of the token. Only comments of this account are edited and deleted.

@@ -142,8 +142,7 @@ def post_note(
     Args:
         request: The merge request. A `NoPullRequest` gives a `skipped` result with its reason.
         gate: The name of the gate. Each gate has its own note.
-        section: The section of this job. A section with the same key in the note is replaced, unless it is
-            newer.
+        section: The section of this job. It replaces a section with the same key, unless that one is newer.
         shared: True if other jobs may post at the same time.
         shorter: Function that renders the section's text in at most a given number of characters, for a note
             that gets too long. None: the end of the section is cut.

@@ -224,9 +224,7 @@ def _change_files(
     record: Record,
     options: AcceptOptions,
 ) -> list[FileChange]:
-    """Return the changes of an eval set's file and of its notes file.
-
-    With `--alternative`, only the notes file is changed.
+    """Return the changes of an eval set's file and its notes file; with `--alternative`, only of the notes.
 
     Raises:
         InvalidInputError: the notes have the alternative already, or a file cannot be changed.

@@ -95,10 +95,9 @@ class BranchStore:
     ) -> Baseline:
         """Read an older baseline: as it was at `time`, or at the save or commit that `find_commit` returns.
 
-        A save is a commit on the baseline's branch. With a `time`, the last save until then is read.
-        Without a `time`, `find_commit` is called. If it returns a save, this save is read. If it returns a
-        commit of the agent, the first of the next 20 saves that has a gate run of this commit is read. If
-        none has such a gate run, the last save before the commit is read.
+        A save is a commit on the baseline's branch. With a `time`, read the last save until then. Otherwise,
+        read the save that `find_commit` returns. If it returns a commit of the agent, read the first of the
+        next 20 saves that has a gate run of this commit or, if none has one, the last save before the commit.
 
         Args:
             when: The date, save or commit that the user named, for error messages.
