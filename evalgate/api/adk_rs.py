@@ -188,7 +188,9 @@ class Evaluator(Protocol):
 
 
 class TrajectoryMatch:
-    """Share of tool calls that equal the expected call at the same position, in name and arguments.
+    """Evaluator of tool calls: the share that equals the expected call at the same position.
+
+    Two calls are equal if their names and arguments are equal.
 
     The number of equal calls is divided by the length of the longer list, expected or actual. If both lists
     are empty, the score is 0.0, as in adk-rs. The constructor raises InvalidInputError if `threshold` is
@@ -210,7 +212,7 @@ class TrajectoryMatch:
 
 
 class ResponseMatch:
-    """Share of the expected words that occur in the final response, in any order, regardless of case.
+    """Evaluator of the final response: the share of expected words in it, in any order, regardless of case.
 
     If no word is expected, the score is 1.0. The constructor raises InvalidInputError if `threshold` is
     negative or not finite.

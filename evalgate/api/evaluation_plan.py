@@ -145,7 +145,7 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
 
 
 def list_sources(sources: object) -> list[object]:
-    """Return the eval sets in `sources` as a list; a single eval set becomes its only element.
+    """Return the eval sets in `sources` as a list. For a single eval set, the list has one element.
 
     A list or tuple usually holds several eval sets. But if one of its items is a mapping that is no eval set,
     the whole list is one eval set in an old format of Google ADK. A mapping with the key `eval_set_id` or

@@ -17,7 +17,7 @@ _MOST_FINDINGS = 20
 
 
 class GateClosedError(AssertionError):
-    """Raised by `Record.assert_passed` if the gate is not open.
+    """Error that `Record.assert_passed` raises if the gate is not open.
 
     The message has the verdict, its reasons and at most 20 failing cases. The attribute `record` holds the
     whole record.

@@ -36,7 +36,7 @@ CaseThresholds: TypeAlias = Mapping[tuple[str, str], MetricThresholds]
 
 
 def collect_case_thresholds(cases: Sequence[CaseResult]) -> CaseThresholds:
-    """Return the threshold of each metric of each case; None for a metric that does not gate."""
+    """Return the thresholds of each case by metric. The threshold of a metric that does not gate is None."""
     return {
         case.key: {each.name: each.threshold if each.gates else None for each in case.metrics}
         for case in cases
@@ -138,7 +138,8 @@ def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds)
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a sentence for each break on the default branch, with the ids of at most five broken cases.
 
-    A case counts if it failed or errored in this run, and neither the case nor its failed metrics changed.
+    A case counts if it failed or errored in this run, and if neither the case nor the failed metrics differ
+    from the baseline.
     """
     before = baseline.index_cases()
     found: dict[FailingSince, list[str]] = {}
@@ -155,7 +156,7 @@ def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) ->
 
 
 def _fails_as_before(case: CaseResult, old: BaselineCase) -> bool:
-    """Return True if the case failed or errored, and the case and its failed metrics are unchanged."""
+    """Return True if the case failed or errored. It and its failed metrics must be the same as in `old`."""
     if case.status not in {"failed", "errored"} or case.fingerprint != old.fingerprint:
         return False
     missed = (metric for metric in case.metrics if metric.gating_status == "failed")
@@ -203,5 +204,5 @@ def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
 def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
-    """Yield the indexes in `by_source` of the gate run in which the case broke, and of later gate runs."""
+    """Yield the indexes in `by_source` of the gate run in which the break `known` began, and later ones."""
     return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

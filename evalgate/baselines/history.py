@@ -30,7 +30,7 @@ DEFAULT_KEEP = 20
 """Default number of gate runs that a baseline keeps of each eval set."""
 
 STALE_DAYS = 14
-"""Maximum age of a baseline in days without a notice, because an agent's model may change over time."""
+"""Age of a baseline in days above which a notice is shown: an agent's model may change over time."""
 
 _LONGEST_REPLIES = 4096
 """Maximum length of a case's stored replies in characters.
@@ -41,12 +41,12 @@ Reports show only ten lines, and every run of the gate reads the replies of all 
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
     """Build a baseline from the runs of `record` alone.
 
-    Follow-up runs are left out, because only cases that looked bad got them. Runs that say nothing about the
-    agent (`NON_AGENT_OUTCOMES`) are left out, too. A case stays even if all its runs are left out.
+    Follow-up runs are left out, because only cases that looked bad got such runs. Runs that say nothing about
+    the agent (`NON_AGENT_OUTCOMES`) are left out, too. A case stays even if all its runs are left out.
 
     Args:
         record: The record of a gate run.
-        source: The gate run; None: a source that has only the time of the record.
+        source: Time, commit and branch of the gate run; None: only the time of the record is stored.
         path: The name of the baseline for reports.
     """
     criteria = record.index_criteria()
@@ -113,7 +113,7 @@ def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
 
 
 def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
-    """Join baselines of one gate run each into one baseline with all their runs; None without baselines.
+    """Join baselines, each with one gate run, into one baseline. Return None if there are no baselines.
 
     If a case changed between two gate runs, the older runs of the case are dropped. If a metric of a case
     changed, the older runs lose the scores of this metric.
@@ -132,8 +132,8 @@ def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baselin
 def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
     """Return the baseline with only the newest `keep` gate runs of each eval set, and only cases with runs.
 
-    Sources and runs are sorted by time. Sources without runs are dropped. If there is no run at all, the
-    newest source is kept.
+    Gate runs and runs are sorted by time. A gate run without runs is dropped from `sources`. If there is no
+    run at all, the newest gate run stays in `sources`.
     """
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
     rank = {at: number for number, at in enumerate(order)}
@@ -166,7 +166,7 @@ def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
 
 
 def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
-    """Return, by eval set id, the index of the last source with a run of the eval set.
+    """Return, by eval set id, the index in `sources` of the last gate run with runs of the eval set.
 
     Eval sets without runs are left out.
     """
@@ -261,7 +261,7 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
 
 
 def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
-    """Build the stored form of a case; `criteria` is the record's `index_criteria()`."""
+    """Build the stored form of a case. `criteria` are those that `Record.index_criteria` returns."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,

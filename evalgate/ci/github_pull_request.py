@@ -110,7 +110,10 @@ def _post_gate_check(
     account: Account,
     timeouts: PostTimeouts | None,
 ) -> PostResult:
-    """Create the check run of a gate with the annotations of `content`, unless the commit is unknown."""
+    """Create the check run of a gate with the annotations of `content`.
+
+    If the commit is unknown, create nothing and return a `skipped` result.
+    """
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
             name = " / ".join(filter(None, (options.name, options.section)))

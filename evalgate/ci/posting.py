@@ -109,7 +109,7 @@ class PostResult:
 
 
 def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
-    """Build a message for the log about a post. `post_name` names it in the message, such as `check run`."""
+    """Build a message for the log about a post. `post_name` is its name there, such as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
@@ -131,8 +131,9 @@ class PostTimeouts:
     settle_s: float = 4.0
     """The time for which a shared comment must need no change before a job stops checking its section.
 
-    A job that read the comment earlier can still overwrite the section. So the time must be longer than any
-    job takes from reading the comment to writing it; a slow job waits for twice its own longest time instead.
+    Another job that read the comment earlier can still overwrite the section. So the time must be longer than
+    a job takes from reading the comment to writing it. A job that was slower itself waits longer: twice the
+    longest time that it took.
     """
     pause_s: float = 0.5
     """The first wait before a retry. It grows with each retry, up to `longest_pause_s`."""
@@ -199,7 +200,7 @@ def translate_errors(classify: Callable[[Exception], PostError], redactor: Redac
 
 
 def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
-    """Describe the end of the attempts: `given up after 12 s`, or `given up at once` below 1 s.
+    """Return text such as `given up after 12 s`; for less than 1 s, `given up at once`.
 
     If `next_s` is above 0, the text adds that the next attempt may be made in `next_s` seconds.
     """

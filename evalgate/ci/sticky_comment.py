@@ -149,7 +149,7 @@ class StickyComment:
     _limit: int = 0
     _kind: PostStatus = "unchanged"
     _foreign: set[str] = field(default_factory=set)
-    """Texts of other jobs that this job found under its key before it wrote.
+    """Texts of other jobs' sections that this job found under its own key before it wrote.
 
     An outdated list of comments may contain them again."""
     _written: set[str] = field(default_factory=set)
@@ -221,7 +221,10 @@ class StickyComment:
         return not written_to or time.monotonic() - stood_since >= settled
 
     def _sync_comment(self) -> _SyncResult:
-        """Read the comment; write to it unless it is complete or another section must stay under this key."""
+        """Read the comment. Write to it if necessary.
+
+        Nothing is written if the comment is complete, or if another section must stay under this job's key.
+        """
         ours = self._find_own_comments()
         # Oldest comment last: it stays, so its sections win over equally new sections of other comments.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
@@ -315,7 +318,10 @@ class StickyComment:
         return sorted(found, key=lambda each: each.number)
 
     def _wait_for_others(self) -> None:
-        """Raise `TransientError` once before a shared comment is created, so that jobs rarely create two."""
+        """Raise `TransientError` once before a shared comment is created, so that jobs rarely create two.
+
+        The caller then waits for a random time, and looks for the comment again.
+        """
         # Each new comment sends an e-mail to all watchers of the pull request.
         if self.shared and not self._waited:
             self._waited = True

@@ -96,7 +96,7 @@ class AaResult:
 
     @property
     def false_alarm_bounds(self) -> tuple[float, float]:
-        """Return the 95 % confidence interval of the share of false alarms."""
+        """Return the 95 % confidence interval (low, high) of the share of false alarms."""
         return compute_wilson_interval(sum(self.closed.values()), self.repeats)
 
     @property
@@ -281,7 +281,10 @@ def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -
 
 
 def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[str, list[StoredRun]]:
-    """Return the runs of each case by `eval_set_id/eval_id`, with scores as shares (0..1) of their ranges."""
+    """Return the runs of each case by `eval_set_id/eval_id`, with scores as shares (0..1) of their ranges.
+
+    Budgets and metrics with a score outside of their range are left out.
+    """
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
     # Metrics with a score outside of the range are left out.
     outside = {
@@ -312,7 +315,10 @@ def _estimate_smallest_drop(stored: Sequence[BaselineCase], rules: GateRules, re
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
-    """Convert the scores of each run of a case to shares of their ranges. Budgets are left out."""
+    """Convert the scores of each run of a case to shares of their ranges. Budgets are left out.
+
+    If the agent crashed or timed out, every score is 0.
+    """
     ranges = {name: criterion.range for name, criterion in rules.criteria.items()}
     normalized: list[StoredRun] = []
     for run in case.runs:

@@ -130,7 +130,7 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
 def _build_changes(
     chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
 ) -> list[FileChange]:
-    """Build the edits of eval sets and notes files with which the chosen cases are accepted.
+    """Build the changes of eval sets and notes files that accept the chosen cases.
 
     Raises:
         InvalidInputError: a case cannot be accepted; the error has a sentence for each such case.

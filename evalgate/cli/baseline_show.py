@@ -36,7 +36,7 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Smallest increase of the figures of a budget that the gate can detect, computed from stored runs."""
+    """Smallest increase of a budget, such as the cost of a run, that the gate can detect."""
 
     cases: int
     average: float

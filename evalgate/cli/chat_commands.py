@@ -297,7 +297,9 @@ class ChatTerminal:
         return len(self.chat.turns) > self._saved_turns
 
     def _end(self) -> bool:
-        """Save the conversation if the command line names a file. Return False if this fails the first time.
+        """Save the conversation if the command line names a file. Return True if the command may end.
+
+        Return False if the conversation cannot be saved for the first time: the conversation then goes on.
 
         Raises:
             InvalidInputError: the conversation could not be saved for the second time.

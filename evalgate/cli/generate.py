@@ -66,7 +66,7 @@ class GenerateResult:
     cases: tuple[str, ...]
     """One sentence for each case, with what a person must check."""
     missing: tuple[str, ...]
-    """One sentence for each story or recording without a case, and for each loss in the format."""
+    """One sentence for each story or recording without a case, and for data that the format cannot hold."""
     is_whole: bool
     """True if every story, recording or item of a dataset produced a case."""
     review: str

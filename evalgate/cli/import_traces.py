@@ -246,7 +246,7 @@ def _list_mocks(case: EvalCase) -> Iterator[Mapping[str, object]]:
 def _redact_cases(
     cases: list[EvalCase], options: ImportOptions, redactor: LiveRedactor, counts: list[str]
 ) -> list[EvalCase]:
-    """Remove secrets from the cases, and personal data unless the options keep it.
+    """Return the cases without secrets, and without personal data unless the options keep it.
 
     Sentences about the removed data are added to `counts`.
     """

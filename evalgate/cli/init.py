@@ -105,8 +105,8 @@ def write_scaffold(
     function calls `find_candidates` itself.
 
     Raises:
-        InvalidInputError: the kind of agent is unknown, or the project has no agent. An agent is given, but
-            a thresholds file exists, in which the user must name it. Or a file cannot be written.
+        InvalidInputError: the kind of agent is unknown, the project has no agent, an agent is given although
+            a thresholds file exists, or a file cannot be written.
     """
     existing = find_thresholds_file(workspace.folder)
     if project is not None and agent is None:

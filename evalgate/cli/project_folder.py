@@ -61,7 +61,7 @@ class BaselineParamType(PathParamType):
     """Parameter type of a baseline: a file, or another store such as `branch:NAME` or a URL."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Make a path relative to `root`. Return the name of another store unchanged."""
+        """Make a path relative to `root`. Return another store, such as `branch:NAME` or a URL, unchanged."""
         return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
 
 

@@ -62,9 +62,9 @@ class ProjectImport:
     files: Mapping[str, str] = field(default_factory=dict)
     """Texts of the files to write, by path in the workspace."""
     criteria: Mapping[str, object] = field(default_factory=dict)
-    """The section `criteria`. If this and `checks` are {}, the criteria next to the eval sets apply."""
+    """The section `criteria`. If `criteria` and `checks` are {}, the criteria next to the eval sets apply."""
     own_criteria: str = ""
-    """Comment about the origin of the criteria."""
+    """Text of a comment in the thresholds file: the origin of the criteria."""
     checks: Mapping[str, JsonObject] = field(default_factory=dict)
     case_rules: tuple[JsonObject, ...] = ()
     """The section `cases`."""
@@ -201,7 +201,7 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
 def _keep_eval_sets(
     workspace: Workspace, folder: Path, patterns: tuple[str, ...], homes: set[Path], agents: tuple[str, ...]
 ) -> ProjectImport:
-    """Return a project that uses its eval sets in place: those of `patterns`, in the folders `homes`.
+    """Return the import of a project that keeps its eval sets: files of `patterns` in the folders `homes`.
 
     Files of criteria, sessions and names of variables are searched in all of `folder`.
     """

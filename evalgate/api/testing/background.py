@@ -53,7 +53,7 @@ class BackgroundEvaluation(Generic[T]):
         self._thread.start()
 
     def get_result(self, key: CaseKey) -> CaseResult:
-        """Wait for the result of a case and return it. Ask for the case's runs if they were not started.
+        """Wait for the result of a case and return it. If necessary, start the runs of the case first.
 
         Raises:
             EvalgateError: the agent or the baseline cannot be used, or `cancel` was called.

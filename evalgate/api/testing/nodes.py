@@ -144,7 +144,7 @@ class CaseItem(pytest.Item):
         return item
 
     def runtest(self) -> None:
-        """Wait for the result of the case. Pass, fail, skip or xfail the item as `check_outcome` decides."""
+        """Wait for the result of the case. If the case did not pass, fail, skip or xfail the item."""
         check_outcome(self, self.case, _get_result(self, self.case))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -123,7 +123,7 @@ class Project:
         return pattern if problems else str(folder / pattern)
 
     def write_reports(self, record: Record, name: str = "") -> None:
-        """Write the reports of a record to the project's report folder or, if `name` is not "", a subfolder.
+        """Write the reports of a record to the project's report folder, or to its subfolder `name`.
 
         Do nothing if the project has no report folder.
 

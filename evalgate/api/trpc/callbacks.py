@@ -18,7 +18,7 @@ The first callback of a phase gets an empty mapping.
 
 @dataclass
 class BeforeInferenceSetArgs:
-    """Arguments of a callback before the inference of an eval set. The callback may change `request`.
+    """Arguments of a callback before the agent is run on an eval set. The callback may change `request`.
 
     >>> BeforeInferenceSetArgs(InferenceRequest("app", "set")).request.eval_set_id
     'set'
@@ -29,7 +29,7 @@ class BeforeInferenceSetArgs:
 
 @dataclass
 class AfterInferenceSetArgs:
-    """Arguments of a callback after the inference of an eval set.
+    """Arguments of a callback after the agent was run on an eval set.
 
     >>> AfterInferenceSetArgs(InferenceRequest("app", "set"), [], None, 0.0).results
     []
@@ -46,7 +46,7 @@ class AfterInferenceSetArgs:
 
 @dataclass
 class BeforeInferenceCaseArgs:
-    """Arguments of a callback before the inference of a case.
+    """Arguments of a callback before the agent is run on a case.
 
     >>> BeforeInferenceCaseArgs(InferenceRequest("app", "set"), "case", "session").eval_case_id
     'case'
@@ -59,9 +59,9 @@ class BeforeInferenceCaseArgs:
 
 @dataclass
 class AfterInferenceCaseArgs:
-    """Arguments of a callback after the inference of a case.
+    """Arguments of a callback after the agent was run on a case.
 
-    If the inference failed, `result.status` is `failed` and `result.error_message` has the reason.
+    If the agent failed, `result.status` is `failed` and `result.error_message` has the reason.
 
     >>> result = InferenceResult("app", "set", "case", status="passed")
     >>> AfterInferenceCaseArgs(InferenceRequest("app", "set"), result, None, 0.0).result.status
@@ -206,19 +206,19 @@ class Callbacks:
                 self._hooks[point].append((name, hook))
 
     def register_before_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function to call before the inference of an eval set, with `BeforeInferenceSetArgs`."""
+        """Add a function to call before the agent is run on an eval set, with `BeforeInferenceSetArgs`."""
         self._hooks["before_inference_set"].append((name, hook))
 
     def register_after_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function to call after the inference of an eval set, with `AfterInferenceSetArgs`."""
+        """Add a function to call after the agent was run on an eval set, with `AfterInferenceSetArgs`."""
         self._hooks["after_inference_set"].append((name, hook))
 
     def register_before_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function to call before the inference of a case, with `BeforeInferenceCaseArgs`."""
+        """Add a function to call before the agent is run on a case, with `BeforeInferenceCaseArgs`."""
         self._hooks["before_inference_case"].append((name, hook))
 
     def register_after_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function to call after the inference of a case, with `AfterInferenceCaseArgs`."""
+        """Add a function to call after the agent was run on a case, with `AfterInferenceCaseArgs`."""
         self._hooks["after_inference_case"].append((name, hook))
 
     def register_before_evaluate_set(self, name: str, hook: Hook) -> None:

@@ -21,7 +21,7 @@ from evalgate.core.errors import InvalidInputError
 
 
 class AgentEvaluator:
-    """Evaluator of an agent, created by `new`. A `with` block closes it at its end.
+    """Evaluator of an agent, created by `new`. A `with` block closes the evaluator at the end of the block.
 
     >>> from evalgate.api import trpc
     >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()

@@ -256,7 +256,7 @@ def _build_details(turn: TurnScore) -> PerInvocationDetails:
 
 
 def decide_status(score: float | None, threshold: float) -> EvalStatus:
-    """Return "passed" if the score reaches the threshold, else "failed"; "not_evaluated" for None."""
+    """Return "not_evaluated" if the score is None, "passed" if it reaches the threshold, else "failed"."""
     if score is None:
         return "not_evaluated"
     return "passed" if score >= threshold else "failed"

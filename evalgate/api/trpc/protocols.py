@@ -10,7 +10,7 @@ from evalgate.api.trpc.results import EvalSetResult
 
 
 class EvalSetManager(Protocol):
-    """Storage for eval sets. Methods return copies, so changing a returned object changes nothing stored."""
+    """Storage for eval sets. Methods return copies: a change of a copy does not change the stored object."""
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
         """Return an eval set.

@@ -48,7 +48,7 @@ class EvalMetricResultDetails(WireModel):
     reason: str = ""
     score: float = 0.0
     value: dict[str, Any] | None = None
-    """`{"kind": "numeric", "numeric": SCORE}` in the results of a turn."""
+    """The score as `{"kind": "numeric", "numeric": SCORE}` in the results of a turn; otherwise None."""
     rubric_scores: list[RubricScore] = Field(default_factory=list)
 
 
@@ -220,7 +220,7 @@ class EvaluationCaseResult(WireModel):
 
 
 class EvaluationResult(WireModel):
-    """The result that `AgentEvaluator.evaluate` returns.
+    """The result of one evaluation of an eval set: its status, the cases, and the result that was saved.
 
     >>> EvaluationResult(app_name="math", eval_set_id="basic", overall_status="passed").overall_status
     'passed'

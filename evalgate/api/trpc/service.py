@@ -128,7 +128,7 @@ class LocalService:
 
     @asynccontextmanager
     async def keep_agent(self) -> AsyncIterator[None]:
-        """Keep the agent running within the block, from one inference to the next.
+        """Keep the agent running within the `with` block, from one inference to the next.
 
         Raises:
             EvalgateError: the kind of agent is unknown, or the agent cannot be set up.
@@ -341,7 +341,7 @@ class LocalService:
 async def _run_case(
     runner: CaseRunner | None, case: EvalCase, app_name: str, session_id: str
 ) -> list[Invocation]:
-    """Return the turns of a case. If they are not recorded, run a new conversation.
+    """Return the recorded turns of a case. If no turns are recorded, run a new conversation.
 
     Raises:
         InferenceError: the case is invalid, the agent failed, or there is no agent.

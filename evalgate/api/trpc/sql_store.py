@@ -22,7 +22,7 @@ class SqlStore:
     """Documents in one table of a database. The table is created if necessary.
 
     The columns are `app_name`, `name`, `document` (the text of the file) and `updated_at` (Unix seconds). A
-    change locks its row, so several processes can change documents at the same time.
+    change of a document locks its row, so several processes can change documents at the same time.
     """
 
     def __init__(self, database: "str | Engine", table: str) -> None:

@@ -112,7 +112,7 @@ class StoredEvalSetManager(_StoredManager):
     def add_case(self, app_name: str, eval_set_id: str, eval_case: EvalCase) -> None:
         """Add a copy of a case at the end of an eval set.
 
-        The case and the turns of its `conversation` get the current time in the copy if they have no
+        In the copy, the case and each turn of its `conversation` get the current time if they have no
         timestamp.
 
         Raises:

@@ -15,7 +15,7 @@ from evalgate.system.files import lock_folder, make_folder, read_input_file, wri
 Change: TypeAlias = Callable[[bytes | None], str | None]
 """Function that gets the content of a document (None if absent) and returns the new text.
 
-If it returns None, the document is deleted.
+If the function returns None, the document is deleted.
 """
 
 
@@ -91,7 +91,7 @@ class MemoryStore:
 
 
 class SuffixLocator:
-    """The default locator: `<base_dir>/<app_name>/<id><suffix>`.
+    """Default rule for the paths of files: `<base_dir>/<app_name>/<id><suffix>`.
 
     >>> SuffixLocator(".evalset.json").build("data", "math-eval-app", "math-basic")
     'data/math-eval-app/math-basic.evalset.json'
@@ -260,7 +260,7 @@ class FsspecStore:
         return f"{self._root}/{app_name}/{name}{self._suffix}"
 
     def close(self) -> None:
-        """Do nothing: fsspec shares its connections."""
+        """Do nothing: the connections belong to fsspec, which shares them with other users."""
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """Store a baseline in an artifact of GitHub Actions: `artifact:[WORKFLOW.yml/]NAME[:FILE]`.
 
-The artifact is read from the newest successful run of a workflow on the default branch of this repository
-that still has the artifact. Artifacts of pull requests are never read: anyone can open a pull request from a
-branch with the name of the default branch, and upload an artifact of any name. Artifacts cannot be changed:
-an update writes the file, and the next step of the workflow uploads it.
+The store searches the successful runs of a workflow on the default branch of this repository, the newest run
+first, and reads the first artifact that it finds. Artifacts of pull requests are never read: anyone can open
+a pull request from a branch with the name of the default branch, and upload an artifact of any name.
+Artifacts cannot be changed: an update writes the file, and the next step of the workflow uploads it.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ class InvalidZipError(Exception):
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
-    """Return the content of the file `name` in a zip, at most `largest` bytes.
+    """Return the whole content of the file `name` in a zip. Refuse a file of more than `largest` bytes.
 
     The size that the zip states is not trusted: the bytes are counted while they are read.
 
@@ -210,7 +210,9 @@ class ArtifactStore:
         return load_baseline_or_results(data, shown_as)
 
     def find_workflow_file(self) -> str:
-        """Return the file name of the workflow with the artifact: `workflow`, or the running job's workflow.
+        """Return the file name of the workflow that uploads the artifact.
+
+        This is `workflow` or, if `workflow` is "", the workflow of the running job.
 
         Raises:
             PostError: the store names no workflow, and no job of GitHub Actions is running.
@@ -246,7 +248,7 @@ class _StoredArtifact:
 
 @frozen
 class _ArtifactSearch:
-    """Search for an artifact in the good runs of a workflow, which succeeded on the default branch."""
+    """Search for an artifact in good runs of a workflow: runs that succeeded on the default branch."""
 
     wanted: ArtifactStore
     account: Account
@@ -279,7 +281,7 @@ class _ArtifactSearch:
             return f"no good run of {self.wanted.find_workflow_file()} on {branch} kept it"
 
     def _iter_good_runs(self, repository: "Repository", branch: str) -> "Iterator[WorkflowRun]":
-        """Yield good runs on the default branch, the newest first; at most 30 runs of each event."""
+        """Yield good runs on the default branch, the newest first, among the last 30 runs of each event."""
         workflow = repository.get_workflow(self.wanted.find_workflow_file())
         found = [
             run

@@ -134,9 +134,9 @@ class BranchStore:
         return baseline
 
     def _list_saves(self, repository: PrivateRepository) -> list[tuple[str, int]]:
-        """Fetch the whole branch. Return hash and time (Unix seconds) of each save, the newest first.
+        """Fetch the whole branch. Return hash and time (Unix seconds) of each commit of the baseline's file.
 
-        Return [] if the remote lacks the branch.
+        The newest commit is first. Return [] if the remote lacks the branch.
         """
         tip = self._fetch_tip(repository, whole=True)
         if not tip:

@@ -42,7 +42,7 @@ PACKAGES: Mapping[str, str] = {
     "http": "fsspec aiohttp",
     "https": "fsspec aiohttp",
 }
-"""Names of the packages that each URL scheme needs, separated by spaces."""
+"""Names of the packages that a URL needs, separated by spaces, by the scheme of the URL."""
 
 EXTRAS: Mapping[str, str] = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "fsspec": "fsspec"}
 """Extra of evalgate that installs each package."""
@@ -51,7 +51,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s?#*\[\]{}\x00-\x1f\x7f]+")
 _WITH_ACCOUNT = frozenset({"abfs", "abfss", "sftp", "ssh"})
 """URL schemes with a container or a user before the `@`; with other schemes this may be a secret."""
 _WITH_FOLDERS = frozenset({"file", "local", "sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs"})
-"""URL schemes of services in which folders must be created, and incomplete files are visible."""
+"""URL schemes of services in which folders must be created, and readers can see incomplete files."""
 _S3 = ("s3://", "s3a://")
 _OBJECT = re.compile(r"[0-9A-Za-z]{1,20}-[0-9a-f]{16}\.json")
 _LARGEST = 256 * 1024 * 1024
@@ -102,8 +102,8 @@ class FsspecStore:
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Replace the stored gate runs by the gate runs in the result of `change`, and return this result.
 
-        `change` gets None if there are no gate runs yet. New and changed gate runs are written before gate
-        runs that are not in the result are removed.
+        `change` gets None if there are no gate runs yet. First, new and changed gate runs are written. Then
+        the gate runs that are not in the result are removed.
 
         Raises:
             InvalidInputError: the driver or the bucket is missing, the baseline cannot be read, access is
@@ -161,7 +161,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return (fingerprint, runs) by case key: the content for which a changed gate run is written again."""
+    """Return (fingerprint, runs) by case key. If this mapping is unchanged, the gate run is not written."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
