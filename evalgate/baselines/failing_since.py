@@ -176,7 +176,7 @@ def format_failing_since(since: FailingSince) -> str:
 def _group_outcomes(
     runs: Sequence[BaselineRun], thresholds: MetricThresholds, pass_score: float | None
 ) -> dict[int, list[bool]]:
-    """Return the outcomes of the runs by index of their gate run: True if passed, False if failed.
+    """Return the outcomes of the runs by index of their gate run (call of the gate): True if passed.
 
     The oldest gate run, with the lowest index, is first. Answered runs without a score that counts are left
     out.

@@ -27,7 +27,7 @@ from evalgate.core.types import (
 )
 
 DEFAULT_KEEP = 20
-"""Default number of gate runs that a baseline keeps of each eval set."""
+"""Default number of gate runs (calls of the gate) that a baseline keeps of each eval set."""
 
 STALE_DAYS = 14
 """Age of a baseline in days above which a notice is shown: an agent's model may change over time."""
@@ -68,10 +68,10 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return `before` with the gate run of a record added, or unchanged if it has this gate run already.
+    """Return `before` with a record added as a gate run; unchanged if `before` has this gate run already.
 
-    The digest of `source` identifies the gate run. If `before` is None, the baseline of the record alone is
-    returned.
+    A gate run is one call of the gate. The digest of `source` identifies the gate run. If `before` is None,
+    the baseline of the record alone is returned.
 
     - If the fingerprint of a case changed, the older runs of the case are dropped.
     - If a metric of a case changed, the older runs lose the scores of this metric.
@@ -93,7 +93,7 @@ def add_run(
 
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
-    """Split a baseline into one baseline for each gate run, in the order of `sources`.
+    """Split a baseline into one baseline for each gate run (call of the gate), in the order of `sources`.
 
     `join_baselines` is the reverse.
     """

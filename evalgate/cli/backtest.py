@@ -44,10 +44,10 @@ def run_backtest(
 ) -> list[BacktestResult]:
     """Decide the verdict of every stored result again with the current thresholds file, the oldest first.
 
-    Each result is compared with those runs of the baseline that are older than the result. Control runs and
-    `gate.anchor` are ignored. An interrupted run keeps its verdict. A result may have no verdict for a reason
-    that its cases do not show, for example if the agent could not be reached. Such a result has no verdict
-    again.
+    Each result is compared with those runs of the baseline that are older than the result. Control runs (runs
+    of the base commit's agent) and the older baseline `gate.anchor` are ignored. An interrupted run keeps its
+    verdict. A result may have no verdict for a reason that its cases do not show, for example if the agent
+    could not be reached. Such a result has no verdict again.
 
     Raises:
         InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.

@@ -42,7 +42,7 @@ class FlakyCase:
     """`eval set:case`, as in a quarantine file."""
     found: Flakiness
     alternates: bool = False
-    """True if failures and passes alternate, from one gate run to the next or within one gate run."""
+    """True if the case failed at least twice, and its failures alternate with passes."""
     failing_since: FailingSince | None = None
     """Start of the failures of a case that broke and is not flaky; None for other cases."""
 

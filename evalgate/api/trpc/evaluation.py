@@ -73,7 +73,9 @@ class AgentEvaluator:
         loop already runs, such as in a notebook.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `evaluate_async`.
+            NotFoundError: the eval set, a case or the evaluator of a metric does not exist.
+            EvalgateError: the input, a callback, the agent or the storage fails; `evaluate_async` lists the
+                errors.
         """
         return run_blocking(lambda: self.evaluate_async(eval_set_id, eval_case_ids=eval_case_ids))
 

@@ -146,7 +146,9 @@ class LocalService:
         This is the blocking form of `inference_async`.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `inference_async`.
+            NotFoundError: the eval set or a case does not exist.
+            EvalgateError: the input, a callback, the agent or the storage fails; `inference_async` lists the
+                errors.
         """
         return run_blocking(lambda: self.inference_async(request))
 
@@ -156,7 +158,8 @@ class LocalService:
         This is the blocking form of `evaluate_async`.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `evaluate_async`.
+            NotFoundError: the eval set, a case or the evaluator of a metric does not exist.
+            EvalgateError: the input, a callback or the storage fails; `evaluate_async` lists the errors.
         """
         return run_blocking(lambda: self.evaluate_async(request))
 
@@ -264,7 +267,7 @@ class LocalService:
         Raises:
             NotFoundError: the eval set, a case or the evaluator of a metric does not exist. In tRPC-Agent-Go,
                 a metric without an evaluator is left out.
-            InvalidInputError: the eval set is invalid, or `check_metrics` refuses a metric.
+            InvalidInputError: the eval set or a metric is invalid.
             StorageError: the eval set cannot be read, or the result cannot be saved.
             CallbackError: a callback failed; then nothing is saved.
         """

@@ -86,7 +86,7 @@ class FsspecStore:
     context: StoreContext = field(repr=False)
 
     def read(self) -> Baseline | None:
-        """Read all gate runs as one baseline, or return None if there is no gate run.
+        """Read all gate runs (calls of the gate) as one baseline, or return None if there is no gate run.
 
         Raises:
             InvalidInputError: the driver or the bucket is missing, access is refused, or an object is not a
