@@ -26,7 +26,7 @@ _BUCKET_HISTORY = "evals/eval_history"
 
 
 class _Done:
-    """An awaitable without work: `await` returns None at once."""
+    """Object that can be awaited, as ADK's guide does: `await` returns None at once."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
@@ -57,7 +57,8 @@ class EvalSetResultsManager(ABC):
     ) -> Awaitable[None]:
         """Store the results of an eval set under a new id, `<app>_<eval set>_<time>`.
 
-        The results are stored before the method returns. You may await the returned object, but need not.
+        The results are stored before the method returns. You may await the returned object, but need not. If
+        the first argument is a `Record`, the results of each of its eval sets get an id of their own.
 
         Args:
             app_name: Name of the app. Or, as in ADK's guide, the `Record` that
@@ -97,8 +98,8 @@ class EvalSetResultsManager(ABC):
 
         Raises:
             NotFoundError: the result does not exist.
-            InvalidInputError: the file cannot be read or is invalid; the error lists every problem of its
-                content.
+            InvalidInputError: the file cannot be read or is invalid; the error lists every problem in the
+                file.
             ValueError: the id is empty, `.` or `..`, or holds a backslash or NUL.
         """
         name = check_name(eval_set_result_id.replace("/", "_"))
@@ -116,6 +117,10 @@ def save_record(manager: Any, record: Record, app_name: str) -> None:
     """Store the results of a record in a manager, one result for each eval set.
 
     `manager` may be a results manager of this library or of Google ADK.
+
+    Raises:
+        InvalidInputError: a manager of this library cannot write a file.
+        ValueError: `app_name` cannot be the name of a folder.
     """
     model = get_adk_type("EvalCaseResult")
     for result in build_eval_set_results(record, app_name):

@@ -153,7 +153,7 @@ class CustomMetricConfig(BaseModel):
 
 
 class EvalConfig(BaseModel):
-    """Metrics with a threshold or a criterion each: the content of a `test_config.json`.
+    """The metrics to score, each with its threshold or criterion: the content of a `test_config.json`.
 
     >>> EvalConfig(criteria={PrebuiltMetrics.RESPONSE_MATCH_SCORE.value: 0.8}).criteria
     {'response_match_score': 0.8}
@@ -162,7 +162,7 @@ class EvalConfig(BaseModel):
     model_config = ConfigDict(alias_generator=SPELLINGS, populate_by_name=True)
 
     criteria: dict[str, Any] = {}
-    """Name of a metric to a threshold or a criterion."""
+    """Threshold or criterion of each metric, by the metric's name."""
     custom_metrics: dict[str, CustomMetricConfig] | None = None
     user_simulator_config: dict[str, Any] | None = None
 
@@ -171,7 +171,7 @@ class EvalConfig(BaseModel):
 
 
 class _Status(Enum):
-    """Base class of enums with members that equal Google ADK's.
+    """Base class of enums with the names of Google ADK's enums; their members equal ADK's members.
 
     Two members are equal if their names and the names of their enums are equal.
     """
@@ -341,7 +341,7 @@ _MODELS: dict[ModelName, tuple[str, type[BaseModel]]] = {
     "InferenceResult": ("base_eval_service", InferenceResult),
     "Invocation": ("eval_case", Invocation),
 }
-"""Name of a type to the module of Google ADK that defines it, and to evalgate's type of this name."""
+"""By name of a type: the module of Google ADK that defines the type, and evalgate's own type."""
 
 
 def get_adk_type(name: ModelName) -> Any:
@@ -358,7 +358,9 @@ def get_adk_type(name: ModelName) -> Any:
 
 
 def read_adk_model(name: ModelName, value: object) -> Any:
-    """Convert a mapping (decoded JSON) to the type of `get_adk_type`. Return any other value unchanged.
+    """Convert a mapping (decoded JSON) to the type `name`. Return any other value unchanged.
+
+    The type is Google ADK's if Google ADK is installed, otherwise evalgate's.
 
     Raises:
         pydantic.ValidationError: the mapping does not fit the type.

@@ -1,4 +1,4 @@
-"""The evaluation API of adk-rs 0.6 under its own names: eval sets, evaluators and the runner.
+"""The evaluation API of adk-rs 0.6, with adk-rs' names: eval sets, evaluators and the runner.
 
 Scores and statuses are the same as in adk-rs, except for two rules. If the agent does not answer a case,
 adk-rs ends the whole set; here, only the case fails. A case without turns fails here, because nothing was
@@ -92,7 +92,8 @@ async def load_eval_set_from_file(path: str | Path) -> EvalSet:
     """Read an eval set from a JSON file.
 
     Args:
-        path: The file, with the keys that `load_eval_set_from_str` reads.
+        path: The file. The id of a set has the key `id` or `eval_set_id`. The id of a case has the key `id`
+            or `eval_id`.
 
     Raises:
         InvalidInputError: the file cannot be read or is invalid; the error lists every problem.
@@ -151,7 +152,10 @@ class EvalScore(BaseModel):
 
     @classmethod
     def from_threshold(cls, score: float, threshold: float, details: Any = None) -> Self:
-        """Return a score that passes at or above the threshold, with adk-rs' tolerance of 1e-9.
+        """Return `score` with the status PASSED if it reaches the threshold, otherwise with FAILED.
+
+        A score passes if it is at most 1e-9 below the threshold, as in adk-rs. A score that is not finite
+        becomes 0.0 with the status ERROR.
 
         >>> EvalScore.from_threshold(0.8, 0.8).status.value
         'PASSED'
@@ -184,7 +188,9 @@ class Evaluator(Protocol):
 
 
 class TrajectoryMatch:
-    """Share of tool calls that equal the expected call at the same position, in name and arguments.
+    """Evaluator of tool calls: the share that equals the expected call at the same position.
+
+    Two calls are equal if their names and arguments are equal.
 
     The number of equal calls is divided by the length of the longer list, expected or actual. If both lists
     are empty, the score is 0.0, as in adk-rs. The constructor raises InvalidInputError if `threshold` is
@@ -206,7 +212,7 @@ class TrajectoryMatch:
 
 
 class ResponseMatch:
-    """Share of the expected words that occur in the final response, in any order, regardless of case.
+    """Evaluator of the final response: the share of expected words in it, in any order, regardless of case.
 
     If no word is expected, the score is 1.0. The constructor raises InvalidInputError if `threshold` is
     negative or not finite.
@@ -276,7 +282,7 @@ class EvalReport(BaseModel):
 
 
 class EvalRunner:
-    """Run the cases of an eval set against an agent, one after the other, and score every invocation.
+    """Runner of eval sets: runs an agent on the cases, one after the other, and scores every invocation.
 
     >>> import asyncio
     >>> eval_set = load_eval_set_from_str('''{"eval_set_id": "hello", "eval_cases": [{"eval_id": "greets",
@@ -335,7 +341,10 @@ class EvalRunner:
         """Run and score one case. `set_id` becomes the `eval_set_id` of the result.
 
         Raises:
-            InvalidInputError, EvalgateError, Exception: as for `run_set`.
+            InvalidInputError: the agent or the case cannot be used, or an evaluator did not return an
+                `EvalScore`.
+            EvalgateError: the agent cannot be set up.
+            Exception: an evaluator raised it.
         """
         [result] = await self._run_cases(set_id, [case])
         return result
@@ -394,7 +403,7 @@ def combine_scores(scores: Sequence[EvalScore], error: str = "") -> EvalScore:
     """Combine the scores of one metric for the invocations of a case. `scores` must not be empty.
 
     The score is the mean. The status is ERROR if any status is ERROR, PASSED if all are PASSED, and FAILED
-    otherwise. If the agent did not answer, `error` is the reason, which is added to the details; else "".
+    otherwise. `error` is the reason why the agent did not answer, or "". A reason is added to the details.
 
     >>> passed, failed = (EvalScore.from_threshold(score, 0.8) for score in (1.0, 0.7))
     >>> combine_scores([passed, failed]).model_dump_json()

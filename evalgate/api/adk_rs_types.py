@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 Part = dict[str, Any]
-"""A part of a content, with the keys of adk-rs: `text`, `functionCall`, …"""
+"""A part of a message (`Content`), with the keys of adk-rs: `text`, `functionCall`, …"""
 
 
 class _SerdeModel(BaseModel):
@@ -77,7 +77,7 @@ class IntermediateData(_SerdeModel):
 
     tool_uses: list[ToolUse] = []
     intermediate_responses: list[tuple[str, list[Part]]] = []
-    """Pairs of author and parts."""
+    """The messages, each as a pair of its author and its parts."""
 
 
 class Invocation(_SerdeModel):

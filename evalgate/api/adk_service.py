@@ -1,7 +1,7 @@
 """Google ADK's `LocalEvalService` (release 2.3.0): inference and evaluation as two async iterators.
 
-evalgate computes scores and statuses, and they equal those of ADK. Unlike in ADK, the conversations take
-place in evalgate's own sessions. So `session_details` is always None.
+evalgate computes the scores and statuses; their values are the same as in ADK. Unlike in ADK, the
+conversations take place in evalgate's own sessions. So `session_details` is always None.
 """
 
 import uuid
@@ -229,6 +229,10 @@ class LocalEvalService:
         """Score conversations and return the results by (eval set id, case id).
 
         `batch` has at most one conversation of each case.
+
+        Raises:
+            NotFoundError: a case does not exist.
+            InvalidInputError: a metric is unknown or cannot be used.
         """
         found: dict[tuple[str, str], Any] = {}
         by_set: dict[tuple[str, str], list[InferenceResult]] = {}
@@ -345,7 +349,7 @@ def _index_results(record: types.Record, app_name: str) -> dict[str, dict[str, A
 
 
 def _build_failed(inference: InferenceResult) -> dict[str, Any]:
-    """Build the result of a conversation in which the agent did not answer."""
+    """Build the fields of an `EvalCaseResult` for a conversation in which the agent did not answer."""
     return {
         "eval_set_file": inference.eval_set_id,
         "eval_set_id": inference.eval_set_id,

@@ -92,7 +92,7 @@ class RubricContent(EvalBaseModel):
 
 
 class Rubric(EvalBaseModel):
-    """A statement about the conversation that a judge model answers with yes or no.
+    """A statement about the conversation. A judge model says whether it is true.
 
     A rubric has `rubric_id` and `rubric_content`, or the short form of ADK's guide, `criterion` and `points`.
 

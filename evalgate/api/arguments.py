@@ -32,7 +32,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "gate": ((Mapping,), "a mapping of settings"),
     "record": ((Record,), "a `Record`; `Record.read` reads one from a file"),
 }
-"""Name of an argument to the types of its values, besides None, and to their description for errors."""
+"""By argument name: the allowed types besides None, and the description of allowed values for errors."""
 
 
 def check_arguments(given: Mapping[str, object], *, required: frozenset[str] = frozenset()) -> None:
@@ -64,7 +64,10 @@ _OPTION = re.compile(
 
 @contextmanager
 def rename_options() -> Iterator[None]:
-    """Replace names of command-line options by names of arguments in each InvalidInputError of the block."""
+    """Replace names of command-line options by names of arguments in errors of the `with` block.
+
+    Only the messages of an InvalidInputError are changed.
+    """
     try:
         yield
     except InvalidInputError as error:

@@ -42,7 +42,10 @@ async def hold_conversations(
 
 
 class _QueueProgress(SilentProgress):
-    """Progress listener that puts (case id, run) into the queue `runs` when a run has ended."""
+    """Progress listener that puts (case id, run) into the queue `runs` when a run has ended.
+
+    `iter_conversations` adds None after the last run.
+    """
 
     def __init__(self) -> None:
         self.runs: asyncio.Queue[tuple[str, RunResult] | None] = asyncio.Queue()
@@ -58,10 +61,13 @@ async def iter_conversations(
 ) -> AsyncIterator[tuple[str, RunResult]]:
     """Run every case once. Yield (case id, run) as soon as a run is over.
 
-    The arguments are the same as for `hold_conversations`.
+    The criteria of `thresholds` are ignored; None means the defaults. `concurrency` is the number of
+    conversations at once; None means the default. If the caller closes the iterator, the rest is cancelled.
 
     Raises:
-        InvalidInputError, EvalgateError: as for `hold_conversations`.
+        InvalidInputError: the eval set, the agent or the concurrency is invalid.
+        EvalgateError: the agent cannot be set up.
+        CancelledError: the call was cancelled.
     """
     progress = _QueueProgress()
     held = asyncio.ensure_future(

@@ -132,7 +132,8 @@ async def evaluate_async(
     loop, the time limit has no effect until the agent returns.
 
     Raises:
-        InvalidInputError, EvalgateError: as for `evaluate`.
+        InvalidInputError: the input is invalid; the error lists every problem found.
+        EvalgateError: the evaluation is not possible for another reason.
 
     >>> async def answer(text):
     ...     return "Hello"

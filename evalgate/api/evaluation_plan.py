@@ -126,7 +126,8 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
     All `EvalCase` objects are put into one eval set with the id `cases`, which comes first.
 
     Raises:
-        InvalidInputError: an object is not a valid eval set, or two objects have the same id.
+        InvalidInputError: an object is not a valid eval set, two objects have the same id, or a case of an
+            object is wrong, such as a case without an id.
     """
     listed = list_sources(sources)
     patterns = tuple(str(each) for each in listed if isinstance(each, str | Path))
@@ -144,7 +145,7 @@ def split_sources(sources: object, format_name: str | None) -> tuple[tuple[str, 
 
 
 def list_sources(sources: object) -> list[object]:
-    """Return the eval sets in `sources` as a list; a single eval set becomes its only element.
+    """Return the eval sets in `sources` as a list. For a single eval set, the list has one element.
 
     A list or tuple usually holds several eval sets. But if one of its items is a mapping that is no eval set,
     the whole list is one eval set in an old format of Google ADK. A mapping with the key `eval_set_id` or

@@ -21,7 +21,7 @@ _OPTIONS = {
     "runs": ("N", "runs of each case, or `auto`"),
     "report": ("FOLDER", "folder to write the reports into, such as evalgate-report"),
 }
-"""Name of an option `--evalgate-NAME` and ini key `evalgate_NAME` to its placeholder and its help text."""
+"""By NAME: placeholder and help text of the option `--evalgate-NAME` and the ini key `evalgate_NAME`."""
 
 _MARKER = (
     "evalgate(*eval_sets, **options): the function is the agent of these eval sets; if it takes `outcome`, "

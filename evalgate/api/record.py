@@ -17,7 +17,7 @@ _MOST_FINDINGS = 20
 
 
 class GateClosedError(AssertionError):
-    """Raised by `Record.assert_passed` if the gate is not open.
+    """Error that `Record.assert_passed` raises if the gate is not open.
 
     The message has the verdict, its reasons and at most 20 failing cases. The attribute `record` holds the
     whole record.
@@ -80,7 +80,7 @@ class Record(types.Record):
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
-        """Return the cases that failed or errored. Newly failing cases, by the baseline, come first.
+        """Return the cases that failed or errored. Cases that passed in the baseline come first.
 
         Cases that cannot close the gate, such as quarantined cases, are left out.
         """
@@ -156,7 +156,10 @@ class Record(types.Record):
         return write_record(self, Path(folder), reports, option="`folder`")
 
     def to_dataframe(self) -> "DataFrame":
-        """Return a pandas DataFrame with a row for each run of a case, and a column for each metric's scores.
+        """Return a pandas DataFrame with a row for each run of a case.
+
+        The columns are the ids of eval set and case, the number of the run, status, outcome, duration, tokens
+        and cost, and the score of each metric under the metric's name.
 
         Raises:
             ImportError: pandas is not installed.
@@ -250,7 +253,7 @@ class Outcome(CaseResult):
 
     @property
     def response(self) -> str:
-        """Return the text of the last reply in the first run; "" if the agent gave no text."""
+        """Return the text of the last reply in the first run; "" if there is no reply or it has no text."""
         replies = [turn.actual for turn in self.turns if turn.actual is not None]
         return (replies[-1].response or "") if replies else ""
 
@@ -268,12 +271,13 @@ class Outcome(CaseResult):
 def write_record(
     record: Record, folder: Path, reports: Sequence[str] = (), *, option: str
 ) -> tuple[Path, ...]:
-    """Write the reports of a record, as `Record.write` does.
+    """Write the standard reports of a record and those named in `reports`. Return the files' paths.
 
-    `option` is the name of the option or argument that sets the folder; error messages show it.
+    `option` is the name of the option or argument that sets the folder; error messages show this name.
 
     Raises:
-        InvalidInputError, ReportWriteError: as for `Record.write`.
+        InvalidInputError: the folder cannot be written, or a plugin fails.
+        ReportWriteError: some files could not be written; the message names each of them.
     """
     from evalgate.core import plugin_registry
     from evalgate.reporting.report_files import check_writable, write_reports

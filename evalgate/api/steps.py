@@ -142,11 +142,12 @@ def score(
 
     Args:
         record: A record that `run`, `evaluate` or `Record.read` returned.
-        eval_sets: The cases with their expectations, as for `load`. Empty: the eval sets that the thresholds
-            file lists.
+        eval_sets: The cases with their expectations: files, folders or globs, eval sets, cases or decoded
+            JSON; one or a list. Empty: the eval sets that the thresholds file lists.
         criteria: For each metric name, a threshold or a mapping with options.
         checks: For each name of a check, its conditions, as in the section `checks` of a thresholds file.
-        thresholds: As for `evaluate`.
+        thresholds: A thresholds file, or its sections as a mapping. A file cannot be combined with `criteria`
+            or `checks`. If all three are None: the file in `folder` that the command line would use.
         concurrency: Greatest number of runs that are scored at once. It limits the simultaneous requests to a
             judge.
         judge: The judge model, as `PROVIDER/MODEL`.
@@ -231,8 +232,8 @@ def compare(
 def decide(record: types.Record, gate: Mapping[str, object] | None = None) -> Verdict:
     """Decide a record again with other settings of the gate, and return the new verdict.
 
-    Nothing is compared again: the record's comparisons with the baseline, with `gate.anchor` and with control
-    runs are used as they are.
+    Nothing is compared again. The record's comparisons with the baseline, with the older baseline
+    `gate.anchor` and with control runs (runs of the base commit's agent) are used as they are.
 
     Args:
         record: A record with scores.

@@ -22,8 +22,8 @@ from evalgate.core.types import (
 )
 
 _LUCK = 0.05
-"""Significance level: the failures at the end are a break if a random order of all runs would put as many
-failures there with at most this probability."""
+"""Significance level: the failures at the end count as a break if a random order of all runs would end with
+as many failures with at most this probability."""
 
 _FEWEST = 2
 """Minimum number of failed runs of a break, because any case may fail once."""
@@ -36,7 +36,7 @@ CaseThresholds: TypeAlias = Mapping[tuple[str, str], MetricThresholds]
 
 
 def collect_case_thresholds(cases: Sequence[CaseResult]) -> CaseThresholds:
-    """Return the threshold of each metric of each case; None for a metric that does not gate."""
+    """Return the thresholds of each case by metric. The threshold of a metric that does not gate is None."""
     return {
         case.key: {each.name: each.threshold if each.gates else None for each in case.metrics}
         for case in cases
@@ -53,12 +53,19 @@ def find_break(
 
     A case broke if all of this is true:
 
-    - A run passed, and all runs of later gate runs failed.
+    - A run of the case passed, and in all later gate runs (calls of the gate) every run of the case failed.
     - At least two runs failed in these later gate runs.
     - If all runs were in random order, as many failures at the end would have a probability of at most 5 %.
 
     A break that is stored in `case` is kept as long as all runs since this break have failed. Answered runs
-    without a score that counts are left out. `thresholds` and `pass_score` are as for `score_run_pass`.
+    without a score that counts are left out.
+
+    Args:
+        case: The case with its runs.
+        sources: The gate runs of the baseline.
+        thresholds: The worst score that passes, by metric; None for a metric that does not count.
+        pass_score: Share of a metric's range, from 0 to 1, which a metric without an entry in `thresholds`
+            must reach; None: such metrics do not count.
     """
     by_source = _group_outcomes(case.runs, thresholds, pass_score)
     streak = _find_failing_sources(by_source)
@@ -83,10 +90,10 @@ def find_break(
 def mark_breaks(after: Baseline, before: Baseline, case_thresholds: CaseThresholds) -> Baseline:
     """Set `failing_since` of each case in `case_thresholds` to the case's break, or to None without a break.
 
-    Return the changed copy of `after`, which holds one more gate run than `before`. A break that `before`
-    knows is kept as long as the case is unchanged and fails, even after the baseline dropped the runs that
-    passed. The break ends if the metrics that failed were removed or changed: without their scores, the
-    earlier runs do not count as failed. Cases that are not in `case_thresholds` stay as they are.
+    Return a changed copy of `after`. `after` must be `before` with one more gate run. A break that `before`
+    knows is kept as long as the case is unchanged and fails, even if the baseline has dropped the runs that
+    passed. The break ends if the metrics that failed were removed or changed: without the scores of these
+    metrics, the earlier runs do not count as failed. Cases that are not in `case_thresholds` are unchanged.
     """
     known = before.index_cases()
 
@@ -131,7 +138,8 @@ def drop_runs_before_breaks(baseline: Baseline, case_thresholds: CaseThresholds)
 def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a sentence for each break on the default branch, with the ids of at most five broken cases.
 
-    A case counts if it failed or errored in this run, and neither the case nor its failed metrics changed.
+    A case counts if it failed or errored in this run, and if neither the case nor the failed metrics differ
+    from the baseline.
     """
     before = baseline.index_cases()
     found: dict[FailingSince, list[str]] = {}
@@ -148,7 +156,7 @@ def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) ->
 
 
 def _fails_as_before(case: CaseResult, old: BaselineCase) -> bool:
-    """Return True if the case failed or errored, and the case and its failed metrics are unchanged."""
+    """Return True if the case failed or errored. It and its failed metrics must be the same as in `old`."""
     if case.status not in {"failed", "errored"} or case.fingerprint != old.fingerprint:
         return False
     missed = (metric for metric in case.metrics if metric.gating_status == "failed")
@@ -168,7 +176,7 @@ def format_failing_since(since: FailingSince) -> str:
 def _group_outcomes(
     runs: Sequence[BaselineRun], thresholds: MetricThresholds, pass_score: float | None
 ) -> dict[int, list[bool]]:
-    """Return the outcomes of the runs by index of their gate run: True if passed, False if failed.
+    """Return the outcomes of the runs by index of their gate run (call of the gate): True if passed.
 
     The oldest gate run, with the lowest index, is first. Answered runs without a score that counts are left
     out.
@@ -181,7 +189,10 @@ def _group_outcomes(
 
 
 def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
-    """Return the indexes of all gate runs after the last gate run with a passed run, the oldest first."""
+    """Return the indexes of all gate runs after the last gate run with a passed run, the oldest first.
+
+    If no run passed, return all indexes in `by_source`.
+    """
     found: list[int] = []
     for at in reversed(list(by_source)):
         if any(by_source[at]):
@@ -193,5 +204,5 @@ def _find_failing_sources(by_source: Mapping[int, Sequence[bool]]) -> list[int]:
 def _find_sources_since(
     known: FailingSince, by_source: Mapping[int, object], sources: Sequence[BaselineSource]
 ) -> Iterator[int]:
-    """Yield the indexes in `by_source` of the gate run in which the case broke, and of later gate runs."""
+    """Yield the indexes in `by_source` of the gate run in which the break `known` began, and later ones."""
     return (at for at in by_source if (sources[at].created_at or "") >= (known.created_at or ""))

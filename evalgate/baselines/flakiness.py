@@ -80,8 +80,8 @@ def score_run_pass(run: BaselineRun, thresholds: MetricThresholds, pass_score: f
     """Return 1.0 for a passed run, 0.0 for a failed run, None for an answered run without a counting score.
 
     A run passes if the agent answered and every score that counts meets its threshold in `thresholds`. A
-    metric with the threshold None does not count. A metric without an entry must reach `pass_score`, a share
-    of its range from 0 to 1. It does not count if `pass_score` is None, or if lower scores are better.
+    metric with the threshold None does not count. A metric without an entry does not count if `pass_score` is
+    None or if lower scores are better. Otherwise, it must reach `pass_score`, a share of its range (0 to 1).
     """
     if run.outcome != "answered":
         return 0.0

@@ -27,10 +27,10 @@ from evalgate.core.types import (
 )
 
 DEFAULT_KEEP = 20
-"""Default number of gate runs that a baseline keeps of each eval set."""
+"""Default number of gate runs (calls of the gate) that a baseline keeps of each eval set."""
 
 STALE_DAYS = 14
-"""Maximum age of a baseline in days without a notice, because an agent's model may change over time."""
+"""Age of a baseline in days above which a notice is shown: an agent's model may change over time."""
 
 _LONGEST_REPLIES = 4096
 """Maximum length of a case's stored replies in characters.
@@ -41,12 +41,12 @@ Reports show only ten lines, and every run of the gate reads the replies of all 
 def build_baseline(record: Record, source: BaselineSource | None = None, path: str = "") -> Baseline:
     """Build a baseline from the runs of `record` alone.
 
-    Follow-up runs are left out, because only cases that looked bad got them. Runs that say nothing about the
-    agent (`NON_AGENT_OUTCOMES`) are left out, too. A case stays even if all its runs are left out.
+    Follow-up runs are left out, because only cases that looked bad got such runs. Runs that say nothing about
+    the agent (`NON_AGENT_OUTCOMES`) are left out, too. A case stays even if all its runs are left out.
 
     Args:
         record: The record of a gate run.
-        source: The gate run; None: a source that has only the time of the record.
+        source: Time, commit and branch of the gate run; None: only the time of the record is stored.
         path: The name of the baseline for reports.
     """
     criteria = record.index_criteria()
@@ -68,10 +68,10 @@ def hash_record(record: Record) -> str:
 def add_run(
     before: Baseline | None, record: Record, source: BaselineSource, *, keep: int = DEFAULT_KEEP
 ) -> Baseline:
-    """Return `before` with the gate run of a record added, or unchanged if it has this gate run already.
+    """Return `before` with a record added as a gate run; unchanged if `before` has this gate run already.
 
-    The digest of `source` identifies the gate run. If `before` is None, the baseline of the record alone is
-    returned.
+    A gate run is one call of the gate. The digest of `source` identifies the gate run. If `before` is None,
+    the baseline of the record alone is returned.
 
     - If the fingerprint of a case changed, the older runs of the case are dropped.
     - If a metric of a case changed, the older runs lose the scores of this metric.
@@ -79,7 +79,8 @@ def add_run(
       only if the fingerprints of the case and its metrics are the same.
 
     Of each eval set only the newest `keep` gate runs are kept, by their time. After that, cases without runs
-    are dropped. Breaks are marked in the cases of the record (`mark_breaks`).
+    are dropped. In the cases of the record, `failing_since` is set: to the gate run since which the case
+    fails, or to None.
     """
     fresh = build_baseline(record, source)
     if before is None:
@@ -92,7 +93,7 @@ def add_run(
 
 
 def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
-    """Split a baseline into one baseline for each gate run, in the order of `sources`.
+    """Split a baseline into one baseline for each gate run (call of the gate), in the order of `sources`.
 
     `join_baselines` is the reverse.
     """
@@ -112,9 +113,10 @@ def split_baseline(baseline: Baseline) -> tuple[Baseline, ...]:
 
 
 def join_baselines(parts: Iterable[Baseline]) -> Baseline | None:
-    """Join baselines of one gate run each into one baseline with all their runs; None without baselines.
+    """Join baselines, each with one gate run, into one baseline. Return None if there are no baselines.
 
-    Changed cases and metrics are treated as if `add_run` had added the gate runs in the order of their times.
+    If a case changed between two gate runs, the older runs of the case are dropped. If a metric of a case
+    changed, the older runs lose the scores of this metric.
     """
     found: Baseline | None = None
     for part in sorted(parts, key=lambda each: (each.sources[0].created_at or "", each.sources[0].digest)):
@@ -130,8 +132,8 @@ def replace_runs(record: Record, source: BaselineSource, reason: str) -> Baselin
 def prune_runs(baseline: Baseline, *, keep: int) -> Baseline:
     """Return the baseline with only the newest `keep` gate runs of each eval set, and only cases with runs.
 
-    Sources and runs are sorted by time. Sources without runs are dropped. If there is no run at all, the
-    newest source is kept.
+    Gate runs and runs are sorted by time. A gate run without runs is dropped from `sources`. If there is no
+    run at all, the newest gate run stays in `sources`.
     """
     order = sorted(range(len(baseline.sources)), key=lambda at: (baseline.sources[at].created_at or "", at))
     rank = {at: number for number, at in enumerate(order)}
@@ -164,7 +166,7 @@ def select_earlier_runs(baseline: Baseline, created_at: str) -> Baseline | None:
 
 
 def find_newest_sources(baseline: Baseline) -> Mapping[str, int]:
-    """Return, by eval set id, the index of the last source with a run of the eval set.
+    """Return, by eval set id, the index in `sources` of the last gate run with runs of the eval set.
 
     Eval sets without runs are left out.
     """
@@ -227,10 +229,10 @@ def _add_source(before: Baseline, fresh: Baseline) -> Baseline:
 
 
 def _merge_files(before: Baseline, fresh: Baseline) -> tuple[TrackedFiles, ...]:
-    """Return the tracked files of the eval sets in both baselines, one entry for each eval set.
+    """Return the tracked files of all eval sets of the two baselines, one entry for each eval set.
 
-    An eval set in both gets the paths of both, and the digests of `fresh`. If `fresh` ran an eval set but
-    tracked no files for it, the eval set has no entry, even if `before` has files for it.
+    An eval set in both baselines gets the paths of both, and the digests of `fresh`. If `fresh` ran an eval
+    set but tracked no files for it, the eval set has no entry, even if `before` has files for it.
     """
     run = {case.eval_set_id for case in fresh.cases}
     new = {each.eval_set_id: each for each in fresh.files}
@@ -259,7 +261,7 @@ def _restrict_to_source(case: BaselineCase, at: int) -> BaselineCase:
 
 
 def build_baseline_case(case: CaseResult, criteria: Criteria) -> BaselineCase:
-    """Build the stored form of a case; `criteria` is the record's `index_criteria()`."""
+    """Build the stored form of a case. `criteria` are those that `Record.index_criteria` returns."""
     return BaselineCase(
         eval_set_id=case.eval_set_id,
         eval_id=case.eval_id,

@@ -80,7 +80,7 @@ def add_summary(markdown: str, *, environ: Mapping[str, str], stream: TextIO) ->
 def set_outputs(outputs: Mapping[str, str], *, environ: Mapping[str, str], stream: TextIO) -> None:
     """Set the outputs of the step. If this fails, write a warning to `stream`.
 
-    Names must be in `OUTPUTS`. Values may have any characters; invisible characters are removed.
+    Values may have any characters; invisible characters are removed.
     """
     text = "".join(_format_output(name, value) for name, value in outputs.items())
     _append_text("GITHUB_OUTPUT", environ.get("GITHUB_OUTPUT", ""), text, stream)
@@ -98,7 +98,7 @@ def set_outputs_without_verdict(exit_code: int, *, environ: Mapping[str, str], s
 
 
 def write_annotations(annotations: Iterable[Annotation], total: int, stream: TextIO) -> None:
-    """Write each annotation as an error. `total` is their number.
+    """Write each annotation to the log as an error. `total` is the number of annotations.
 
     GitHub silently drops annotations beyond `MOST_ANNOTATIONS_A_STEP`. So if there are more, the last
     annotation states the number of annotations that are left out. Only the annotations that are written are

@@ -75,7 +75,7 @@ class GitHubConnection:
     repository: "Repository"
     redactor: Redactor
     permission: str = ""
-    """Permission that error messages name, such as `checks: write`; "" if the caller's message names it."""
+    """Permission that error messages ask for, such as `checks: write`; "" to ask for none."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn PyGithub's errors in a `with` block into `PostError`, without secrets and without a cause."""
@@ -85,8 +85,8 @@ class GitHubConnection:
 def open_connection(account: Account, timeouts: PostTimeouts, permission: str = "") -> GitHubConnection:
     """Build a connection to the account's repository. No request is sent yet.
 
-    `permission`, such as `checks: write`, is the permission that messages name if the token lacks it. It is
-    "" if the caller's message names it.
+    `permission`, such as `checks: write`, is the permission that error messages ask for if the token may not
+    carry out a request; "" to ask for none.
 
     Raises:
         PostError: the token is empty, the repository has no valid name, or PyGithub is missing or fails.

@@ -110,7 +110,10 @@ def _post_gate_check(
     account: Account,
     timeouts: PostTimeouts | None,
 ) -> PostResult:
-    """Create the check run of a gate with the annotations of `content`, unless the commit is unknown."""
+    """Create the check run of a gate with the annotations of `content`.
+
+    If the commit is unknown, create nothing and return a `skipped` result.
+    """
     match subject:
         case PullRequest(head_sha=sha) | HeadCommit(sha=sha) if sha:
             name = " / ".join(filter(None, (options.name, options.section)))
@@ -146,8 +149,8 @@ def post_comment(
             request. So each open pull request from the commit's repository and branch gets a comment. If
             repository or branch is unknown, only the oldest open pull request of the commit gets a comment.
         gate: The name of the gate. Each gate has its own comment.
-        section: The section of this job. It replaces an existing section of its key that is not newer.
-        shared: True if other jobs may post at the same time. Then posting takes at least `settle_s`.
+        section: The section of this job. It replaces a section with the same key, unless that one is newer.
+        shared: True if other jobs may post at the same time. A change then takes `timeouts.settle_s` or more.
         shorter: Function that renders the section's text in at most a given number of characters, for a
             comment that gets too long. None: the end of the section is cut.
         author: The account of the token. Only comments of this account are edited and deleted.

@@ -137,8 +137,16 @@ def post_note(
 ) -> PostResult:
     """Post or update the gate's single note under a merge request of GitLab.
 
-    The arguments are the same as for `evalgate.ci.github_pull_request.post_comment`. The account of the token
-    is requested from GitLab.
+    The account of the token is requested from GitLab. A failure is returned as a result.
+
+    Args:
+        request: The merge request. A `NoPullRequest` gives a `skipped` result with its reason.
+        gate: The name of the gate. Each gate has its own note.
+        section: The section of this job. It replaces a section with the same key, unless that one is newer.
+        shared: True if other jobs may post at the same time.
+        shorter: Function that renders the section's text in at most a given number of characters, for a note
+            that gets too long. None: the end of the section is cut.
+        timeouts: The time limits; None: the defaults of `PostTimeouts`.
     """
     if isinstance(request, NoPullRequest):
         return PostResult("skipped", request.reason)

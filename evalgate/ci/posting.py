@@ -109,7 +109,7 @@ class PostResult:
 
 
 def to_post_notice(post_name: str, result: PostResult, verdict: VerdictStatus) -> PostNotice:
-    """Build a message for the log about a post. `post_name` names it in the message, such as `check run`."""
+    """Build a message for the log about a post. `post_name` is its name there, such as `check run`."""
     if result.kind in {"skipped", "failed"}:
         level: Literal["notice", "warning"] = "notice" if result.kind == "skipped" else "warning"
         kept = "The exit code stays the same." if verdict == "error" else "The verdict stands."
@@ -131,8 +131,9 @@ class PostTimeouts:
     settle_s: float = 4.0
     """The time for which a shared comment must need no change before a job stops checking its section.
 
-    A job that read the comment earlier can still overwrite the section. So the time must be longer than any
-    job takes from reading the comment to writing it; a slow job waits for twice its own longest time instead.
+    Another job that read the comment earlier can still overwrite the section. So the time must be longer than
+    a job takes from reading the comment to writing it. A job that was slower itself waits longer: twice the
+    longest time that it took.
     """
     pause_s: float = 0.5
     """The first wait before a retry. It grows with each retry, up to `longest_pause_s`."""
@@ -142,7 +143,7 @@ class PostTimeouts:
 
 
 class PostError(Exception):
-    """A request or a post failed. `kind` is `skipped` if the failure was to be expected."""
+    """Error of a request or a post. `kind` is `skipped` if the failure was to be expected."""
 
     def __init__(self, reason: str, *, kind: Literal["skipped", "failed"] = "failed") -> None:
         super().__init__(reason)
@@ -150,7 +151,7 @@ class PostError(Exception):
 
 
 class TransientError(PostError):
-    """A request failed. It may succeed if it is repeated after at least `wait_s` seconds."""
+    """Error of a request that may succeed if it is repeated after at least `wait_s` seconds."""
 
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -158,15 +159,15 @@ class TransientError(PostError):
 
 
 class RetriesExhaustedError(PostError):
-    """A request was repeated until the time was over. It may succeed later."""
+    """Error of a request that was repeated until the time was over. The request may succeed later."""
 
 
 class NotFoundError(PostError):
-    """A request asked for something that does not exist, or that the token may not see."""
+    """Error of a request for an object that does not exist, or that the token may not see."""
 
 
 class CommentTooLongError(PostError):
-    """A request failed because the comment is too long for the service."""
+    """Error of a request with a comment that is too long for the service."""
 
 
 _LONGEST_SHOWN_S = 3600
@@ -199,7 +200,7 @@ def translate_errors(classify: Callable[[Exception], PostError], redactor: Redac
 
 
 def describe_giving_up(waited_s: float, next_s: float = 0.0) -> str:
-    """Describe the end of the attempts: `given up after 12 s`, or `given up at once` below 1 s.
+    """Return text such as `given up after 12 s`; for less than 1 s, `given up at once`.
 
     If `next_s` is above 0, the text adds that the next attempt may be made in `next_s` seconds.
     """

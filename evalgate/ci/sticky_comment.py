@@ -111,8 +111,15 @@ def post_sticky_comment(
 ) -> PostResult:
     """Post or update the comment of a gate within the time limit. A failure is returned as a result.
 
-    `host` names the service in messages. `open_thread` opens the comments and may raise `PostError`. The
-    other arguments are the same as for `evalgate.ci.github_pull_request.post_comment`.
+    Args:
+        host: The name of the service for messages: `GitHub` or `GitLab`.
+        open_thread: Function that opens the comments; it may raise `PostError`.
+        gate: The name of the gate. Each gate has its own comment.
+        section: The section of this job.
+        timeouts: The time limits.
+        shared: True if other jobs may post to the comment at the same time.
+        shorter: Function that renders the section's text in at most a given number of characters, for a
+            comment that gets too long. None: the end of the section is cut.
     """
     section = replace(section, text=strip_markers(section.text))
     return run_within_limit(
@@ -142,7 +149,7 @@ class StickyComment:
     _limit: int = 0
     _kind: PostStatus = "unchanged"
     _foreign: set[str] = field(default_factory=set)
-    """Texts of other jobs that this job found under its key before it wrote.
+    """Texts of other jobs' sections that this job found under its own key before it wrote.
 
     An outdated list of comments may contain them again."""
     _written: set[str] = field(default_factory=set)
@@ -214,7 +221,10 @@ class StickyComment:
         return not written_to or time.monotonic() - stood_since >= settled
 
     def _sync_comment(self) -> _SyncResult:
-        """Read the comment; write to it unless it is complete or another section must stay under this key."""
+        """Read the comment. Write to it if necessary.
+
+        Nothing is written if the comment is complete, or if another section must stay under this job's key.
+        """
         ours = self._find_own_comments()
         # Oldest comment last: it stays, so its sections win over equally new sections of other comments.
         self._seen = merge_sections(self._seen, *(read_sections(each.body) for each in reversed(ours)))
@@ -231,9 +241,11 @@ class StickyComment:
     def _build_final_result(self, existing: CommentSection, ours: list[Comment]) -> PostResult | None:
         """Return the result of the post if the section `existing` must stay under this job's key.
 
-        Return None if this job may replace `existing`. It may replace its own section, that of an older run,
-        and the section of another job that it found before its own first write. In the last case, a note
-        about the replacement is added to `section`. `ours` are the gate's comments, the oldest first.
+        Return None if this job may replace `existing`: its own section, a section of an older run, or a
+        section of another job that was there before this job wrote. In the last case, a note about the
+        replacement is added to `section`. `ours` are the gate's comments, the oldest first.
+
+        If another job's comment stays in the place of a comment that this job created, delete the latter.
         """
         url, rival = ours[0].url if ours else "", self._is_of_another_job(existing)
         if existing.age > self.section.age:
@@ -306,7 +318,10 @@ class StickyComment:
         return sorted(found, key=lambda each: each.number)
 
     def _wait_for_others(self) -> None:
-        """Raise `TransientError` once before a shared comment is created, so that jobs rarely create two."""
+        """Raise `TransientError` once before a shared comment is created, so that jobs rarely create two.
+
+        The caller then waits for a random time, and looks for the comment again.
+        """
         # Each new comment sends an e-mail to all watchers of the pull request.
         if self.shared and not self._waited:
             self._waited = True

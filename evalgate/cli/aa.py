@@ -68,17 +68,17 @@ class AaResult:
     repeats: int
     cases: int
     runs: tuple[int, int]
-    """Fewest and most scored stored runs of a case."""
+    """Smallest and greatest number of stored runs with a score that a case has."""
     closed: Mapping[str, int]
     """Number of trials with a closed gate or no verdict, by the reason in a few words."""
     inconclusive: int
     runs_per_case: float
     """Mean number of runs of a case that the gate makes in a trial."""
     smallest_drop: float | None
-    """Smallest drop that the gate catches in 80 % of trials if the scores of all metrics fall by it.
+    """Smallest drop that the gate catches in 80 % of trials if all metrics fall by the same drop.
 
-    It is a share of the metrics' ranges, in steps of 0.01. None if not even a drop by 1 is caught, or if the
-    drop cannot be measured (see `unmeasured`).
+    The drop is a share of each metric's range, in steps of 0.01. None if not even a drop by 1 is caught, or
+    if the drop cannot be measured (see `unmeasured`).
     """
     left_out: int = 0
     """Number of cases with too few stored runs to draw from."""
@@ -96,14 +96,14 @@ class AaResult:
 
     @property
     def false_alarm_bounds(self) -> tuple[float, float]:
-        """Return the 95 % confidence interval of the share of false alarms."""
+        """Return the 95 % confidence interval (low, high) of the share of false alarms."""
         return compute_wilson_interval(sum(self.closed.values()), self.repeats)
 
     @property
     def failure_rate_bound(self) -> float:
-        """Return the upper 95 % bound of the failure rate of a case that passed in all its stored runs.
+        """Return the highest failure rate, at 95 % confidence, of a case that passed in all stored runs.
 
-        The bound is computed for the case with the fewest stored runs.
+        The rate is computed for the case with the fewest stored runs.
         """
         return 1 - math.pow(0.05, 1 / self.runs[0])
 
@@ -204,7 +204,7 @@ class _TrialResult:
 
 
 class _Trial:
-    """One trial: the gate compares two random samples of stored runs. A trial can be repeated."""
+    """Trial in which the gate compares two random samples of stored runs. `run_trial` may be called often."""
 
     def __init__(self, pairs: Sequence[_Pair], sources: tuple[BaselineSource, ...], rules: GateRules) -> None:
         self._pairs = pairs
@@ -213,7 +213,10 @@ class _Trial:
         self._statistics = build_statistical_policy(rules.gate, rules.runs, rules.criteria.values())
 
     def run_trial(self, dice: random.Random) -> _TrialResult:
-        """Draw one sample as the baseline and another as the new runs, and let the gate compare them."""
+        """Draw one sample as the baseline and another as the new runs, and let the gate compare both.
+
+        Return the verdict and the number of new runs. `dice` is the source of random numbers.
+        """
         resampled = (
             # The baseline has as many runs of each case as are stored.
             replace(before, runs=tuple(dice.choices(before.runs, k=len(before.runs))))
@@ -278,7 +281,10 @@ def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -
 
 
 def _collect_shares(stored: Sequence[BaselineCase], rules: GateRules) -> dict[str, list[StoredRun]]:
-    """Return the runs of each case by `eval_set_id/eval_id`, with scores as shares (0..1) of their ranges."""
+    """Return the runs of each case by `eval_set_id/eval_id`, with scores as shares (0..1) of their ranges.
+
+    Budgets and metrics with a score outside of their range are left out.
+    """
     history = {f"{case.eval_set_id}/{case.eval_id}": _normalize_runs(case, rules) for case in stored}
     # Metrics with a score outside of the range are left out.
     outside = {
@@ -309,7 +315,10 @@ def _estimate_smallest_drop(stored: Sequence[BaselineCase], rules: GateRules, re
 
 
 def _normalize_runs(case: BaselineCase, rules: GateRules) -> list[StoredRun]:
-    """Convert the scores of each run of a case to shares of their ranges. Budgets are left out."""
+    """Convert the scores of each run of a case to shares of their ranges. Budgets are left out.
+
+    If the agent crashed or timed out, every score is 0.
+    """
     ranges = {name: criterion.range for name, criterion in rules.criteria.items()}
     normalized: list[StoredRun] = []
     for run in case.runs:

@@ -65,7 +65,8 @@ class AcceptOptions:
 def accept_cases(options: AcceptOptions, folder: Path) -> int:
     """Print the changes of the eval sets, ask for confirmation, and save the changes.
 
-    Return exit code 1 if the user declines, otherwise 0.
+    With `--dry-run`, the changes are only printed. With `--yes`, nothing is asked. Return exit code 1 if the
+    user declines, otherwise 0.
 
     Raises:
         InvalidInputError: a case cannot be accepted, an option or a file is invalid, or there is no terminal
@@ -129,7 +130,7 @@ def _select_cases(record: Record, patterns: Sequence[str]) -> list[CaseResult]:
 def _build_changes(
     chosen: Sequence[CaseResult], record: Record, options: AcceptOptions, folder: Path
 ) -> list[FileChange]:
-    """Build the edits of eval sets and notes files with which the chosen cases are accepted.
+    """Build the changes of eval sets and notes files that accept the chosen cases.
 
     Raises:
         InvalidInputError: a case cannot be accepted; the error has a sentence for each such case.
@@ -223,7 +224,11 @@ def _change_files(
     record: Record,
     options: AcceptOptions,
 ) -> list[FileChange]:
-    """Return the changes of an eval set's file and of its notes file."""
+    """Return the changes of an eval set's file and its notes file; with `--alternative`, only of the notes.
+
+    Raises:
+        InvalidInputError: the notes have the alternative already, or a file cannot be changed.
+    """
     notes_path = file.path.with_name(build_notes_name(file.path.name))
     shown_as = str(Path(file.shown_as).with_name(notes_path.name))
     kept = {

@@ -21,7 +21,7 @@ POSITIONAL = "eval-sets"
 """Input in which each line is a positional argument."""
 
 REPEATED = ("env", "report")
-"""Inputs in which each word becomes an option."""
+"""Inputs in which each word becomes the value of an option with the input's name."""
 
 OPTIONS = (
     "agent",
@@ -67,7 +67,7 @@ TOKEN = "token"  # noqa: S105  an input's name
 """Secret input that is never put on the command line: `--token-env=INPUT_TOKEN` is passed instead."""
 
 LINES = ("mask", "env-file")
-"""Inputs in which each line becomes an option."""
+"""Inputs in which each line becomes the value of an option with the input's name."""
 
 INPUTS = (POSITIONAL, *OPTIONS, *REPEATED, *LINES, *FLAGS, TOKEN)
 

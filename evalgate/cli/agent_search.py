@@ -21,7 +21,7 @@ _ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_ag
 
 @frozen
 class Candidates:
-    """Agents and eval sets found in a folder, sorted, with paths relative to it."""
+    """Agents and eval sets that were found in a folder, sorted, with paths relative to the folder."""
 
     eval_sets: tuple[str, ...]
     agents: tuple[str, ...]
@@ -29,9 +29,10 @@ class Candidates:
 
 
 def find_candidates(folder: Path) -> Candidates:
-    """Find the agents and eval sets in a folder and its subfolders, as far as `walk_folders` yields them.
+    """Find the agents and eval sets in a folder and its subfolders.
 
-    Of more than 9 agents, the first 9 in alphabetical order are returned.
+    At most 2000 folders are searched. Hidden folders, installed packages, virtual environments and build
+    outputs are left out. Of more than 9 agents, the first 9 in alphabetical order are returned.
     """
     eval_sets: list[str] = []
     agents: list[str] = []
@@ -89,7 +90,10 @@ def find_variables(folder: Path) -> tuple[str, ...]:
 
 
 def find_script_variables(source: str) -> tuple[str, ...]:
-    """Return the names of the environment variables that a script reads."""
+    """Return the names of the environment variables that a script reads.
+
+    If the script imports `openai` or `anthropic`, the variable of this client's key is added.
+    """
     read = re.findall(r"""(?:environ(?:\.get\(|\[)|getenv\()\s*["'](\w+)["']""", source)
     # A client such as `openai` reads its key itself.
     clients = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
@@ -124,7 +128,7 @@ def _is_adk_agent(folder: Path, names: list[str]) -> bool:
 def _iter_graphs(path: Path, relative: Path) -> Iterator[str]:
     """Yield the Python graphs in a LangGraph configuration, each as `python:src/agent.py:graph`.
 
-    Paths in the file `path` are relative to its folder, which is `relative` in the searched folder.
+    `relative` is the path from the searched folder to the folder of the configuration `path`.
     """
     try:
         value = json.loads(read_or_empty(path))

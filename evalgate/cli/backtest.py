@@ -44,9 +44,10 @@ def run_backtest(
 ) -> list[BacktestResult]:
     """Decide the verdict of every stored result again with the current thresholds file, the oldest first.
 
-    Each result is compared with those runs of the baseline that are older than the result. Control runs and
-    `gate.anchor` are ignored. An interrupted run keeps its verdict. A result may have no verdict for a reason
-    that its cases do not show, for example if the agent could not be reached. Then it has none again.
+    Each result is compared with those runs of the baseline that are older than the result. Control runs (runs
+    of the base commit's agent) and the older baseline `gate.anchor` are ignored. An interrupted run keeps its
+    verdict. A result may have no verdict for a reason that its cases do not show, for example if the agent
+    could not be reached. Such a result has no verdict again.
 
     Raises:
         InvalidInputError: a file cannot be read, `baseline` does not exist, or there are no criteria.
@@ -110,8 +111,8 @@ def _build_policies(record: Record, thresholds: Thresholds) -> Mapping[tuple[str
 def format_backtest(found: Sequence[BacktestResult]) -> str:
     """Format the report as text: a line for each result, then the number of changed verdicts.
 
-    Below a result come the new reasons if its verdict changed, metrics of the thresholds file without a
-    score, and a note if the baseline does not exist.
+    Below a result come the new reasons if its verdict changed, and the metrics of the thresholds file that
+    have no score. Below all results comes a note if the baseline does not exist.
     """
     return "".join(f"{line}\n" for line in _format_lines(found))
 

@@ -33,9 +33,13 @@ class BaselineSaveOptions:
 def save_baseline(results: str, destination: BaselineTarget, save_options: BaselineSaveOptions) -> str:
     """Add the raw scores of a `results.json` to the baseline; return a sentence for the user.
 
+    If the baseline has the run already, nothing is added.
+
     Raises:
         InvalidInputError: the run closed the gate and `allow_failing` is not set, the result cannot be a
-            baseline, or the baseline cannot be written.
+            baseline, the job tests an unmerged change and `allow_pull_request` is not set, or the baseline
+            cannot be written.
+        NoVerdictError: the service that stores the baseline does not answer.
     """
     record, source = _read_acceptable_record(results, destination, save_options, "added to")
     if record.verdict.status == "fail" and not save_options.allow_failing:
@@ -72,7 +76,9 @@ def accept_baseline(
     Return a sentence for the user. A run that closed the gate is accepted, too.
 
     Raises:
-        InvalidInputError: the result cannot be a baseline, or the baseline cannot be written.
+        InvalidInputError: the result cannot be a baseline, the job tests an unmerged change and
+            `allow_pull_request` is not set, or the baseline cannot be written.
+        NoVerdictError: the service that stores the baseline does not answer.
     """
     record, source = _read_acceptable_record(results, destination, save_options, "accepted as")
     # A reason is typed by hand and stays in the repository, so it is redacted like all text of reports.
@@ -89,6 +95,7 @@ def prune_baseline(keep: int, destination: BaselineTarget) -> str:
 
     Raises:
         InvalidInputError: the baseline does not exist or cannot be written.
+        NoVerdictError: the service that stores the baseline does not answer.
     """
     sources = len(destination.read().sources)
     after = _update_store(destination, lambda before: prune_runs(before or destination.read(), keep=keep))

@@ -36,7 +36,7 @@ _NAMED = 10
 
 @frozen
 class DetectableIncrease:
-    """Smallest increase of the figures of a budget that the gate can detect, computed from stored runs."""
+    """Smallest increase of a budget, such as the cost of a run, that the gate can detect."""
 
     cases: int
     average: float
@@ -86,6 +86,7 @@ def summarize_baseline(
 
     Raises:
         InvalidInputError: the baseline does not exist or cannot be read.
+        NoVerdictError: the service that stores the baseline does not answer.
     """
     baseline, now = destination.read(), now or datetime.now(UTC)
     gate = destination.config.gate

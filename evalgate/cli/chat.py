@@ -160,7 +160,10 @@ def resolve_setup(
 
 
 def build_printer(redactor: "LiveRedactor") -> "ChatPrinter":
-    """Build the printer of a conversation. On a terminal it prints in colour, unless `NO_COLOR` is set."""
+    """Build the printer of a conversation.
+
+    The printer uses colours only on a terminal, and not if `NO_COLOR` is set or `TERM` is `dumb`.
+    """
     from evalgate.cli.chat_text import ChatPrinter
 
     # https://no-color.org

@@ -202,7 +202,10 @@ class ChatTerminal:
         return False
 
     def _replay(self, count: int) -> bool:
-        """Begin a new conversation and send the first `count` messages again; return False on failure."""
+        """Begin a new conversation and send the first `count` messages again.
+
+        If a message gets no reply, send no further message and return False. Otherwise return True.
+        """
         messages = [turn.message.text for turn in self.chat.turns[:count]]
         self._forget_turns()
         for sent, text in enumerate(messages, 1):
@@ -259,9 +262,10 @@ class ChatTerminal:
             self.printer.print_line(json.dumps(state, indent=2, ensure_ascii=False, default=str))
 
     def _save(self, out: str) -> None:
-        """Ask for a file, an id for the case and its turns. Then save the case.
+        """Ask for an id of the case and for the turns to save. Then save the case.
 
-        The file is `out` if it is given, or else the file that the command line names.
+        The file is `out` or, if `out` is "", the file that the command line names. If neither is given, ask
+        for a file, too. An error is printed, not raised.
         """
         if not self.chat.turns:
             self.printer.print_line("There is nothing to save yet.")
@@ -293,7 +297,9 @@ class ChatTerminal:
         return len(self.chat.turns) > self._saved_turns
 
     def _end(self) -> bool:
-        """Save the conversation if the command line names a file. Return False if this fails the first time.
+        """Save the conversation if the command line names a file. Return True if the command may end.
+
+        Return False if the conversation cannot be saved for the first time: the conversation then goes on.
 
         Raises:
             InvalidInputError: the conversation could not be saved for the second time.

@@ -39,10 +39,11 @@ def post_stored_record(
 ) -> None:
     """Read and check a stored record, and post it as `options` ask. Pass each notice to `on_notice`.
 
-    If the record cannot be used, post that there is no verdict: an earlier comment may call the gate open.
+    If the record cannot be used, post that there is no verdict, because an earlier comment may call the gate
+    open, and raise an error. If a relative path leads out of `folder`, post nothing.
 
     Raises:
-        InvalidInputError: a relative path leads out of `folder`. Or the file cannot be read, is a link, is
+        InvalidInputError: a relative path leads out of `folder`; or the file cannot be read, is a link, is
             too large, is no record, or contradicts itself.
     """
     workspace = resolve_workspace(folder).folder

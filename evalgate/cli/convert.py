@@ -47,8 +47,8 @@ def convert_eval_set(options: ConvertOptions, folder: Path) -> ConvertResult:
     """Convert an eval set to the format `to`, and write it to a file if `out` names one.
 
     Raises:
-        InvalidInputError: the source is invalid or is not exactly one eval set. The format `to` cannot be
-            written. An option is invalid. Or the file `out` exists or cannot be written.
+        InvalidInputError: the source is invalid or is not exactly one eval set, the format `to` cannot be
+            written, an option is invalid, or the file `out` exists or cannot be written.
     """
     workspace = resolve_workspace(folder)
     writer = plugin_registry.get_writer(options.to)

@@ -23,7 +23,7 @@ _REFUSED_PATHS = {
     errno.ENOTDIR: "a part of this path is a file: name another path",
     errno.EROFS: "name a path on a file system that can be written",
 }
-"""Advice for the user by error number, for errors of the operating system that depend on the path alone."""
+"""Advice for the user by `errno`, for errors of the operating system that the named path causes."""
 
 
 class PrintedError(Exception):
@@ -52,7 +52,7 @@ def print_error(error: BaseException) -> int:
 def print_and_post_error(error: Exception, posting: "PostOptions", redactor: "LiveRedactor") -> PrintedError:
     """Print an error, post it to the pull request, and return the exception to raise in its place.
 
-    Posting may take minutes, and its own errors are ignored. `redactor` removes secrets from the post.
+    Posting may take minutes. Errors of the post are ignored. `redactor` removes secrets from the post.
     """
     from evalgate.runner.posts import post_error
 

@@ -24,7 +24,7 @@ from evalgate.runner.baseline_targets import resolve_target
 from evalgate.runner.current_thresholds import load_current_thresholds
 
 PROPOSED = 0.1
-"""Flip rate from which on a quarantine is proposed: one in ten pairs of runs disagrees."""
+"""Smallest flip rate for which a quarantine is proposed: one in ten pairs of runs disagrees."""
 
 _DAYS = 30
 
@@ -42,7 +42,7 @@ class FlakyCase:
     """`eval set:case`, as in a quarantine file."""
     found: Flakiness
     alternates: bool = False
-    """True if failures and passes alternate: see `_has_alternating_outcomes`."""
+    """True if the case failed at least twice, and its failures alternate with passes."""
     failing_since: FailingSince | None = None
     """Start of the failures of a case that broke and is not flaky; None for other cases."""
 
@@ -60,10 +60,11 @@ class FlakyCase:
 def build_flaky_report(folder: Path, to: str | None, thresholds_file: str | None, today: date) -> str:
     """Build the report on flaky cases of the baseline `to`.
 
-    None means `gate.baseline`, or the default baseline if `gate.baseline` is not set.
+    If `to` is None, it is `gate.baseline`, or the default baseline if `gate.baseline` is not set.
 
     Raises:
         InvalidInputError: the baseline does not exist or cannot be read, or the thresholds file is invalid.
+        NoVerdictError: the service that stores the baseline does not answer.
     """
     target = resolve_target(folder, to, thresholds_file)
     thresholds = load_current_thresholds(target, thresholds_file)

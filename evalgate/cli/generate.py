@@ -66,7 +66,7 @@ class GenerateResult:
     cases: tuple[str, ...]
     """One sentence for each case, with what a person must check."""
     missing: tuple[str, ...]
-    """One sentence for each story or recording without a case, and for each loss in the format."""
+    """One sentence for each story or recording without a case, and for data that the format cannot hold."""
     is_whole: bool
     """True if every story, recording or item of a dataset produced a case."""
     review: str
@@ -148,7 +148,11 @@ def _describe_review(case: EvalCase) -> str:
 
 
 def _find_dataset(options: GenerateOptions, workspace: Workspace) -> Dataset | None:
-    """Return the dataset of another tool that `--from` names. Return None if `--from` names anything else."""
+    """Return the dataset of another tool that `--from` names. Return None if `--from` names anything else.
+
+    Raises:
+        InvalidInputError: `--from` names a file of stories, or a YAML file of no known tool.
+    """
     if options.recorded is None:
         return None
     path, shown_as = workspace.folder / options.recorded, options.recorded

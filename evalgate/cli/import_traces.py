@@ -246,7 +246,7 @@ def _list_mocks(case: EvalCase) -> Iterator[Mapping[str, object]]:
 def _redact_cases(
     cases: list[EvalCase], options: ImportOptions, redactor: LiveRedactor, counts: list[str]
 ) -> list[EvalCase]:
-    """Remove secrets from the cases, and personal data unless the options keep it.
+    """Return the cases without secrets, and without personal data unless the options keep it.
 
     Sentences about the removed data are added to `counts`.
     """
@@ -278,7 +278,7 @@ class _Target:
     noted: frozenset[str]
     """Ids of the cases in the notes; an interrupted import may have left notes without cases."""
     seen: frozenset[str]
-    """Ids and sources of the cases in the eval set, and the sources and trace ids of dropped cases."""
+    """Ids and sources of the cases in the eval set; sources and trace ids of cases that a review dropped."""
 
 
 def _open_target(options: ImportOptions, workspace: Workspace) -> _Target:

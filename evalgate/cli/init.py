@@ -65,8 +65,13 @@ class InitResult:
 def init_project(agent: str | None, source: str | None, folder: Path) -> None:
     """Write the scaffold into a folder, and print the files and the next steps.
 
-    `agent` is the user's agent as typed, and `source` a project of another tool that is taken over. If they
-    are None, a terminal asks for them.
+    `agent` is the user's agent as typed. `source` is a project of another tool that is taken over. If there
+    is no thresholds file yet, the user is asked at a terminal: whether to take over a project that was found,
+    if `source` is None, and for an agent, if none is known.
+
+    Raises:
+        InvalidInputError: the agent or the project cannot be used, an agent is given although a thresholds
+            file exists, or a file cannot be written.
     """
     workspace = resolve_workspace(folder)
     found = find_candidates(workspace.folder)
@@ -101,8 +106,8 @@ def write_scaffold(
     function calls `find_candidates` itself.
 
     Raises:
-        InvalidInputError: the kind of agent is unknown, or the project has no agent. An agent is given, but
-            a thresholds file exists, in which the user must name it. Or a file cannot be written.
+        InvalidInputError: the kind of agent is unknown, the project has no agent, an agent is given although
+            a thresholds file exists, or a file cannot be written.
     """
     existing = find_thresholds_file(workspace.folder)
     if project is not None and agent is None:
@@ -186,7 +191,7 @@ def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
     """Return the patterns for `eval_sets` in the thresholds file; () to keep the pattern of the scaffold.
 
     With an agent, the patterns name the eval sets that were found. If `agent` is None, the sample agent is
-    written, which cannot answer these. So only the sample eval set is named.
+    written. It cannot answer the eval sets that were found, so only the sample eval set is named.
     """
     if agent is not None:
         return build_patterns(found.eval_sets)

@@ -133,10 +133,10 @@ class JudgeCheck:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return CLOSED if a judge agrees with people less than a floor in `judge.floor` requires.
+        """Return CLOSED if a judge agrees with people less than a minimum in `judge.floor` requires.
 
-        Otherwise return INCONCLUSIVE if there are too few labels to decide about a floor, or OPEN if all
-        floors are met.
+        Otherwise return INCONCLUSIVE if there are too few labels to decide about a minimum, or OPEN if every
+        minimum is reached.
         """
         if any(each.missed for each in self.assessments):
             return ExitCode.CLOSED

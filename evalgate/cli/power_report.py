@@ -129,8 +129,9 @@ def build_power_plan(request: PlanRequest, folder: Path) -> PowerPlan:
     """Build the plan from the baseline or, if there is none, from assumptions.
 
     Raises:
-        InvalidInputError: the baseline that the request names does not exist, it has no scores, or without a
-            baseline the number of cases is unknown.
+        InvalidInputError: the baseline that the request names does not exist, the baseline has no scores, or
+            there is neither a baseline nor a number of cases.
+        NoVerdictError: the service that stores the baseline does not answer.
     """
     target = resolve_target(folder, request.baseline, request.thresholds)
     baseline = target.read() if request.baseline is not None else target.store.read()
@@ -191,7 +192,7 @@ def _count_cases(target: BaselineTarget) -> int:
 
 
 def _measure_noise(baseline: Baseline, target: BaselineTarget) -> dict[str, tuple[CaseNoise, ...]]:
-    """Return the noise of each case, by metric; metrics that do not gate are left out.
+    """Return mean and variance of the scores of each case, by metric. Leave out metrics that do not gate.
 
     Raises:
         InvalidInputError: the baseline has no score.

@@ -69,7 +69,7 @@ class BaselineParamType(PathParamType):
     """Parameter type of a baseline: a file, or another store such as `branch:NAME` or a URL."""
 
     def move_value(self, value: str, typed_in: Path, root: Path) -> str:
-        """Make a path relative to `root`. Return the name of another store unchanged."""
+        """Make a path relative to `root`. Return another store, such as `branch:NAME` or a URL, unchanged."""
         return value if _NAMED_STORE.match(value) else super().move_value(value, typed_in, root)
 
 
@@ -115,7 +115,10 @@ AGENT = AgentParamType()
 
 
 def _join_path(folder: Path, value: str) -> str:
-    """Join a folder and a path. Only `./` and `../` at the start of the path are resolved."""
+    """Join a folder and a path. Only `./` and `../` at the start of the path are resolved.
+
+    Return an absolute path unchanged.
+    """
     # The path may be a glob pattern, so `pathlib` must not touch the rest of it.
     parts = list(folder.parts)
     while value.startswith(("./", "../")) or value in {".", ".."}:
@@ -188,10 +191,10 @@ def _enter_project(context: click.Context, parameters: Mapping[str, Any]) -> Map
 def _find_trusted_project(typed_in: Path, policy: "Policy | None") -> ProjectFolder:
     """Return the project folder of `typed_in`, as `find_project` does, but not one that the change chose.
 
-    If the rules of the base branch apply, only two kinds of thresholds files count, as far as there are any:
-    those that the base branch has, and those that git does not track. So a change can neither remove its
-    thresholds file to be gated by another in a folder above, nor add another in a folder below. `policy` is
-    the value of `--policy`, or None if it is absent.
+    In a job that tests an unmerged change, the rules of the base branch apply unless `--policy` is `head`.
+    Then a thresholds file counts only if the base branch has the file, or if git does not track it. So a
+    change cannot choose other rules by removing or adding a thresholds file. If no such file exists, every
+    thresholds file counts. `policy` is the value of `--policy`, or None if it is absent.
     """
     from evalgate.system.pull_requests import describe_unmerged_change
 

@@ -62,9 +62,9 @@ class ProjectImport:
     files: Mapping[str, str] = field(default_factory=dict)
     """Texts of the files to write, by path in the workspace."""
     criteria: Mapping[str, object] = field(default_factory=dict)
-    """The section `criteria`. If this and `checks` are {}, the criteria next to the eval sets apply."""
+    """The section `criteria`. If `criteria` and `checks` are {}, the criteria next to the eval sets apply."""
     own_criteria: str = ""
-    """Comment about the origin of the criteria."""
+    """Text of a comment in the thresholds file: the origin of the criteria."""
     checks: Mapping[str, JsonObject] = field(default_factory=dict)
     case_rules: tuple[JsonObject, ...] = ()
     """The section `cases`."""
@@ -92,7 +92,7 @@ class ProjectImport:
         return self.agent_options if self.agents and agent == self.agents[0] else {}
 
     def list_files(self, agent: str | None) -> Mapping[str, str]:
-        """Return the files' texts by path; promptfoo's adapter only if `agent` is the first of `agents`."""
+        """Return `files`. Leave out promptfoo's adapter if `agent` is not the first of `agents`."""
         is_adapted = bool(self.agents) and agent == self.agents[0]
         return {path: text for path, text in self.files.items() if is_adapted or path != _ADAPTER}
 
@@ -201,7 +201,7 @@ def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
 def _keep_eval_sets(
     workspace: Workspace, folder: Path, patterns: tuple[str, ...], homes: set[Path], agents: tuple[str, ...]
 ) -> ProjectImport:
-    """Return a project that uses its eval sets in place: those of `patterns`, in the folders `homes`.
+    """Return the import of a project that keeps its eval sets: files of `patterns` in the folders `homes`.
 
     Files of criteria, sessions and names of variables are searched in all of `folder`.
     """

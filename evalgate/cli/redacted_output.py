@@ -9,9 +9,9 @@ _LONGEST = 4000
 
 
 def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], str] | None = None) -> None:
-    """Print a sentence on one line of at most 4000 characters. Commands to a CI runner in it are disabled.
+    """Print a sentence on one line of at most 4000 characters, with commands to a CI runner disabled.
 
-    `hide` removes secrets. If it is None, the secrets of the environment are removed.
+    `hide` removes secrets. If `hide` is None, the secrets of the environment are removed.
     """
     # Imported here, because `--help` and shell completion load this module and do not call this function.
     from evalgate.core.sanitize import to_log_line
@@ -24,8 +24,8 @@ def print_sentence(sentence: str, *, err: bool = False, hide: Callable[[str], st
 def print_report(text: str, *, is_json: bool = False) -> None:
     """Print a report with the secrets of the environment hidden.
 
-    Set `is_json` for JSON: it is then escaped so that a CI runner sees no command in it. Other text must be
-    safe already.
+    If `is_json` is True, the text is JSON, and is escaped so that a CI runner sees no command in it. Any
+    other text must be safe already.
     """
     from evalgate.redaction.redactor import Redactor
 

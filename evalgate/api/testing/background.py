@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class BackgroundEvaluation(Generic[T]):
-    """Evaluation in its own thread. The agent stays up until `finish` or `cancel`, for repeated cases.
+    """Evaluation in its own thread. The agent runs until `finish` or `cancel`, so that cases can be repeated.
 
     Call `get_result`, `repeat_case`, `finish` and `cancel` in one thread, such as pytest's. The thread of the
     evaluation calls the other methods.
@@ -53,10 +53,10 @@ class BackgroundEvaluation(Generic[T]):
         self._thread.start()
 
     def get_result(self, key: CaseKey) -> CaseResult:
-        """Wait for the result of a case and return it.
+        """Wait for the result of a case and return it. If necessary, start the runs of the case first.
 
         Raises:
-            EvalgateError: the agent or the baseline cannot be used.
+            EvalgateError: the agent or the baseline cannot be used, or `cancel` was called.
         """
         if not self._all_at_once and key not in self._requested:
             self._requested.add(key)
@@ -112,7 +112,10 @@ class BackgroundEvaluation(Generic[T]):
         """Do nothing. `ProgressListener` requires this method."""
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Set the result of a case after its last run."""
+        """Set the result of a case after its last run.
+
+        With `runs: auto`, `_evaluate` sets the result instead.
+        """
         del result
         key, prepared_run = (eval_set_id, eval_id), self._gate_run
         made = self._made[key] = self._made.get(key, 0) + 1

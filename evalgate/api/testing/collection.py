@@ -144,7 +144,7 @@ class CaseItem(pytest.Item):
         return item
 
     def runtest(self) -> None:
-        """Wait for the result of the case. Pass, fail, skip or xfail the item as `check_outcome` decides."""
+        """Wait for the result of the case. If the case did not pass, fail, skip or xfail the item."""
         check_outcome(self, self.case, _get_result(self, self.case))
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
@@ -193,8 +193,8 @@ def check_outcome(item: pytest.Item, case: SelectedCase, outcome: CaseResult) ->
 
     Raises:
         pytest.xfail.Exception: the case cannot close the gate, because it is quarantined or observed.
-        pytest.skip.Exception: the case was not evaluated, although all its runs were made. No run has one of
-            `NON_AGENT_OUTCOMES`, such as `not_run`.
+        pytest.skip.Exception: the case was not evaluated, although all its runs were made. A run counts as
+            not made if its outcome is in `NON_AGENT_OUTCOMES`, such as `not_run`.
         pytest.fail.Exception: the case did not pass for another reason, such as a run that was not made.
     """
     if outcome.status == "passed":

@@ -32,7 +32,7 @@ from evalgate.runner.plan import Plan
 from evalgate.runner.regating import EMPTY_RECORD
 
 MadeRuns = dict[CaseKey, list[bytes]]
-"""Runs of each case, as `dump_run` encodes them."""
+"""Runs of each case, by case key. `dump_run` encodes a run as bytes, and `load_run` decodes it."""
 
 
 @dataclass(eq=False)
@@ -40,7 +40,7 @@ class EvaluationGroup:
     """Eval sets with one agent and one set of options: one evaluation, with one verdict."""
 
     name: str
-    """Node id of the marked function, class or module; "" for the cases of the project."""
+    """Node id of the function, class or module with the marker; "" for cases without marker options."""
     project: Project
     agent: object
     options: EvaluationOptions
@@ -112,7 +112,7 @@ class EvaluationGroup:
 
     @contextmanager
     def _name_options(self) -> Iterator[None]:
-        """Replace `--baseline` in errors that the block raises by the option's name in pytest."""
+        """Replace `--baseline` by the name of this option in pytest, in errors of the `with` block."""
         # `baseline` is an option of the marker, `--evalgate-baseline` of the command line.
         is_own = self.options.baseline != self.project.options.baseline
         name = "`baseline`" if is_own else "--evalgate-baseline"
@@ -194,7 +194,7 @@ def export_runs(prepared_run: PreparedRun) -> MadeRuns:
 
 @frozen
 class WorkerMessage:
-    """Message from a worker to the controller: the runs of one group, and the settings to score them with."""
+    """Message from a worker to the controller: the runs of one group, and the settings to score the runs."""
 
     name: str
     agent: object
@@ -208,7 +208,7 @@ class WorkerMessage:
 
 
 def build_message(group: EvaluationGroup) -> WorkerMessage:
-    """Finish a group's evaluation in a worker. Return a message with its runs or its error."""
+    """Finish a group's evaluation in a worker. Return a message with the runs, or with the error."""
     runs: MadeRuns = {}
     error = ""
     try:

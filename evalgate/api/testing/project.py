@@ -123,7 +123,7 @@ class Project:
         return pattern if problems else str(folder / pattern)
 
     def write_reports(self, record: Record, name: str = "") -> None:
-        """Write the reports of a record to the project's report folder or, if `name` is not "", a subfolder.
+        """Write the reports of a record to the project's report folder, or to its subfolder `name`.
 
         Do nothing if the project has no report folder.
 
@@ -241,14 +241,15 @@ class ProjectEvaluator:
         subfolder for the test.
 
         Args:
-            eval_sets: As for `evalgate.evaluate`.
-            agent: As for `evalgate.evaluate`. None: the agent of the test's marker. If the marker has none:
-                the agent of the project.
+            eval_sets: Files, folders or globs, eval sets, cases or decoded JSON; one or a list. Empty: the
+                eval sets of the thresholds file.
+            agent: A function, an object, a framework's agent or `KIND:WHAT`. None: the agent of the test's
+                marker. If the marker has none: the agent of the project.
             options: Options of `evalgate.evaluate` that `OPTIONS` lists; they override the marker's.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `evalgate.evaluate`; also for an option that is not in
-                `OPTIONS`, and for reports that cannot be written.
+            InvalidInputError: the input is invalid, or an option is not in `OPTIONS`.
+            EvalgateError: the evaluation is not possible for another reason, or reports cannot be written.
         """
         __tracebackhide__ = True
         try:
@@ -260,7 +261,8 @@ class ProjectEvaluator:
         """Run eval sets in the event loop of the test; otherwise like `evaluate`.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `evaluate`.
+            InvalidInputError: the input is invalid, or an option is not in `OPTIONS`.
+            EvalgateError: the evaluation is not possible for another reason, or reports cannot be written.
         """
         __tracebackhide__ = True
         try:
@@ -330,7 +332,7 @@ OPTIONS = frozenset(
 
 
 def apply_options(options: EvaluationOptions, given: Mapping[str, Any]) -> EvaluationOptions:
-    """Return a copy of the project's `options` in which `given` (of a marker or a call) replaces options.
+    """Return a copy of `options` with the values of `given`, which come from a marker or a call.
 
     Raises:
         InvalidInputError: an option is unknown.

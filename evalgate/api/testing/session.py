@@ -43,7 +43,7 @@ _INTERRUPTED = "the session ended before every case was run"
 
 
 def _refuse_unusable_agent(collector: pytest.Collector, name: str, candidate: object) -> None:
-    """Raise an error if the marker is on a method or class that pytest would silently ignore.
+    """Raise an error if `candidate` has the marker, but is a method or class that pytest would not run.
 
     Raises:
         CollectError: the marker is on a method that takes neither `outcome` nor `evalgate`, or on a class
@@ -200,7 +200,7 @@ class EvalgateSession:
         return node
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Call each marked test with the argument `outcome` once for each case of its markers.
+        """Let pytest call a marked test that takes `outcome` once for each case of the test's markers.
 
         Raises:
             CollectError: an eval set, an option or the thresholds file is invalid.
@@ -267,7 +267,7 @@ class EvalgateSession:
         """Move cases to the end, group by group, so that no other test runs at the same time as agents.
 
         If the project has no agent and a marked function is the agent of an eval-set file, drop the items
-        that were collected from the file itself.
+        that were collected from the file itself. Tests that take `outcome` get the tags of their cases.
         """
         cases = {item: case for item in items if (case := find_case(item)) is not None}
         for item, case in cases.items():
@@ -285,7 +285,7 @@ class EvalgateSession:
         items.sort(key=lambda item: order[cases[item].group.name] if item in cases else 0)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Select the cases that remain after `-k`, `-m`, `--lf` and similar options, in their groups."""
+        """Add to each group the cases that remain after `-k`, `-m`, `--lf` and similar options."""
         for case in filter(None, map(find_case, session.items)):
             case.group.selected.add(case.key)
 
@@ -364,7 +364,7 @@ class EvalgateSession:
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Mark the report of a case, so that the controller of pytest-xdist recognises it."""
+        """Mark each report as that of a case or of another test, for the controller of pytest-xdist."""
         report = yield
         vars(report)["evalgate"] = find_case(item) is not None
         return report
@@ -383,7 +383,7 @@ class EvalgateSession:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Read the runs that a worker of pytest-xdist sent when it ended."""
+        """Read the runs that a worker of pytest-xdist sent when it ended. Remember a worker that crashed."""
         output = getattr(node, "workeroutput", None) or {}
         self.has_lost_worker = self.has_lost_worker or bool(error) or "evalgate" not in output
         for message in load_messages(output["evalgate"]) if "evalgate" in output else ():

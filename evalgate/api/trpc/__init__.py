@@ -178,7 +178,7 @@ _PUBLIC_NAMES = {
     "ToolTrajectoryStrategy": "criteria",
     "new": "evaluation",
 }
-"""Public name to the module of this package that defines it."""
+"""By public name: the module of this package that defines the name."""
 
 
 def __getattr__(name: str) -> object:

@@ -10,12 +10,15 @@ from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, Infere
 from evalgate.api.trpc.results import EvalCaseResult, EvalSetResult, parse_status
 
 Context: TypeAlias = Mapping[str, Any]
-"""Values that a callback passes to later callbacks; the first callback of a phase gets an empty mapping."""
+"""Values that a callback passes to later callbacks of its phase (inference or scoring).
+
+The first callback of a phase gets an empty mapping.
+"""
 
 
 @dataclass
 class BeforeInferenceSetArgs:
-    """Arguments of a callback before the inference of an eval set. The callback may change `request`.
+    """Arguments of a callback before the agent is run on an eval set. The callback may change `request`.
 
     >>> BeforeInferenceSetArgs(InferenceRequest("app", "set")).request.eval_set_id
     'set'
@@ -26,7 +29,7 @@ class BeforeInferenceSetArgs:
 
 @dataclass
 class AfterInferenceSetArgs:
-    """Arguments of a callback after the inference of an eval set.
+    """Arguments of a callback after the agent was run on an eval set.
 
     >>> AfterInferenceSetArgs(InferenceRequest("app", "set"), [], None, 0.0).results
     []
@@ -43,7 +46,7 @@ class AfterInferenceSetArgs:
 
 @dataclass
 class BeforeInferenceCaseArgs:
-    """Arguments of a callback before the inference of a case.
+    """Arguments of a callback before the agent is run on a case.
 
     >>> BeforeInferenceCaseArgs(InferenceRequest("app", "set"), "case", "session").eval_case_id
     'case'
@@ -56,9 +59,9 @@ class BeforeInferenceCaseArgs:
 
 @dataclass
 class AfterInferenceCaseArgs:
-    """Arguments of a callback after the inference of a case.
+    """Arguments of a callback after the agent was run on a case.
 
-    If the inference failed, `result.status` is `failed` and `result.error_message` has the reason.
+    If the agent failed, `result.status` is `failed` and `result.error_message` has the reason.
 
     >>> result = InferenceResult("app", "set", "case", status="passed")
     >>> AfterInferenceCaseArgs(InferenceRequest("app", "set"), result, None, 0.0).result.status
@@ -141,8 +144,9 @@ class AfterEvaluateCaseArgs:
 class CallbackResult:
     """Return value of a callback: a new context for the later callbacks.
 
-    A context from a callback of the set reaches all later callbacks of the phase. A context from a callback
-    of a case reaches only the later callbacks of the same case.
+    A phase is the inference or the scoring of an eval set. A context from a callback of the set reaches all
+    later callbacks of the phase. A context from a callback of a case reaches only the later callbacks of the
+    same case.
 
     >>> CallbackResult({"span": 7}).context["span"]
     7
@@ -177,7 +181,7 @@ class Callback:
 
 
 _POINTS = {name: "".join(map(str.title, name.split("_"))) for name in Callback.__dataclass_fields__}
-"""Name of each point in Python to its name in Go, which errors show."""
+"""By Python name of a point: the Go name of the point, which errors show."""
 
 
 class Callbacks:
@@ -202,19 +206,19 @@ class Callbacks:
                 self._hooks[point].append((name, hook))
 
     def register_before_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function to call before the inference of an eval set, with `BeforeInferenceSetArgs`."""
+        """Add a function to call before the agent is run on an eval set, with `BeforeInferenceSetArgs`."""
         self._hooks["before_inference_set"].append((name, hook))
 
     def register_after_inference_set(self, name: str, hook: Hook) -> None:
-        """Add a function to call after the inference of an eval set, with `AfterInferenceSetArgs`."""
+        """Add a function to call after the agent was run on an eval set, with `AfterInferenceSetArgs`."""
         self._hooks["after_inference_set"].append((name, hook))
 
     def register_before_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function to call before the inference of a case, with `BeforeInferenceCaseArgs`."""
+        """Add a function to call before the agent is run on a case, with `BeforeInferenceCaseArgs`."""
         self._hooks["before_inference_case"].append((name, hook))
 
     def register_after_inference_case(self, name: str, hook: Hook) -> None:
-        """Add a function to call after the inference of a case, with `AfterInferenceCaseArgs`."""
+        """Add a function to call after the agent was run on a case, with `AfterInferenceCaseArgs`."""
         self._hooks["after_inference_case"].append((name, hook))
 
     def register_before_evaluate_set(self, name: str, hook: Hook) -> None:
@@ -235,6 +239,8 @@ class Callbacks:
 
     async def run_point(self, point: str, context: Context, args: object, where: str) -> Context:
         """Call the functions of a point in order, and return the context for the next point.
+
+        The context is that of the last function that returned a `CallbackResult`, otherwise `context`.
 
         Args:
             point: Name of the point: a field of `Callback`.

@@ -77,7 +77,7 @@ class ToolTrajectoryCriterion(WireModel):
 
     default_strategy: ToolTrajectoryStrategy | None = None
     tool_strategy: dict[str, ToolTrajectoryStrategy] = Field(default_factory=dict)
-    """Strategy by tool name. For this tool, it replaces the whole `default_strategy`."""
+    """Strategy by tool name. For the calls of that tool, `default_strategy` has no effect."""
     order_sensitive: bool = False
     subset_matching: bool = False
     compare_name: str = ""
@@ -112,7 +112,7 @@ class RubricContent(WireModel):
 
 
 class Rubric(WireModel):
-    """A statement about the conversation that a judge model checks.
+    """A statement that a judge model checks against the conversation.
 
     >>> Rubric(id="1", content=RubricContent(text="It is polite.")).to_wire()
     {'id': '1', 'content': {'text': 'It is polite.'}}

@@ -11,7 +11,7 @@ from evalgate.api.trpc.wire import WireModel
 from evalgate.integrations.trpc.file_models import TrpcInvocation, TrpcMessage
 
 EvalMode: TypeAlias = Literal["", "trace"]
-"""Mode of a case. `trace`: the conversation is a recording, and no agent is run."""
+"""Mode of a case. `trace`: the conversation is a recording, and no agent is run. "": the agent is run."""
 
 
 class Message(WireModel):
@@ -100,7 +100,7 @@ class SessionInput(WireModel):
 
 
 class CaseRubric(WireModel):
-    """A statement about one case that the judge model of the metric `metric_name` checks.
+    """A statement about one case. The judge model of the metric `metric_name` checks the statement.
 
     >>> CaseRubric(metric_name="llm_rubric_response", content=RubricContent(text="It is polite.")).to_wire()
     {'metricName': 'llm_rubric_response', 'content': {'text': 'It is polite.'}}

@@ -4,16 +4,16 @@ from evalgate.core.errors import InvalidInputError, NoVerdictError
 
 
 class NotFoundError(InvalidInputError, LookupError):
-    """The requested eval set, case, metric, evaluator or result does not exist."""
+    """Error of a request for an eval set, case, metric, evaluator or result that does not exist."""
 
 
 class AlreadyExistsError(InvalidInputError):
-    """An eval set, a case or a metric with this name exists already."""
+    """Error of an attempt to add an eval set, a case or a metric with a name that exists already."""
 
 
 class StorageError(NoVerdictError):
-    """The storage of eval sets, metrics or results cannot be read or written."""
+    """Error of a storage of eval sets, metrics or results that cannot be read or written."""
 
 
 class CallbackError(NoVerdictError):
-    """A callback raised an exception, returned an object of a wrong type, or set an unknown status."""
+    """Error of a callback: an exception, an object of a wrong type that it returned, or an unknown status."""

@@ -21,7 +21,7 @@ from evalgate.core.errors import InvalidInputError
 
 
 class AgentEvaluator:
-    """Evaluator of an agent, created by `new`. A `with` block closes it at its end.
+    """Evaluator of an agent, created by `new`. A `with` block closes the evaluator at the end of the block.
 
     >>> from evalgate.api import trpc
     >>> sets, metrics = trpc.InMemoryEvalSetManager(), trpc.InMemoryMetricManager()
@@ -67,12 +67,15 @@ class AgentEvaluator:
         self._is_closed = True
 
     def evaluate(self, eval_set_id: str, *, eval_case_ids: Sequence[str] = ()) -> EvaluationResult:
-        """Evaluate an eval set. This is the blocking form of `evaluate_async`, with the same arguments.
+        """Run the cases of an eval set and score them. Save the result of all runs and return it.
 
-        It also works where an event loop already runs, such as in a notebook.
+        This is the blocking form of `evaluate_async`, with the same arguments. It also works where an event
+        loop already runs, such as in a notebook.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `evaluate_async`.
+            NotFoundError: the eval set, a case or the evaluator of a metric does not exist.
+            EvalgateError: the input, a callback, the agent or the storage fails; `evaluate_async` lists the
+                errors.
         """
         return run_blocking(lambda: self.evaluate_async(eval_set_id, eval_case_ids=eval_case_ids))
 

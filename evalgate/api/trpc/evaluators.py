@@ -46,12 +46,12 @@ _judges: ContextVar[ProvidesJudges | None] = ContextVar("_judges", default=None)
 
 
 class EvaluatorError(EvalgateError):
-    """A run cannot be scored. Its case fails, and the text of this error is the reason."""
+    """Error of a run that cannot be scored. The case fails, and the text of this error is the reason."""
 
 
 @contextmanager
 def provide_judges(judges: ProvidesJudges) -> Iterator[None]:
-    """Let built-in evaluators use `judges` within the block."""
+    """Let built-in evaluators get their judge models from `judges` within the `with` block."""
     token = _judges.set(judges)
     try:
         yield
@@ -75,7 +75,7 @@ class Registry:
         If `name` is "", `evaluator.name` is used.
 
         Raises:
-            InvalidInputError: `evaluator` has no method `evaluate`, or no name is given.
+            InvalidInputError: `evaluator` has no method `evaluate`, or the name is missing or no text.
         """
         if not callable(getattr(evaluator, "evaluate", None)) or isinstance(evaluator, type):
             raise InvalidInputError(f"`evaluator` is {evaluator!r}: it must be an object with `evaluate`")
@@ -256,7 +256,7 @@ def _build_details(turn: TurnScore) -> PerInvocationDetails:
 
 
 def decide_status(score: float | None, threshold: float) -> EvalStatus:
-    """Return "passed" if the score reaches the threshold, else "failed"; "not_evaluated" for None."""
+    """Return "not_evaluated" if the score is None, "passed" if it reaches the threshold, else "failed"."""
     if score is None:
         return "not_evaluated"
     return "passed" if score >= threshold else "failed"

@@ -25,7 +25,7 @@ from evalgate.system.workspace import resolve_workspace
 
 
 class InferenceError(Exception):
-    """A case cannot be run, or the agent gave no usable answer.
+    """Error of a case that cannot be run, or that the agent did not answer in a usable way.
 
     The text of this error becomes the error message of the case.
     """

@@ -110,7 +110,9 @@ class LocalMetricManager(StoredMetricManager):
 
 
 class InMemoryMetricManager(StoredMetricManager):
-    """Metrics in memory. Unlike other managers, this one also stores functions in criteria.
+    """Metrics in memory. They are lost when the process ends.
+
+    Unlike other managers, this manager also stores functions in criteria.
 
     >>> InMemoryMetricManager().list("app", "set")
     []
@@ -136,7 +138,9 @@ class InMemoryMetricManager(StoredMetricManager):
 
 
 class FsspecMetricManager(StoredMetricManager):
-    """Metrics below an fsspec URL. Options and errors are the same as for `FsspecEvalSetManager`.
+    """Metrics below an fsspec URL, such as `s3://bucket/folder`. `options` are passed to fsspec's driver.
+
+    The constructor raises InvalidInputError if fsspec or the driver is missing, or the URL is invalid.
 
     >>> FsspecMetricManager("memory://metrics").list("app", "set")
     []
@@ -149,7 +153,9 @@ class FsspecMetricManager(StoredMetricManager):
 class SqlMetricManager(StoredMetricManager):
     """Metrics in the table `<table_prefix>evalgate_metrics` of a database supported by SQLAlchemy.
 
-    The constructor has the arguments of `SqlEvalSetManager`, and raises the same errors.
+    `database` is a URL or an engine of SQLAlchemy. The default is the file `evalgate.db` in the working
+    folder. The constructor creates the table if necessary. It raises InvalidInputError if SQLAlchemy or the
+    driver is missing or the URL is invalid. It raises StorageError if the database cannot be used.
 
     >>> metrics = SqlMetricManager("sqlite://")
     >>> metrics.list("app", "set")
@@ -191,7 +197,9 @@ class InMemoryEvalResultManager(StoredEvalResultManager):
 
 
 class FsspecEvalResultManager(StoredEvalResultManager):
-    """Results below an fsspec URL. Options and errors are the same as for `FsspecEvalSetManager`.
+    """Results below an fsspec URL, such as `s3://bucket/folder`. `options` are passed to fsspec's driver.
+
+    The constructor raises InvalidInputError if fsspec or the driver is missing, or the URL is invalid.
 
     >>> FsspecEvalResultManager("memory://results").list("app")
     []
@@ -204,7 +212,9 @@ class FsspecEvalResultManager(StoredEvalResultManager):
 class SqlEvalResultManager(StoredEvalResultManager):
     """Results in the table `<table_prefix>evalgate_eval_set_results` of a database supported by SQLAlchemy.
 
-    The constructor has the arguments of `SqlEvalSetManager`, and raises the same errors.
+    `database` is a URL or an engine of SQLAlchemy. The default is the file `evalgate.db` in the working
+    folder. The constructor creates the table if necessary. It raises InvalidInputError if SQLAlchemy or the
+    driver is missing or the URL is invalid. It raises StorageError if the database cannot be used.
 
     >>> results = SqlEvalResultManager("sqlite://")
     >>> results.list("app")

@@ -10,7 +10,7 @@ from evalgate.api.trpc.results import EvalSetResult
 
 
 class EvalSetManager(Protocol):
-    """Storage for eval sets. Methods return copies, so changing a returned object changes nothing stored."""
+    """Storage for eval sets. Methods return copies: a change of a copy does not change the stored object."""
 
     def get(self, app_name: str, eval_set_id: str) -> EvalSet:
         """Return an eval set.
@@ -185,13 +185,13 @@ class Evaluator(Protocol):
         """Score one run, with one result for each actual turn. The method may be asynchronous.
 
         `actuals` and `expecteds` have the same length. If the method raises an exception, the case fails
-        without scores, as in tRPC-Agent-Go. Its error message has the exception's text.
+        without scores, as in tRPC-Agent-Go. The error message of the case has the exception's text.
         """
         ...
 
 
 class Service(Protocol):
-    """Service for inference and scoring, the two phases of an evaluation. Each works without the other."""
+    """Service for inference and scoring, the two phases of an evaluation. Callers may use only one."""
 
     async def inference_async(self, request: InferenceRequest) -> list[InferenceResult]:
         """Run the agent on the cases of an eval set. Return one result for each case, in the cases' order."""

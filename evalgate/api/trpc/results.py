@@ -14,7 +14,7 @@ EvalStatus: TypeAlias = Literal["passed", "failed", "not_evaluated", "unknown", 
 
 
 def parse_status(status: object) -> EvalStatus:
-    """Return a status in lower case; "" if no status is set.
+    """Return a status in lower case. Return "" for "", which means that no status is set.
 
     Raises:
         ValueError: `status` is no text, or is an unknown status.
@@ -48,7 +48,7 @@ class EvalMetricResultDetails(WireModel):
     reason: str = ""
     score: float = 0.0
     value: dict[str, Any] | None = None
-    """`{"kind": "numeric", "numeric": SCORE}` in the results of a turn."""
+    """The score as `{"kind": "numeric", "numeric": SCORE}` in the results of a turn; otherwise None."""
     rubric_scores: list[RubricScore] = Field(default_factory=list)
 
 
@@ -214,13 +214,13 @@ class EvaluationCaseResult(WireModel):
     eval_case_id: Annotated[str, Field(alias="evalId")] = ""
     overall_status: EvalStatus = ""
     eval_case_results: list[EvalCaseResult] = Field(default_factory=list)
-    """One for each run."""
+    """One result for each run."""
     metric_results: list[EvalMetricResult] = Field(default_factory=list)
     """Each metric's mean over the runs in which it was evaluated."""
 
 
 class EvaluationResult(WireModel):
-    """The result that `AgentEvaluator.evaluate` returns.
+    """The result of one evaluation of an eval set: its status, the cases, and the result that was saved.
 
     >>> EvaluationResult(app_name="math", eval_set_id="basic", overall_status="passed").overall_status
     'passed'

@@ -19,10 +19,11 @@ from evalgate.api.trpc.summaries import summarize_statuses
 async def score_case_run(
     case: EvalCase, inference: InferenceResult, metrics: Sequence[EvalMetric], registry: Registry
 ) -> EvalCaseResult:
-    """Score one run of a case with every metric, and return its result.
+    """Score one run of a case with every metric, and return the result of the run.
 
-    The case fails without scores in three situations: its inference or a metric failed, the number of turns
-    is not the expected one, or the case has rubrics for a metric that cannot use them.
+    The result has the status "failed" and no scores in four situations: the inference failed, a metric
+    failed, the number of turns differs from the expected number, or the case has rubrics for a metric that
+    is missing or that no model judges.
 
     Raises:
         NotFoundError: a metric names an evaluator that is not registered.
@@ -59,7 +60,10 @@ async def score_case_run(
 
 
 def _build_expected_turns(case: EvalCase) -> list[Invocation]:
-    """Return the expected turns of a case. If it only has a recording, they have no expected replies."""
+    """Return the expected turns of a case.
+
+    If the case only has a recording, each returned turn has only the id and the user's message.
+    """
     if case.eval_mode != "trace" or (case.conversation and case.actual_conversation):
         return case.conversation
     # Without expected replies, each turn has only the id and the user's message.
@@ -99,7 +103,9 @@ def _check_rubrics(case: EvalCase, metrics: Sequence[EvalMetric]) -> None:
 
 
 def _add_rubrics(metric: EvalMetric, case: EvalCase) -> EvalMetric:
-    """Return a copy of a metric with the case's rubrics for it, or the metric itself if there are none.
+    """Return a copy of a metric to which the case's rubrics for the metric are added.
+
+    If the case has no rubrics for the metric, return the metric itself.
 
     Raises:
         EvaluatorError: the case has rubrics for the metric, but no model judges the metric.
@@ -165,7 +171,10 @@ def _build_metric_result(
 
 
 def _hide_key(criterion: Criterion | None) -> Criterion | None:
-    """Remove the API key of the judge model from a criterion, because results must not contain keys."""
+    """Return a copy of a criterion without the API key of the judge model. Results must not contain keys.
+
+    If there is no judge model, return the criterion itself.
+    """
     if criterion is None or criterion.llm_judge is None or criterion.llm_judge.judge_model is None:
         return criterion
     copy = criterion.model_copy(deep=True)

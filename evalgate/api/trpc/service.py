@@ -53,7 +53,10 @@ from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 _kept_runner: ContextVar[tuple["LocalService", CaseRunner | None] | None] = ContextVar(
     "_kept_runner", default=None
 )
-"""Within `keep_agent`: the service, and the runner of its agent (None without an agent). Otherwise None."""
+"""The service of the current `keep_agent` block and the runner of its agent. None outside of such a block.
+
+The runner is None if the service has no agent.
+"""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -125,7 +128,7 @@ class LocalService:
 
     @asynccontextmanager
     async def keep_agent(self) -> AsyncIterator[None]:
-        """Keep the agent running within the block, from one inference to the next.
+        """Keep the agent running within the `with` block, from one inference to the next.
 
         Raises:
             EvalgateError: the kind of agent is unknown, or the agent cannot be set up.
@@ -138,18 +141,25 @@ class LocalService:
                 _kept_runner.reset(token)
 
     def inference(self, request: InferenceRequest) -> list[InferenceResult]:
-        """Run the agent on the cases of an eval set. This is the blocking form of `inference_async`.
+        """Run the agent on the cases of an eval set. Return the results in the order of the set.
+
+        This is the blocking form of `inference_async`.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `inference_async`.
+            NotFoundError: the eval set or a case does not exist.
+            EvalgateError: the input, a callback, the agent or the storage fails; `inference_async` lists the
+                errors.
         """
         return run_blocking(lambda: self.inference_async(request))
 
     def evaluate(self, request: EvaluateRequest) -> EvalSetResult:
-        """Score the results of the inference. This is the blocking form of `evaluate_async`.
+        """Score the results of an inference. Save the scores and return them.
+
+        This is the blocking form of `evaluate_async`.
 
         Raises:
-            InvalidInputError, EvalgateError: as for `evaluate_async`.
+            NotFoundError: the eval set, a case or the evaluator of a metric does not exist.
+            EvalgateError: the input, a callback or the storage fails; `evaluate_async` lists the errors.
         """
         return run_blocking(lambda: self.evaluate_async(request))
 
@@ -161,9 +171,10 @@ class LocalService:
         Raises:
             NotFoundError: the eval set or a case does not exist.
             CallbackError: a callback of the set failed.
-            InvalidInputError: two cases have the same id, or `session_id_supplier` raised an exception or did
-                not return a text.
-            EvalgateError: the kind of agent is unknown, or the agent cannot be set up.
+            InvalidInputError: the eval set is invalid, two cases have the same id, or `session_id_supplier`
+                raised an exception or did not return a text.
+            EvalgateError: the eval set cannot be read, the kind of agent is unknown, or the agent cannot be
+                set up.
         """
         where = f"app={request.app_name}, evalSetID={request.eval_set_id}"
         run_point = self._callbacks.run_point
@@ -190,7 +201,8 @@ class LocalService:
 
         Raises:
             NotFoundError: the eval set does not exist.
-            InvalidInputError: two cases have the same id.
+            InvalidInputError: the eval set is invalid, or two cases have the same id.
+            StorageError: the eval set cannot be read.
         """
         eval_set = self._eval_sets.get(request.app_name, request.eval_set_id)
         _refuse_repeats(request.eval_set_id, "cases", [case.eval_id for case in eval_set.eval_cases])
@@ -255,8 +267,8 @@ class LocalService:
         Raises:
             NotFoundError: the eval set, a case or the evaluator of a metric does not exist. In tRPC-Agent-Go,
                 a metric without an evaluator is left out.
-            InvalidInputError: the eval set is invalid, or `check_metrics` refuses a metric.
-            StorageError: the result cannot be saved.
+            InvalidInputError: the eval set or a metric is invalid.
+            StorageError: the eval set cannot be read, or the result cannot be saved.
             CallbackError: a callback failed; then nothing is saved.
         """
         where = f"app={request.app_name}, evalSetID={request.eval_set_id}"
@@ -283,8 +295,9 @@ class LocalService:
 
         Raises:
             NotFoundError: a metric has no evaluator.
-            InvalidInputError: a threshold is not a finite number, the criterion of a built-in evaluator is
-                invalid, or two metrics have the same name.
+            InvalidInputError: a threshold is not a finite number, two metrics have the same name, or the
+                criterion of a built-in evaluator is invalid, is of another kind, or names no usable judge
+                model.
         """
         metrics = request.evaluate_config.eval_metrics
         _refuse_repeats(request.eval_set_id, "metrics", [metric.metric_name for metric in metrics])
@@ -331,7 +344,7 @@ class LocalService:
 async def _run_case(
     runner: CaseRunner | None, case: EvalCase, app_name: str, session_id: str
 ) -> list[Invocation]:
-    """Return the turns of a case. If they are not recorded, run a new conversation.
+    """Return the recorded turns of a case. If no turns are recorded, run a new conversation.
 
     Raises:
         InferenceError: the case is invalid, the agent failed, or there is no agent.
@@ -390,7 +403,7 @@ async def _map_in_order(
 ) -> list[_Result]:
     """Call `function` on each item and return the results in order. At most `at_once` calls run at a time.
 
-    The first error cancels all running calls.
+    The first error cancels all other calls, and is raised.
     """
     if at_once == 1:
         return [await function(item) for item in items]

@@ -22,7 +22,7 @@ class SqlStore:
     """Documents in one table of a database. The table is created if necessary.
 
     The columns are `app_name`, `name`, `document` (the text of the file) and `updated_at` (Unix seconds). A
-    change locks its row, so several processes can change documents at the same time.
+    change of a document locks its row, so several processes can change documents at the same time.
     """
 
     def __init__(self, database: "str | Engine", table: str) -> None:
@@ -67,10 +67,10 @@ class SqlStore:
             return self._find(connection, app_name, name)
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document with the text that `update` returns. If it returns None, delete the document.
+        """Replace a document with the text that `update` returns. If `update` returns None, delete it.
 
         `update` gets the current text, or None if the document does not exist. It may be called up to five
-        times.
+        times. If it raises an exception, the document is unchanged and the exception is raised.
 
         Raises:
             StorageError: the table cannot be used, or the change failed in every attempt.

@@ -19,9 +19,10 @@ Metrics: TypeAlias = list[EvalMetric]  # an alias, because `list` is a method in
 
 
 def require_names(**names: str) -> None:
-    """Raise InvalidInputError if a name cannot be one part of a path.
+    """Raise InvalidInputError if a name is empty, no text, `.` or `..`, or holds a slash, backslash or NUL.
 
-    tRPC-Agent-Go does not check names, so `../x` would lead to other folders.
+    The keywords are the arguments' names for errors. tRPC-Agent-Go does not check names, so `../x` would lead
+    to other folders.
     """
     for what, name in names.items():
         require_text(what, name)
@@ -111,7 +112,7 @@ class StoredEvalSetManager(_StoredManager):
     def add_case(self, app_name: str, eval_set_id: str, eval_case: EvalCase) -> None:
         """Add a copy of a case at the end of an eval set.
 
-        The case and the turns of its `conversation` get the current time in the copy if they have no
+        In the copy, the case and each turn of its `conversation` get the current time if they have no
         timestamp.
 
         Raises:
@@ -138,7 +139,8 @@ class StoredEvalSetManager(_StoredManager):
 
         Raises:
             NotFoundError: the eval set or the case does not exist.
-            InvalidInputError: as for `add_case`, or the stored file is invalid.
+            InvalidInputError: the stored file is invalid, or the case has no id, is no `EvalCase`, or holds a
+                value that JSON cannot hold.
         """
         _require_case(eval_case)
 
@@ -214,8 +216,8 @@ class StoredMetricManager(_StoredManager):
 
         Raises:
             AlreadyExistsError: the eval set has a metric with this name.
-            InvalidInputError: the metric has no name, its threshold is no finite number, or its criterion has
-                a function, which only an `InMemoryMetricManager` stores.
+            InvalidInputError: `metric` is no `EvalMetric`, has no name, its threshold is no finite number, or
+                its criterion has a function, which only an `InMemoryMetricManager` stores.
         """
         require_threshold(metric)
 
@@ -245,7 +247,8 @@ class StoredMetricManager(_StoredManager):
 
         Raises:
             NotFoundError: no metric has this name.
-            InvalidInputError: as for `add`.
+            InvalidInputError: `metric` is no `EvalMetric`, its threshold is no finite number, or its
+                criterion has a function, which only an `InMemoryMetricManager` stores.
         """
         require_threshold(metric)
 

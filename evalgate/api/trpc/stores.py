@@ -15,7 +15,7 @@ from evalgate.system.files import lock_folder, make_folder, read_input_file, wri
 Change: TypeAlias = Callable[[bytes | None], str | None]
 """Function that gets the content of a document (None if absent) and returns the new text.
 
-If it returns None, the document is deleted.
+If the function returns None, the document is deleted.
 """
 
 
@@ -31,10 +31,10 @@ class DocumentStore(Protocol):
         ...
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace a document with the text that `update` returns. If it returns None, delete the document.
+        """Replace a document with the text that `update` returns. If `update` returns None, delete it.
 
         `update` gets the current text, or None if the document does not exist. It may be called more than
-        once.
+        once. If it raises an exception, the document is unchanged and the exception is raised.
 
         Raises:
             StorageError: the storage cannot be read or written.
@@ -67,7 +67,10 @@ class MemoryStore:
         return None if text is None else text.encode()
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace or delete a document, as described for `DocumentStore.change`."""
+        """Replace a document with the text that `update` returns. If `update` returns None, delete it.
+
+        `update` gets the current text, or None if the document does not exist.
+        """
         with self._lock:
             text = update(self.read(app_name, name))
             if text is None:
@@ -88,7 +91,7 @@ class MemoryStore:
 
 
 class SuffixLocator:
-    """The default locator: `<base_dir>/<app_name>/<id><suffix>`.
+    """Default rule for the paths of files: `<base_dir>/<app_name>/<id><suffix>`.
 
     >>> SuffixLocator(".evalset.json").build("data", "math-eval-app", "math-basic")
     'data/math-eval-app/math-basic.evalset.json'
@@ -123,7 +126,11 @@ class FileStore:
         self._lock = threading.Lock()
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return the text of a document in UTF-8, or None if the document does not exist."""
+        """Return the text of a document in UTF-8, or None if the document does not exist.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
         path = self.describe(app_name, name)
         try:
             return read_input_file(Path(path), path)
@@ -133,7 +140,14 @@ class FileStore:
             raise StorageError(f"{path}: cannot be read: {error.strerror}") from error
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace or delete a document, as described for `DocumentStore.change`."""
+        """Replace a document with the text that `update` returns. If `update` returns None, delete it.
+
+        `update` gets the current text, or None if the document does not exist. It is called twice if the
+        folder does not exist. The folder is created.
+
+        Raises:
+            StorageError: the file cannot be read or written.
+        """
         path = Path(self.describe(app_name, name))
         try:
             if not path.parent.exists():
@@ -187,7 +201,11 @@ class FsspecStore:
         self._lock = threading.Lock()
 
     def read(self, app_name: str, name: str) -> bytes | None:
-        """Return the text of a document in UTF-8, or None if the document does not exist."""
+        """Return the text of a document in UTF-8, or None if the document does not exist.
+
+        Raises:
+            StorageError: the object cannot be read.
+        """
         path = self.describe(app_name, name)
         with _translate_errors(path):
             try:
@@ -196,7 +214,13 @@ class FsspecStore:
                 return None
 
     def change(self, app_name: str, name: str, update: Change) -> None:
-        """Replace or delete a document, as described for `DocumentStore.change`."""
+        """Replace a document with the text that `update` returns. If `update` returns None, delete it.
+
+        `update` gets the current text, or None if the document does not exist.
+
+        Raises:
+            StorageError: the object cannot be read or written.
+        """
         path = self.describe(app_name, name)
         with self._lock:
             text = update(self.read(app_name, name))
@@ -216,7 +240,11 @@ class FsspecStore:
         write_atomically(Path(path), text)
 
     def list(self, app_name: str) -> Sequence[str]:
-        """Return the names of an app's documents."""
+        """Return the names of an app's documents.
+
+        Raises:
+            StorageError: the service cannot list the objects.
+        """
         folder = f"{self._root}/{app_name}"
         with _translate_errors(folder):
             self._system.invalidate_cache()  # cached listings lack the objects that other processes wrote
@@ -232,7 +260,7 @@ class FsspecStore:
         return f"{self._root}/{app_name}/{name}{self._suffix}"
 
     def close(self) -> None:
-        """Do nothing: fsspec shares its connections."""
+        """Do nothing: the connections belong to fsspec, which shares them with other users."""
 
 
 @contextmanager

@@ -66,7 +66,8 @@ def aggregate_case(eval_case_id: str, runs: Sequence[EvalCaseResult]) -> Evaluat
     """Combine the runs of one case into its result.
 
     A case with one run has the status of this run. With several runs, the status is "failed" if a run has an
-    error message. Otherwise, `summarize_statuses` combines the statuses of the metrics' means.
+    error message or the mean of a metric fails. Otherwise, it is "passed" if the mean of a metric passes, and
+    "not_evaluated" if no metric was evaluated.
     """
     metrics = average_metrics(runs)
     if len(runs) == 1:

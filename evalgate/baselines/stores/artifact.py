@@ -1,9 +1,9 @@
 """Store a baseline in an artifact of GitHub Actions: `artifact:[WORKFLOW.yml/]NAME[:FILE]`.
 
-The artifact is read from the newest successful run of a workflow on the default branch of this repository
-that still has the artifact. Artifacts of pull requests are never read: anyone can open a pull request from a
-branch with the name of the default branch, and upload an artifact of any name. Artifacts cannot be changed:
-an update writes the file, and the next step of the workflow uploads it.
+The store searches the successful runs of a workflow on the default branch of this repository, the newest run
+first, and reads the first artifact that it finds. Artifacts of pull requests are never read: anyone can open
+a pull request from a branch with the name of the default branch, and upload an artifact of any name.
+Artifacts cannot be changed: an update writes the file, and the next step of the workflow uploads it.
 """
 
 import hashlib
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 
 
 class InvalidZipError(Exception):
-    """A zip file cannot be used. The message is a clause about the zip (`it …`) that states the reason."""
+    """Error of a zip file that cannot be used. The message states the reason, such as `it is no zip`."""
 
 
 def read_zip_member(data: bytes, name: str, *, largest: int) -> bytes:
-    """Return the content of the file `name` in a zip, at most `largest` bytes.
+    """Return the whole content of the file `name` in a zip. Refuse a file of more than `largest` bytes.
 
     The size that the zip states is not trusted: the bytes are counted while they are read.
 
@@ -85,7 +85,7 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: int)
 
 DEFAULT_FILE = "baseline.json"
 EVENTS = ("push", "schedule", "workflow_dispatch")
-"""Events of the workflow runs to read. On the default branch, they execute only code of this branch."""
+"""Events of the workflow runs to read: on the default branch, such runs execute only code of this branch."""
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _LARGEST_ZIP = 128 * 1024 * 1024
@@ -144,12 +144,14 @@ class ArtifactStore:
         return f"Upload the folder {self.name} as the artifact `{self.name}`."
 
     def read(self) -> Baseline | None:
-        """Read the baseline of the newest good run (see the class) that still has the artifact.
+        """Read the baseline of the newest good run that still has the artifact.
 
-        Return None if no recent good run has the artifact, and set `absence` to the reason.
+        A run is good if its event is one of `EVENTS`, and if it succeeded on the default branch of this
+        repository. If no recent good run has the artifact, set `absence` to the reason and return None.
 
         Raises:
-            InvalidInputError: the artifact holds no valid baseline, or GitHub refuses the request.
+            InvalidInputError: the artifact holds no valid baseline, the token or the workflow is unknown, or
+                GitHub refuses the request.
             NoVerdictError: GitHub does not answer in time.
         """
         deadline = time.monotonic() + self.patience.total_s
@@ -181,7 +183,8 @@ class ArtifactStore:
         baseline of the artifact, or None if there is no artifact.
 
         Raises:
-            InvalidInputError: the file or the artifact cannot be read, or holds no baseline.
+            InvalidInputError: the file or the artifact cannot be read or holds no baseline, or GitHub refuses
+                the request.
             NoVerdictError: GitHub does not answer in time.
             OSError: the file cannot be written.
         """
@@ -207,7 +210,9 @@ class ArtifactStore:
         return load_baseline_or_results(data, shown_as)
 
     def find_workflow_file(self) -> str:
-        """Return the file name of the workflow with the artifact: `workflow`, or the running job's workflow.
+        """Return the file name of the workflow that uploads the artifact.
+
+        This is `workflow` or, if `workflow` is "", the workflow of the running job.
 
         Raises:
             PostError: the store names no workflow, and no job of GitHub Actions is running.
@@ -243,7 +248,7 @@ class _StoredArtifact:
 
 @frozen
 class _ArtifactSearch:
-    """Search for an artifact in the good runs of a workflow, which succeeded on the default branch."""
+    """Search for an artifact in good runs of a workflow: runs that succeeded on the default branch."""
 
     wanted: ArtifactStore
     account: Account
@@ -276,7 +281,7 @@ class _ArtifactSearch:
             return f"no good run of {self.wanted.find_workflow_file()} on {branch} kept it"
 
     def _iter_good_runs(self, repository: "Repository", branch: str) -> "Iterator[WorkflowRun]":
-        """Yield good runs on the default branch, the newest first; at most 30 runs of each event."""
+        """Yield good runs on the default branch, the newest first, among the last 30 runs of each event."""
         workflow = repository.get_workflow(self.wanted.find_workflow_file())
         found = [
             run

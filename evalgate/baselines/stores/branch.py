@@ -48,7 +48,7 @@ _WHO = {
 
 
 def build_branch_store(name: str, context: StoreContext) -> "BranchStore":
-    """Build the store that `branch:WHAT` names, in the workspace's repository.
+    """Build the store for `name`, the part after `branch:`: NAME or NAME:FILE.
 
     Raises:
         InvalidInputError: `name` is no name of a branch, or no name of a file.
@@ -95,9 +95,9 @@ class BranchStore:
     ) -> Baseline:
         """Read an older baseline: as it was at `time`, or at the save or commit that `find_commit` returns.
 
-        A save is a commit on the baseline's branch. With a `time`, the last save until then is read. If
-        `find_commit` returns a save, this save is read. If it returns a commit of the agent, the 20 saves
-        after this commit are searched for a gate run of it. Without one, the last save before it is read.
+        A save is a commit on the baseline's branch. With a `time`, read the last save until then. Otherwise,
+        read the save that `find_commit` returns. If it returns a commit of the agent, read the first of the
+        next 20 saves that has a gate run of this commit or, if none has one, the last save before the commit.
 
         Args:
             when: The date, save or commit that the user named, for error messages.
@@ -134,7 +134,10 @@ class BranchStore:
         return baseline
 
     def _list_saves(self, repository: PrivateRepository) -> list[tuple[str, int]]:
-        """Fetch the whole branch, and return hash and time (Unix seconds) of each save, the newest first."""
+        """Fetch the whole branch. Return hash and time (Unix seconds) of each commit of the baseline's file.
+
+        The newest commit is first. Return [] if the remote lacks the branch.
+        """
         tip = self._fetch_tip(repository, whole=True)
         if not tip:
             return []
@@ -214,7 +217,10 @@ class BranchStore:
         return replace(baseline, path=self.shown_as, version=f"commit {tip[:_SHOWN_OF_COMMIT]}")
 
     def _commit_file(self, repository: PrivateRepository, tip: str, text: str) -> str:
-        """Commit `text` as the store's file on top of `tip`, keep other files, and return the commit."""
+        """Commit `text` as the store's file on top of the commit `tip`, and return the new commit's hash.
+
+        Other files stay as they are. If `tip` is "", the new commit has no parent.
+        """
         # Git's low-level commands need no work tree, so that nothing of the branch is checked out.
         blob = repository.run_git("hash-object", "-w", "--stdin", stdin=text).strip()
         index = {"GIT_INDEX_FILE": f"{repository.folder}/index-{blob}"}

@@ -42,7 +42,7 @@ PACKAGES: Mapping[str, str] = {
     "http": "fsspec aiohttp",
     "https": "fsspec aiohttp",
 }
-"""Names of the packages that each URL scheme needs, separated by spaces."""
+"""Names of the packages that a URL needs, separated by spaces, by the scheme of the URL."""
 
 EXTRAS: Mapping[str, str] = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure", "fsspec": "fsspec"}
 """Extra of evalgate that installs each package."""
@@ -51,7 +51,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s?#*\[\]{}\x00-\x1f\x7f]+")
 _WITH_ACCOUNT = frozenset({"abfs", "abfss", "sftp", "ssh"})
 """URL schemes with a container or a user before the `@`; with other schemes this may be a secret."""
 _WITH_FOLDERS = frozenset({"file", "local", "sftp", "ssh", "ftp", "smb", "hdfs", "webhdfs"})
-"""URL schemes of services in which folders must be created, and incomplete files are visible."""
+"""URL schemes of services in which folders must be created, and readers can see incomplete files."""
 _S3 = ("s3://", "s3a://")
 _OBJECT = re.compile(r"[0-9A-Za-z]{1,20}-[0-9a-f]{16}\.json")
 _LARGEST = 256 * 1024 * 1024
@@ -80,13 +80,13 @@ def build_fsspec_store(url: str, context: StoreContext) -> "FsspecStore":
 
 @frozen
 class FsspecStore:
-    """Baseline store in the folder at `url`; if the URL names a `.json` file, it can only be read."""
+    """Baseline store in the folder at `url`. If `url` names a `.json` file, the store can only read it."""
 
     url: str
     context: StoreContext = field(repr=False)
 
     def read(self) -> Baseline | None:
-        """Read all gate runs as one baseline, or return None if there is no gate run.
+        """Read all gate runs (calls of the gate) as one baseline, or return None if there is no gate run.
 
         Raises:
             InvalidInputError: the driver or the bucket is missing, access is refused, or an object is not a
@@ -102,11 +102,12 @@ class FsspecStore:
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
         """Replace the stored gate runs by the gate runs in the result of `change`, and return this result.
 
-        `change` gets None if there are no gate runs yet. New and changed gate runs are written before gate
-        runs that are not in the result are removed.
+        `change` gets None if there are no gate runs yet. First, new and changed gate runs are written. Then
+        the gate runs that are not in the result are removed.
 
         Raises:
-            InvalidInputError: the baseline cannot be read, access is refused, or the URL names a file.
+            InvalidInputError: the driver or the bucket is missing, the baseline cannot be read, access is
+                refused, or the URL names a file.
             OSError: the service cannot be reached.
         """
         try:
@@ -160,7 +161,7 @@ class FsspecStore:
 
 
 def _index_runs(part: Baseline) -> Mapping[tuple[str, str], object]:
-    """Return (fingerprint, runs) by case key; the object of a gate run is rewritten only if these change."""
+    """Return (fingerprint, runs) by case key. If this mapping is unchanged, the gate run is not written."""
     return {case.key: (case.fingerprint, case.runs) for case in part.cases}
 
 
@@ -233,7 +234,12 @@ class _ObjectFolder:
         raise NoVerdictError(f"{self.url}: the baseline changes faster than it can be read")
 
     def write_run(self, part: Baseline) -> str:
-        """Write a gate run, and return the name of its object."""
+        """Write a gate run, and return the name of its object.
+
+        Raises:
+            InvalidInputError: access is refused.
+            NoVerdictError: the service cannot be reached.
+        """
         text = dump_baseline(part).encode()
         # Names sort by time, and contents that differ have different names.
         made = re.sub(r"[^0-9A-Za-z]", "", part.sources[0].created_at or "")[:20] or "0"
@@ -251,7 +257,12 @@ class _ObjectFolder:
             return name
 
     def remove_objects(self, names: Iterable[str]) -> None:
-        """Remove the objects with these names, except objects that another writer has removed already."""
+        """Remove the objects with these names, except objects that another writer has removed already.
+
+        Raises:
+            InvalidInputError: access is refused.
+            NoVerdictError: the service cannot be reached.
+        """
         for name in sorted(names):
             with suppress(FileNotFoundError), _translate_errors(self.url, self.redactor):
                 self.system.rm_file(f"{self.root}/{name}")
