@@ -11,7 +11,7 @@ import pytest
 
 from evalgate.__main__ import main
 from evalgate.agents.http.connection import AgentServer, create_http_client
-from evalgate.cli.agent_search import find_candidates
+from evalgate.cli.agent_search import find_project_files
 from evalgate.cli.shell_completion import complete_agent
 from evalgate.core.errors import InvalidInputError
 from evalgate.llm.caching import ResponseCache
@@ -138,7 +138,7 @@ def test_what_only_looks_around_passes_over_it(special: str, project: Path) -> N
     put(project / "langgraph.json", special)
 
     assert complete_agent("python:tool.py:") == []
-    assert find_candidates(project).agents == ()
+    assert find_project_files(project).agents == ()
 
 
 @pytest.mark.parametrize("special", SPECIAL)

@@ -78,7 +78,7 @@ def build_evaluation_plan(eval_sets: object, agent: object, options: EvaluationO
     )
     given = GivenObjects(
         objects,
-        None if is_spec else agent if isinstance(agent, AgentSpec) else describe_agent(agent, options),
+        None if is_spec else agent if isinstance(agent, AgentSpec) else build_agent_spec(agent, options),
         options.built_thresholds or _build_thresholds(options, folder),
         options.scores,
     )
@@ -183,7 +183,7 @@ def _read_object(source: object, name: str, format_name: str | None) -> EvalSet:
     return parse_eval_set(value, plugin_registry.get_formats(), shown_as=name, format_name=format_name)
 
 
-def describe_agent(agent: object, options: EvaluationOptions) -> AgentSpec:
+def build_agent_spec(agent: object, options: EvaluationOptions) -> AgentSpec:
     """Build the specification of an agent that is a Python object in this process.
 
     Raises:

@@ -35,7 +35,7 @@ from evalgate.core.types import (
     RunResult,
     Verdict,
 )
-from evalgate.gating.comparison import compare_runs, find_allowed_drop
+from evalgate.gating.comparison import compare_runs, find_excessive_drop
 from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.gating.verdict import decide_verdict
 from evalgate.metrics.metric_summaries import compute_totals
@@ -69,7 +69,7 @@ class AaResult:
     cases: int
     runs: tuple[int, int]
     """Smallest and greatest number of stored runs with a score that a case has."""
-    closed: Mapping[str, int]
+    alarms: Mapping[str, int]
     """Number of trials with a closed gate or no verdict, by the reason in a few words."""
     inconclusive: int
     runs_per_case: float
@@ -92,12 +92,12 @@ class AaResult:
     @property
     def false_alarms(self) -> float:
         """Return the share of trials in which the gate was closed or gave no verdict."""
-        return sum(self.closed.values()) / self.repeats
+        return sum(self.alarms.values()) / self.repeats
 
     @property
     def false_alarm_bounds(self) -> tuple[float, float]:
         """Return the 95 % confidence interval (low, high) of the share of false alarms."""
-        return compute_wilson_interval(sum(self.closed.values()), self.repeats)
+        return compute_wilson_interval(sum(self.alarms.values()), self.repeats)
 
     @property
     def failure_rate_bound(self) -> float:
@@ -124,14 +124,14 @@ def run_aa_test(
     if not pairs:
         raise InvalidInputError(_describe_too_few(max(map(_count_runs, found_pairs), default=0)))
     trial = _Trial(pairs, stored.sources, rules)
-    closed: Counter[str] = Counter()
+    alarms: Counter[str] = Counter()
     inconclusive = made = 0
     for repeat in range(repeats):
         found = trial.run_trial(random.Random(f"0/{repeat}"))  # noqa: S311 - reproducible, guards no secret
         made += found.runs
         inconclusive += found.verdict.status == "inconclusive"
         if found.verdict.status in {"fail", "error"}:
-            closed[_classify_reason(found.verdict)] += 1
+            alarms[_classify_reason(found.verdict)] += 1
     counts = [_count_runs(pair) for pair in pairs]
     drawn = [before for _, before in pairs]
     unmeasured = _explain_unmeasured_drop(drawn, rules)
@@ -139,7 +139,7 @@ def run_aa_test(
         repeats,
         len(pairs),
         (min(counts), max(counts)),
-        dict(closed.most_common()),
+        dict(alarms.most_common()),
         inconclusive,
         made / repeats / len(pairs),
         None if unmeasured else _estimate_smallest_drop(drawn, rules, repeats),
@@ -305,7 +305,7 @@ def _estimate_smallest_drop(stored: Sequence[BaselineCase], rules: GateRules, re
     shares = _collect_shares(stored, rules)
     metrics = dict.fromkeys(name for runs in shares.values() for run in runs for name in run)
     allowed = {
-        name: find_allowed_drop(criterion, criterion.range, statistics.max_drop)
+        name: find_excessive_drop(criterion, criterion.range, statistics.max_drop)
         for name, criterion in rules.criteria.items()
     }
     limits = {
@@ -350,10 +350,10 @@ def _format_lines(found: AaResult) -> Iterator[str]:
         f"{stored} stored runs of {pluralize(found.cases, 'case')}:"
     )
     low, high = found.false_alarm_bounds
-    alarms = pluralize(sum(found.closed.values()), "trial")
+    alarms = pluralize(sum(found.alarms.values()), "trial")
     bounds = f"between {low:.1%} and {high:.1%}, 95 times in 100"
     yield f"  false alarms: {found.false_alarms:.1%} ({alarms}; {bounds})"
-    for why, times in found.closed.items():
+    for why, times in found.alarms.items():
         yield f"    {times:,} by {to_log_line(why, 300)}"
     yield f"  inconclusive: {found.inconclusive / found.repeats:.1%}"
     yield f"  runs per case: {found.runs_per_case:.2f}"

@@ -20,7 +20,7 @@ _ROOT_AGENT = re.compile(r"^(root_agent|app)\b\s*(:[^=]*)?=|^(async )?def get_ag
 
 
 @frozen
-class Candidates:
+class FoundFiles:
     """Agents and eval sets that were found in a folder, sorted, with paths relative to the folder."""
 
     eval_sets: tuple[str, ...]
@@ -28,7 +28,7 @@ class Candidates:
     """Values of `--agent`, each as KIND:WHAT; at most 9."""
 
 
-def find_candidates(folder: Path) -> Candidates:
+def find_project_files(folder: Path) -> FoundFiles:
     """Find the agents and eval sets in a folder and its subfolders.
 
     At most 2000 folders are searched. Hidden folders, installed packages, virtual environments and build
@@ -43,7 +43,7 @@ def find_candidates(folder: Path) -> Candidates:
             agents.append(f"adk:{relative.as_posix()}")
         if "langgraph.json" in names:
             agents += _iter_graphs(parent / "langgraph.json", relative)
-    return Candidates(tuple(sorted(eval_sets)), tuple(sorted(set(agents))[:_MOST_AGENTS]))
+    return FoundFiles(tuple(sorted(eval_sets)), tuple(sorted(set(agents))[:_MOST_AGENTS]))
 
 
 def build_patterns(eval_sets: tuple[str, ...]) -> tuple[str, ...]:

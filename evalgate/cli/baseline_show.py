@@ -22,7 +22,7 @@ from evalgate.core.sanitize import disable_commands, to_log_line
 from evalgate.core.score_ranges import UNIT_RANGE, Range
 from evalgate.core.types import Baseline, BaselineSource, Criterion, FailingSince
 from evalgate.gating.budgets import collect_budget_figures
-from evalgate.gating.comparison import find_allowed_drop
+from evalgate.gating.comparison import find_excessive_drop
 from evalgate.gating.score_tables import list_baseline_scores
 from evalgate.gating.statistical_policy import StatisticalPolicy, build_statistical_policy
 from evalgate.runner.baseline_targets import BaselineTarget
@@ -117,7 +117,7 @@ def summarize_baseline(
             if name not in reported
         },
         tuple(sorted(reported & stored)),
-        tuple(name for name in drops if get_drop_limit(criteria.get(name), get_range(name), gate) >= 1),
+        tuple(name for name in drops if get_excessive_drop(criteria.get(name), get_range(name), gate) >= 1),
     )
 
 
@@ -133,7 +133,7 @@ def _estimate_drops(
     stored = build_score_history(baseline, config).items()
     history = {name: cases for name, cases in stored if name not in reported}
     ranges = {name: config.get_score_range(name) for name in history}
-    allowed = {name: get_drop_limit(criteria.get(name), own, config.gate) for name, own in ranges.items()}
+    allowed = {name: get_excessive_drop(criteria.get(name), own, config.gate) for name, own in ranges.items()}
     found = estimate_detectable_drops(history, statistics.parameters, allowed)
     return {
         name: replace(
@@ -200,12 +200,12 @@ def build_score_history(baseline: Baseline, config: Config) -> dict[str, dict[st
     }
 
 
-def get_drop_limit(criterion: Criterion | None, own: Range, gate: GateConfig) -> float:
+def get_excessive_drop(criterion: Criterion | None, own: Range, gate: GateConfig) -> float:
     """Return the smallest drop of a metric's mean that is too large, as a share of the metric's range.
 
     Return 1 if every drop is allowed, even one over the whole range. `own` is the range.
     """
-    allowed = find_allowed_drop(criterion, own, gate.max_regression)
+    allowed = find_excessive_drop(criterion, own, gate.max_regression)
     return 1.0 if allowed is None else allowed
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from evalgate.cli.agent_search import Candidates, build_patterns, find_candidates
+from evalgate.cli.agent_search import FoundFiles, build_patterns, find_project_files
 from evalgate.cli.project_folder import find_repository_root
 from evalgate.cli.project_import import ProjectImport, read_project, suggest_import
 from evalgate.cli.redacted_output import print_sentence
@@ -74,7 +74,7 @@ def init_project(agent: str | None, source: str | None, folder: Path) -> None:
             file exists, or a file cannot be written.
     """
     workspace = resolve_workspace(folder)
-    found = find_candidates(workspace.folder)
+    found = find_project_files(workspace.folder)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     is_new = find_thresholds_file(workspace.folder) is None
     suggested = suggest_import(workspace) if source is None and is_new else ""
@@ -96,14 +96,14 @@ def init_project(agent: str | None, source: str | None, folder: Path) -> None:
 def write_scaffold(
     workspace: Workspace,
     agent: str | None,
-    found: Candidates | None = None,
+    found: FoundFiles | None = None,
     project: ProjectImport | None = None,
 ) -> InitResult:
     """Write the scaffold into the workspace. Existing files stay unchanged; only `.gitignore` gets new lines.
 
     `agent` is KIND:WHAT. None means the agent of `project`. Without a project, None means a sample agent,
-    which is written with a sample eval set. `found` is the result of `find_candidates`; if it is None, the
-    function calls `find_candidates` itself.
+    which is written with a sample eval set. `found` is the result of `find_project_files`; if it is None, the
+    function calls `find_project_files` itself.
 
     Raises:
         InvalidInputError: the kind of agent is unknown, the project has no agent, an agent is given although
@@ -118,7 +118,7 @@ def write_scaffold(
             raise InvalidInputError(
                 f"{existing.name}: exists already, and no file is changed: set its `agent` section to {agent}"
             )
-    found = found or find_candidates(workspace.folder)
+    found = found or find_project_files(workspace.folder)
     done = [
         InitFile(existing.name, "kept")
         if existing
@@ -154,7 +154,7 @@ def check_agent(agent: str) -> None:
         raise InvalidInputError(f"--agent {agent}: write KIND:WHAT, as python:agent.py:answer")
 
 
-def _build_config(agent: str | None, found: Candidates, project: ProjectImport | None) -> str:
+def _build_config(agent: str | None, found: FoundFiles, project: ProjectImport | None) -> str:
     text = _read_scaffold(_CONFIG)
     if agent is not None:
         kind, _, what = agent.partition(":")
@@ -176,7 +176,7 @@ def _build_criteria(project: ProjectImport) -> str:
     """Return the sections `criteria`, `checks` and `cases` of a project as YAML, without empty sections."""
     sections = {"criteria": project.criteria, "checks": project.checks}
     texts = [
-        f"{name}: # {project.own_criteria}\n"
+        f"{name}: # {project.criteria_comment}\n"
         + "".join(f"  {key}: {_quote_yaml(value)}\n" for key, value in section.items())
         for name, section in sections.items()
         if section
@@ -184,10 +184,10 @@ def _build_criteria(project: ProjectImport) -> str:
     if project.case_rules:
         texts.append("cases:\n" + "".join(f"  - {_quote_yaml(rule)}\n" for rule in project.case_rules))
     # A comment names the criteria that apply without these sections.
-    return "".join(texts) or f"# No `criteria` here: {project.own_criteria}\n"
+    return "".join(texts) or f"# No `criteria` here: {project.criteria_comment}\n"
 
 
-def _choose_patterns(agent: str | None, found: Candidates) -> tuple[str, ...]:
+def _choose_patterns(agent: str | None, found: FoundFiles) -> tuple[str, ...]:
     """Return the patterns for `eval_sets` in the thresholds file; () to keep the pattern of the scaffold.
 
     With an agent, the patterns name the eval sets that were found. If `agent` is None, the sample agent is
@@ -202,7 +202,7 @@ def _quote_yaml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)  # JSON is YAML
 
 
-def _suggest_next_steps(agent: str | None, found: Candidates, *, is_new: bool) -> Iterator[str]:
+def _suggest_next_steps(agent: str | None, found: FoundFiles, *, is_new: bool) -> Iterator[str]:
     if not is_new:
         yield "Next: `evalgate validate`."
         return
@@ -301,7 +301,7 @@ def ask_for_import(source: str) -> str | None:
     return source if click.confirm(question, default=True) else None
 
 
-def ask_for_agent(found: Candidates) -> str | None:
+def ask_for_agent(found: FoundFiles) -> str | None:
     """Ask for the agent until the answer is valid; return KIND:WHAT, or None for the sample agent."""
     click.echo("Which agent is gated? KIND:WHAT, as python:agent.py:answer, adk:my_agent or http:http://…")
     for number, each in enumerate(found.agents, 1):

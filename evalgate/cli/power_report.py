@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from evalgate.cli.baseline_show import build_score_history, get_drop_limit
+from evalgate.cli.baseline_show import build_score_history, get_excessive_drop
 from evalgate.config import option_defaults
 from evalgate.core import plugin_registry
 from evalgate.core.errors import InvalidInputError
@@ -221,7 +221,7 @@ def _plan_metrics(
     parameters = build_statistical_policy(gate, "auto", ()).parameters
     for metric, cases in noise.items():
         own = target.config.get_score_range(metric)
-        allowed = get_drop_limit(criteria.get(metric), own, gate)
+        allowed = get_excessive_drop(criteria.get(metric), own, gate)
         # An allowed drop is never caught reliably: to catch it, only smaller drops may be allowed.
         wanted = min(allowed, request.drop / 2) if request.drop <= allowed else allowed
         model = DropModel(cases, parameters, max_drop=allowed, metrics=len(noise))

@@ -15,8 +15,8 @@ from pathlib import Path
 from evalgate.cli.agent_search import (
     build_patterns,
     find_adk_criteria,
-    find_candidates,
     find_initial_sessions,
+    find_project_files,
     find_script_variables,
     find_variables,
     read_or_empty,
@@ -63,7 +63,7 @@ class ProjectImport:
     """Texts of the files to write, by path in the workspace."""
     criteria: Mapping[str, object] = field(default_factory=dict)
     """The section `criteria`. If `criteria` and `checks` are {}, the criteria next to the eval sets apply."""
-    own_criteria: str = ""
+    criteria_comment: str = ""
     """Text of a comment in the thresholds file: the origin of the criteria."""
     checks: Mapping[str, JsonObject] = field(default_factory=dict)
     case_rules: tuple[JsonObject, ...] = ()
@@ -136,7 +136,7 @@ def read_project(workspace: Workspace, source: str) -> ProjectImport:
     if with_graphs is not None and not first.agents:
         first = replace(first, agents=with_graphs.agents, environment=with_graphs.environment)
     if not first.agents:
-        candidates = find_candidates(path).agents
+        candidates = find_project_files(path).agents
         first = replace(first, agents=tuple(_prefix_agent(each, workspace, path) for each in candidates))
     more = [f"{each.source}: one thresholds file gates one kind of tests" for each in others]
     return replace(first, lost=(*first.lost, *more))
@@ -159,7 +159,7 @@ def _read_file(workspace: Workspace, path: Path) -> ProjectImport:
     elif _detect_format(workspace, path) in _KEPT_FORMATS:
         folder = workspace.folder if path.is_relative_to(workspace.folder) else path.parent
         name = os.path.relpath(path, workspace.folder)
-        found = _keep_eval_sets(workspace, folder, (name,), {path.parent}, find_candidates(folder).agents)
+        found = _keep_eval_sets(workspace, folder, (name,), {path.parent}, find_project_files(folder).agents)
     else:
         found = _read_promptfoo(workspace, path)
     if found is None:
@@ -189,7 +189,7 @@ def _detect_format(workspace: Workspace, path: Path) -> str:
 
 
 def _read_native(workspace: Workspace, folder: Path) -> ProjectImport | None:
-    found = find_candidates(folder)
+    found = find_project_files(folder)
     if not found.eval_sets:
         return None
     below = os.path.relpath(folder, workspace.folder)
@@ -225,7 +225,7 @@ def _keep_eval_sets(
         "",
         patterns,
         tuple(_prefix_agent(each, workspace, folder) for each in agents),
-        own_criteria=own,
+        criteria_comment=own,
         environment=find_variables(folder),
         lost=(*unread, *sessions),
     )
@@ -252,7 +252,7 @@ def _read_langgraph(workspace: Workspace, folder: Path) -> ProjectImport | None:
     """Return the agents in `langgraph.json`, without eval sets; None if the file does not exist."""
     if not (folder / "langgraph.json").is_file():
         return None
-    graphs = [each for each in find_candidates(folder).agents if each.startswith("python:")]
+    graphs = [each for each in find_project_files(folder).agents if each.startswith("python:")]
     try:
         config = json.loads(read_or_empty(folder / "langgraph.json"))
     except ValueError as error:
@@ -263,7 +263,7 @@ def _read_langgraph(workspace: Workspace, folder: Path) -> ProjectImport | None:
         f"LangGraph ({workspace.format_path(folder / 'langgraph.json')})",
         agents=tuple(_prefix_agent(each, workspace, folder) for each in graphs),
         criteria={"tool_trajectory_avg_score": {"threshold": 1.0, "match_type": "IN_ORDER"}},
-        own_criteria="the expected tool calls, in their order; add `response_match_score` for texts",
+        criteria_comment="the expected tool calls, in their order; add `response_match_score` for texts",
         environment=tuple(map(str, names)),
         notes=(_NO_EVAL_SETS,),
     )
@@ -289,7 +289,7 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
     if not project.eval_set.cases:
         raise InvalidInputError("; ".join([f"{shown_as}: no test can be carried over", *project.lost]))
     out = _choose_name(project.eval_set.eval_set_id, {})
-    files = {out: _write_eval_set(project.eval_set, out, "adk")[0]}
+    files = {out: _render_eval_set(project.eval_set, out, "adk")[0]}
     agents: list[str] = []
     options: JsonObject = {}
     lost = list(project.lost)
@@ -314,7 +314,7 @@ def _read_promptfoo(workspace: Workspace, path: Path) -> ProjectImport:
         (out,),
         tuple(agents),
         files,
-        own_criteria="the assertions of promptfoo's tests",
+        criteria_comment="the assertions of promptfoo's tests",
         criteria=project.budgets,
         checks=project.checks,
         case_rules=project.case_rules,
@@ -402,7 +402,7 @@ def _convert_data_sets(workspace: Workspace, paths: list[Path], folder: Path) ->
             continue
         converted = convert_dataset(dataset, shown_as)
         out = _choose_name(path.stem, files)
-        files[out], unwritten = _write_eval_set(converted.eval_set, out, "adk")
+        files[out], unwritten = _render_eval_set(converted.eval_set, out, "adk")
         eval_sets.append(converted.eval_set)
         lost += [*converted.missing, *converted.lost, *unwritten]
     sources = [
@@ -427,7 +427,7 @@ def _convert_data_sets(workspace: Workspace, paths: list[Path], folder: Path) ->
         tuple(files),
         files=files,
         criteria=criteria,
-        own_criteria="DeepEval's metrics; `trajectory_recall` is its ToolCorrectnessMetric",
+        criteria_comment="DeepEval's metrics; `trajectory_recall` is its ToolCorrectnessMetric",
         checks=checks,
         environment=find_variables(folder),
         lost=tuple(lost),
@@ -440,7 +440,7 @@ def _choose_name(stem: str, taken: Mapping[str, str]) -> str:
     return next(name for number in range(1, len(taken) + 2) if (name := names(number)) not in taken)
 
 
-def _write_eval_set(eval_set: EvalSet, out: str, to: str) -> tuple[str, list[str]]:
+def _render_eval_set(eval_set: EvalSet, out: str, to: str) -> tuple[str, list[str]]:
     """Return the text of the new file `out` in the format `to`, and sentences about content that is lost."""
     from evalgate.datasets.eval_set_paths import build_eval_set_id
 

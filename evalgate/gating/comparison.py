@@ -105,13 +105,15 @@ def compute_drop_limit(metric: MetricSummary, gate: GateConfig, criteria: Mappin
 
     If every drop is allowed, return the width of the range.
     """
-    share = find_allowed_drop(criteria.get(metric.name), metric.range, gate.max_regression)
+    share = find_excessive_drop(criteria.get(metric.name), metric.range, gate.max_regression)
     # A score outside the range can fall by more than the width of the range. If only the metric's own limit
     # spans the range, such a drop is a regression.
     return (1 if share is None else share) * metric.range.width
 
 
-def find_allowed_drop(criterion: Criterion | None, score_range: Range, of_all: float | None) -> float | None:
+def find_excessive_drop(
+    criterion: Criterion | None, score_range: Range, of_all: float | None
+) -> float | None:
     """Return the smallest drop of a metric's mean that is too large, as a share of the metric's range.
 
     Return None if every drop is allowed, as it is by a limit that spans the range.

@@ -8,7 +8,7 @@ from evalgate.config.schema.budgets import BudgetLimits
 from evalgate.config.schema.gate import GateConfig
 from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseMetric, Criterion
-from evalgate.gating.comparison import find_allowed_drop
+from evalgate.gating.comparison import find_excessive_drop
 from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
 
@@ -49,7 +49,7 @@ class StatisticalPolicy:
     def build_rule(self, metric: CaseMetric) -> MetricRule:
         """Build the rule that judges a metric, with limits as shares of its range."""
         criterion, score_range = self.criteria.get(metric.name), metric.range
-        max_drop = find_allowed_drop(criterion, score_range, self.max_drop)
+        max_drop = find_excessive_drop(criterion, score_range, self.max_drop)
         if criterion is None or criterion.rule == "literal":
             return MetricRule(max_drop, self.require)
         wanted, own = criterion.reliability, metric.min_mean

@@ -53,6 +53,6 @@ def read_project_config(folder: Path, thresholds_file: str | None) -> Config | N
         return None
 
 
-def describe_agent(choice: str) -> str:
+def build_agent_spec(choice: str) -> str:
     """Return the name of an agent for readers: `adk:FOLDER`, or words for the thresholds file's agent."""
     return f"adk:{choice}" if choice else "the agent of the thresholds file"

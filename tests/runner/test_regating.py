@@ -311,7 +311,7 @@ def test_a_threshold_that_luck_misses_is_a_false_alarm_with_its_reason(tmp_path:
     config(tmp_path, runs="auto", criteria={RESPONSE: criterion}, gate={"baseline": "b.json"})
     found = measure_false_alarms(None, rounds=None, repeats=20, thresholds_file=None, folder=tmp_path)
     assert found.false_alarms > 0.8
-    assert "a metric below its threshold" in found.closed
+    assert "a metric below its threshold" in found.alarms
 
 
 def test_the_threshold_of_a_case_is_no_minimum_of_the_mean_beside_a_baseline(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class BackgroundEvaluation(Generic[T]):
         self._results: dict[CaseKey, Future[CaseResult]] = {key: Future() for key in keys}
         self._made: dict[CaseKey, int] = {}
         self._requested: set[CaseKey] = set()
-        self._gate_run: PreparedRun | None = None
+        self._prepared_run: PreparedRun | None = None
         self._started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = Future()
         self._requests: asyncio.Queue[CaseKey | None] = asyncio.Queue()
         self._done: Future[T] = Future()
@@ -117,15 +117,15 @@ class BackgroundEvaluation(Generic[T]):
         With `runs: auto`, `_evaluate` sets the result instead.
         """
         del result
-        key, prepared_run = (eval_set_id, eval_id), self._gate_run
+        key, prepared_run = (eval_set_id, eval_id), self._prepared_run
         made = self._made[key] = self._made.get(key, 0) + 1
         # With `runs: auto`, the number of runs is not known here: `_evaluate` sets the result at the end.
         if prepared_run is not None and prepared_run.plan.runs == made:
             self._settle(key, self._results[key])
 
     def _settle(self, key: CaseKey, result: Future[CaseResult]) -> None:
-        if self._gate_run is not None and not result.done():
-            result.set_result(self._gate_run.run_results.build_case_result(self._indices[key]))
+        if self._prepared_run is not None and not result.done():
+            result.set_result(self._prepared_run.run_results.build_case_result(self._indices[key]))
 
     def _settle_all(self) -> None:
         """Set the result of each case that has none yet. If an error ended the evaluation, set the error."""
@@ -154,7 +154,7 @@ class BackgroundEvaluation(Generic[T]):
 
     async def _evaluate(self) -> T:
         with prepare_run(self._plan, self) as prepared_run:
-            self._gate_run = prepared_run
+            self._prepared_run = prepared_run
             execution = prepared_run.execution
             async with execution.start_agent():
                 if self._all_at_once:

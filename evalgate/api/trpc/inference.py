@@ -9,7 +9,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from evalgate.agents.factory import build_agent, resolve_agent
-from evalgate.api.evaluation_plan import EvaluationOptions, describe_agent
+from evalgate.api.evaluation_plan import EvaluationOptions, build_agent_spec
 from evalgate.api.trpc.datasets import EvalCase, Invocation, Message, Tool
 from evalgate.config.cli_overrides import Overrides, apply_overrides
 from evalgate.config.schema.agent import AgentConfig
@@ -31,7 +31,7 @@ class InferenceError(Exception):
     """
 
 
-def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> Agent:
+def build_agent_of_runner(runner: object, *, concurrency: int, timeout: float | None) -> Agent:
     """Build the agent of an evaluation without starting it.
 
     Args:
@@ -51,7 +51,7 @@ def build_runner(runner: object, *, concurrency: int, timeout: float | None) -> 
         settings = apply_overrides(Config(), overrides).agent or AgentConfig()
         spec = resolve_agent(settings, overrides.agent_name, Thresholds(Config(), folder))
     else:
-        spec = describe_agent(runner, EvaluationOptions(concurrency=concurrency, timeout=timeout))
+        spec = build_agent_spec(runner, EvaluationOptions(concurrency=concurrency, timeout=timeout))
     return build_agent(spec, resolve_workspace(folder), os.environ)
 
 

@@ -32,7 +32,12 @@ from evalgate.api.trpc.criteria import EvalMetric, require_threshold
 from evalgate.api.trpc.datasets import EvalCase, EvalSet, Invocation
 from evalgate.api.trpc.errors import CallbackError, NotFoundError
 from evalgate.api.trpc.evaluators import BuiltInEvaluator, Registry, provide_judges
-from evalgate.api.trpc.inference import InferenceError, build_core_case, build_invocations, build_runner
+from evalgate.api.trpc.inference import (
+    InferenceError,
+    build_agent_of_runner,
+    build_core_case,
+    build_invocations,
+)
 from evalgate.api.trpc.managers import LocalEvalSetManager
 from evalgate.api.trpc.protocols import EvalResultManager, EvalSetManager, Evaluator
 from evalgate.api.trpc.requests import EvaluateRequest, InferenceRequest, InferenceResult
@@ -221,7 +226,9 @@ class LocalService:
         elif self._runner is None:
             yield None
         else:
-            async with build_runner(self._runner, concurrency=at_once, timeout=self._timeout) as agent:
+            async with build_agent_of_runner(
+                self._runner, concurrency=at_once, timeout=self._timeout
+            ) as agent:
                 throttle = Throttle(ThrottleSettings(at_once))
                 yield CaseRunner(agent, create_scripted_user, throttle, never_stop)
 

@@ -19,7 +19,7 @@ from evalgate.runner.saved_cases import DEFAULT_OUT
 from evalgate.viewer.background_chat import BackgroundChat
 from evalgate.viewer.case_views import create_budget
 from evalgate.viewer.forms import get_field, read_form
-from evalgate.viewer.project_agents import describe_agent
+from evalgate.viewer.project_agents import build_agent_spec
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page
@@ -64,7 +64,7 @@ def _render_chat(
         failed=_build_trace(state.failed_trace, (), _FAILED),
         picked=form.get("turn", ()) if form else [str(at) for at in range(len(state.turns))],
         events=[_build_event(event) for event in state.events],
-        agents=[(each, describe_agent(each), each == state.agent) for each in chat.list_choices()],
+        agents=[(each, build_agent_spec(each), each == state.agent) for each in chat.list_choices()],
         formats=FORMATS,
         out=form.get("out", (DEFAULT_OUT,))[0],
         to=get_field(form, "to"),

@@ -24,7 +24,7 @@ from evalgate.viewer.background_runs import (
 )
 from evalgate.viewer.case_filters import CaseQuery, filter_cases
 from evalgate.viewer.forms import get_field, read_form
-from evalgate.viewer.project_agents import describe_agent
+from evalgate.viewer.project_agents import build_agent_spec
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 
@@ -86,7 +86,7 @@ def _render_form(
         status_code=status_code,
         problem=problem,
         agent=agent,
-        agents=[(each, describe_agent(each), agent == f"adk:{each}") for each in agents],
+        agents=[(each, build_agent_spec(each), agent == f"adk:{each}") for each in agents],
         has_thresholds=any(suite.thresholds.file for suite in plan.suites),
         query=query,
         record=asked.get("record", ("",))[0],
