@@ -80,15 +80,15 @@ class ControlSuspects:
     broken: frozenset[CaseKey]
     """Cases that close the gate by themselves, or have too few runs to decide whether they do."""
     averages: Mapping[str, Mapping[CaseKey, float]]
-    """Suspected averages: name of the metric's score table to the drops of all compared cases.
+    """Maps each suspected average to the drop of each case that was compared for it.
 
-    Drops are shares of the metric's range."""
+    An average is named by the metric's score table. Drops are shares of the metric's range."""
     baseline: Baseline
     statistics: StatisticalPolicy
 
     @property
     def keys(self) -> frozenset[CaseKey]:
-        """Return the keys of the cases that need control runs."""
+        """Return the keys of the cases that need control runs: broken ones, and all of suspected averages."""
         return self.broken.union(*self.averages.values())
 
     def build_inputs(
@@ -160,7 +160,7 @@ def find_suspects(
         cases: the cases of `scored`, with their follow-ups and comparisons.
         baseline: the stored runs; None: the result is None.
         mode: `suspects`: averages that fell by half of their limit or more are suspects. `all`: all averages
-            are suspects.
+            with a limit are suspects, if they were compared with the baseline.
     """
     statistics, decision = scored.statistics, scored.decision
     if statistics is None or baseline is None:
@@ -229,8 +229,8 @@ class SuspectOutcomes:
     def count_stored_passes(self) -> tuple[int, int]:
         """Return (passed, all) counts of the stored runs.
 
-        With a follow-up, these are its counts. Otherwise a stored run counts as passed unless its score fell
-        so far that the exact test would call it a break.
+        If the case has a follow-up, return the counts in the follow-up. Otherwise a stored run counts as
+        passed unless its score is so low that the exact test would call it a break.
         """
         found = self._case.follow_up
         if found is None:  # the case is suspected by its score alone
@@ -249,7 +249,7 @@ class SuspectOutcomes:
         )
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return the result of `is_failure` for each fresh run: True, False or None."""
+        """Return a value for each fresh run: True if it failed in a suspected way, None without a result."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:

@@ -85,7 +85,9 @@ def apply_quarantine(
     environ: Mapping[str, str],
     is_part: bool = False,
 ) -> QuarantineResult:
-    """Return the policies, with a quarantine for every case that an entry names.
+    """Return the policies, with a quarantine for every case that a valid entry names.
+
+    If the job tests an unmerged change, the target branch's entries count. Notices name new and expired ones.
 
     Args:
         file: location of the quarantine file.
@@ -126,8 +128,8 @@ def apply_quarantine(
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a notice for each quarantined case that passes now and passed its last `RECOVERED_RUNS` runs.
 
-    The last runs are the newest stored runs in the baseline. A case is left out if the case or one of its
-    gating metrics changed since.
+    The last runs are the newest stored runs in the baseline. A case is left out if it, or one of its gating
+    metrics, has changed after these runs.
     """
     before = baseline.index_cases()
     quote = build_case_quote(case.key for case in cases)

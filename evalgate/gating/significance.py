@@ -79,9 +79,10 @@ def decide_metrics(
 def apply_decision(
     scored: ScoredRuns, metrics: tuple[MetricSummary, ...], baseline: Baseline | None, gate: GateConfig
 ) -> ComparedRuns:
-    """Return `metrics` and the cases of `scored` with the decision of the statistics, and notices about it.
+    """Return the metrics and cases with the decision of the statistics added, and notices about the decision.
 
-    Metrics with scores outside their range are not judged by statistics: their plain differences remain.
+    The decision and the cases are those of `scored`; `metrics` are the summaries of the cases. A metric with
+    scores outside its range is not judged by statistics and keeps its plain difference.
     """
     statistics, decision, cases = scored.statistics, scored.decision, scored.cases
     if statistics is None:
@@ -120,8 +121,10 @@ def find_excesses(
     """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
 
     The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
-    Nothing is yielded if an average failed, because the runs stopped for this reason. Left out are averages
-    that made all `max_runs` rounds, fell by half of their limit or more, or rose by more than luck.
+    Nothing is yielded if any average failed, because the runs stopped for this reason.
+
+    An average is left out if its runs did not stop early: it had all `max_runs` rounds, fell by half of its
+    limit or more, or rose by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -154,7 +157,10 @@ def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) 
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return the expected change of the average of a line (`part`) if luck changes that of `whole` by 1."""
+    """Return the expected change of the average of `part` if luck changes the average of `whole` by 1.
+
+    `part` is one line of a metric in the report, `whole` the metric with all its cases.
+    """
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -169,8 +175,8 @@ def apply_corrections(
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries, with a corrected score for each average with an entry in `excesses`.
 
-    `keys` are the keys of the summaries, in the same order. `excesses` maps table names to excesses, as
-    `find_excesses` yields them.
+    `keys` are the keys of the summaries, in the same order. `excesses` maps the names of score tables to
+    excesses, as shares of the metric's range.
     """
     return tuple(
         metric
@@ -206,7 +212,7 @@ def add_comparisons(
         decision: decision on every metric. If a metric has several lines in the report, it also holds a
             decision on the minima of each line.
         context: words and settings of the sentences.
-        differences: table name to the difference of the line's mean, for metrics with several lines.
+        differences: for each of several lines, the name of its score table to the difference of its mean.
     """
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
@@ -241,7 +247,11 @@ def add_comparisons(
 def _combine_line_decision(
     whole: MetricDecision, minima: MetricDecision, difference: MeanDifference | None
 ) -> MetricDecision:
-    """Return the decision on a line of a metric: the metric's, with the minima and difference of the line."""
+    """Return the decision on one line of a metric in the report.
+
+    It is the decision `whole` on all cases of the metric, with the minima, the cases and the difference of
+    the mean replaced by those of the line.
+    """
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
     if difference is not None and whole.change is not None:
         difference = replace(difference, p=whole.change.p)  # the test is that of the whole metric
@@ -272,8 +282,8 @@ def _add_sentences(
         summary: summary of the line.
         line: the line's decision, as `_combine_line_decision` returns it.
         minima: the decision on the line's minima.
-        whole: the decision on the whole metric; None if another line has its sentences.
-        context: context of the line.
+        whole: the decision on the whole metric; None if another line shows the sentences about it.
+        context: words and settings of the sentences about the line.
     """
     if summary.judgement is None:
         return summary
@@ -355,10 +365,11 @@ def _decide_mean_status(
 ) -> tuple[Status, Literal["minimum", "baseline"]]:
     """Return the status of a metric's mean, and whether the minimum or the baseline decided it.
 
-    - If the statistics judged a minimum or pass^k with its interval, they decide.
-    - If the mean has a minimum otherwise, the status that `summarize_metrics` gave it stays.
-    - If the mean has no minimum, only a drop since the baseline could fail it, so it passes here:
-      `regressed` and `judgement` report a drop. If nothing was compared, its status stays.
+    - If the statistics judged a minimum or pass^k with its interval, this judgement is the status.
+    - If a minimum was not judged by statistics, the summary's status stays.
+    - If there is no minimum, the mean passes: only a drop since the baseline could fail it, and drops are
+      reported by `regressed` and `judgement`. A mean that does not exist is `not_evaluated`.
+    - If there is no minimum and nothing was compared with the baseline, the summary's status stays.
 
     `has_minimum` is True if the thresholds file sets `min_mean` for the summary's line.
     """
@@ -432,7 +443,10 @@ def _build_metric_comparison(
 
 
 def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float]]:
-    """Yield (name, value) of the fields of `MetricComparison` about the change; `noise` only if measured."""
+    """Yield (name, value) for the fields of `MetricComparison` that describe the change.
+
+    Values are shares of the metric's range. `noise` is left out if it was not measured.
+    """
     yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
     if not change.single:
         yield "noise", change.noise
