@@ -87,10 +87,8 @@ def apply_quarantine(
 ) -> QuarantineResult:
     """Return the policies, with a quarantine for every case that a valid entry names.
 
-    If the job tests an unmerged change, the target branch's entries count. Notices name new and expired ones.
-
     Args:
-        file: location of the quarantine file.
+        file: location of the file. For an unmerged change, only entries of the target branch count.
         eval_sets: the eval sets of the run.
         case_policies: policies of the cases, without quarantine.
         today: cases of entries that expired before this day gate again.

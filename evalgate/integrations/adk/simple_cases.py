@@ -65,10 +65,10 @@ def parse_simple_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase
 
 
 def has_simple_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the decoded case `raw` has only the keys of simple cases, none of which is ignored.
+    """Return True if the decoded case `raw` has only keys of simple cases, and so no ignored key.
 
-    `case` is built from `raw`; if it is None, because `raw` is invalid, return False. The result is True for
-    nearly every case, and saves the slower search for ignored keys.
+    `case` is built from `raw`. If `case` is None, because `raw` is invalid, return False. The result is True
+    for nearly every case, and saves the slower search for ignored keys.
     """
     return (
         case is not None

@@ -48,7 +48,7 @@ class ModelTextJudge:
     samples: int = 1
     """Number of answers to each question. The majority counts, and a tie is a no."""
     context: str = ""
-    """The first message of the user."""
+    """The first message of the user, which the model sees when it compares two texts."""
     verdicts: list[JsonObject] = field(default_factory=list)
     """Every question that was asked, with its answers, for the record."""
 
@@ -146,7 +146,9 @@ class JourneyMetric(BaseModel, ABC):
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
         """Return the score in [0, 1]. `judge` compares the texts.
 
-        The result is not applicable for the same reasons as that of `score`.
+        The result is not applicable if the case has no journey, if `judge` leaves a text or check undecided
+        that the score depends on, or if the journey has no goal that the metric counts. The metric fails if
+        arguments of a call nest too deep.
 
         Raises:
             JudgeError: `judge` asks a model, which returns no verdict.

@@ -36,7 +36,7 @@ class TrpcFormat:
         """Build the eval set, with the line number of each case.
 
         Raises:
-            InvalidInputError: with every problem of the file, each at its line and column.
+            InvalidInputError: the file is invalid. The error lists every problem with its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.trpc.cases import TrpcCase, TrpcEvalSetFile, build_trpc_case

@@ -59,7 +59,7 @@ def parse_trpc_criteria(
     `os.environ`). The placeholders are not expanded, because a record must not hold a key.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: the file is invalid. The error lists every problem.
     """
     items = document.value if isinstance(document.value, list) else []
     problems: list[Problem] = []

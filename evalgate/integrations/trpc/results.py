@@ -30,7 +30,7 @@ class TrpcResultsFormat:
         A run without a recorded turn counts as crashed.
 
         Raises:
-            InvalidInputError: with every problem of the file.
+            InvalidInputError: the file is invalid. The error lists every problem.
         """
         value = _decode_nested(document.value)
         try:
