@@ -25,9 +25,10 @@ class TrpcResultsFormat:
         return isinstance(get_member(_decode_nested(document.value), "evalCaseResults"), list)
 
     def read_results(self, document: Document) -> Record:
-        """Read the conversations, with the runs of a case in order.
+        """Read the recorded conversations as a record without scores.
 
-        A run without a recorded turn counts as crashed.
+        The runs of a case are numbered from 1, in the order of their ids. A run without a recorded turn
+        counts as crashed.
 
         Raises:
             InvalidInputError: the file is invalid. The error lists every problem.
