@@ -1,15 +1,15 @@
 """Decide by statistics, and write the decisions into the fields of the record.
 
-These types hold the comparison with a baseline. In `statistics/` their figures are shares of a metric's
-range, in the record they are in points of its scores:
+These types hold the comparison with a baseline. Figures in types of `statistics/` are shares of a metric's
+range. Figures in types of the record have the unit of the metric's scores:
 
-| type | of what | made in | fields of this type |
+| type | compares | made in | held by |
 |---|---|---|---|
 | `MeanDifference` | a mean | `mean_difference.py` | `change` of `Assessment` and `MetricDecision` |
-| `RuleCheck` | a rule | `metric_assessment.py` | `checks` of both |
-| `Assessment` | a metric, after some rounds | `metric_assessment.py` | none |
-| `MetricDecision` | a metric, at the end | `metric_decisions.py` | `Decision.metrics`, by name of its table |
-| `CaseComparison` | a case | as `MetricDecision` | `MetricDecision.cases`, `CaseMetric.standing` |
+| `RuleCheck` | a rule | `metric_assessment.py` | `checks` of `Assessment` and `MetricDecision` |
+| `Assessment` | a metric, after some rounds | `metric_assessment.py` | no field |
+| `MetricDecision` | a metric, at the end | `metric_decisions.py` | `Decision.metrics`, by name of score table |
+| `CaseComparison` | a case | `metric_decisions.py` | `MetricDecision.cases`, `CaseMetric.standing` |
 | `MetricComparison` | a metric, in the record | here | `MetricSummary.judgement` |
 | `Comparison` | all cases that changed | `case_changes.py` | `Record.comparison`, `GateInput.comparison` |
 
