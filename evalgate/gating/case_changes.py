@@ -337,8 +337,8 @@ def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | N
 
     A comparison of means would be misleading: a case that passed 6 of 10 stored runs may fail once by luck.
 
-    - `newly_failing`: the case fails now, and the exact test calls it broken or no stored run failed in this
-      way.
+    - `newly_failing`: the case fails now, and the exact test of its scores calls it broken, or no stored run
+      failed in this way.
     - `flaky`: the case fails now in any other way.
     - `newly_passing`: the case passes now, and so many passes are hardly luck.
     - None: the case passes now, but this may be luck; or its runs do not show how the agent behaves.

@@ -294,7 +294,10 @@ def _list_verdicts(
 
 
 def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
-    """Return True if the exact test calls the case broken by the metric with this name and fingerprint."""
+    """Return True if the metric with this name and fingerprint is broken in the case.
+
+    A metric is broken if the exact test finds that its scores fell by more than luck explains.
+    """
     return any(
         metric.name == name
         and metric.fingerprint == fingerprint

@@ -88,7 +88,7 @@ class ControlSuspects:
 
     @property
     def keys(self) -> frozenset[CaseKey]:
-        """Return the keys of the cases that need control runs: broken ones, and all of suspected averages."""
+        """Return the keys of the cases that need control runs: `broken`, and the cases of `averages`."""
         return self.broken.union(*self.averages.values())
 
     def build_inputs(
@@ -187,7 +187,10 @@ def find_suspects(
 
 
 def _is_suspect(case: CaseResult) -> bool:
-    """Return True if the case gates, is not protected, and failed in a new way or has a broken metric."""
+    """Return True if the case gates, and failed in a new way or has a broken metric.
+
+    Return False for a protected case: it must never fail, so control runs could not excuse it.
+    """
     return case.gates and not case.protected and (_has_new_failures(case) or bool(_list_broken_metrics(case)))
 
 
@@ -206,8 +209,8 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 class SuspectOutcomes:
     """Classifier of the runs of one suspected case, by the ways of failing that made the case a suspect.
 
-    A suspected way is a crash or a missed threshold that no stored run had, or a fall of a score that the
-    exact test calls a break.
+    A suspected way is a crash or a missed threshold that no stored run had. A fall of a score is one, too, if
+    the exact test calls it a break.
     """
 
     def __init__(self, case: CaseResult, baseline: Baseline, statistics: StatisticalPolicy) -> None:
@@ -216,7 +219,7 @@ class SuspectOutcomes:
         if _has_new_failures(case):
             self._classifier = build_classifier(baseline, statistics)
         self._limits: dict[str, float] = {}
-        """Metric to the highest score, as a share of its range, that counts as a failure."""
+        """Maps a metric to the highest score that counts as a failure, as a share of the metric's range."""
         old = baseline.index_cases().get(case.key)
         self._stored = self._list_stored_failures(old, statistics) if old else []
 

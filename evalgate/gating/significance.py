@@ -8,7 +8,7 @@ range. Figures in types of the record have the unit of the metric's scores:
 | `MeanDifference` | a mean | `mean_difference.py` | `change` of `Assessment` and `MetricDecision` |
 | `RuleCheck` | a rule | `metric_assessment.py` | `checks` of `Assessment` and `MetricDecision` |
 | `Assessment` | a metric, after some rounds | `metric_assessment.py` | no field |
-| `MetricDecision` | a metric, at the end | `metric_decisions.py` | `Decision.metrics`, by name of score table |
+| `MetricDecision` | a metric, at the end | `metric_decisions.py` | `Decision.metrics`, by table name |
 | `CaseComparison` | a case | `metric_decisions.py` | `MetricDecision.cases`, `CaseMetric.standing` |
 | `MetricComparison` | a metric, in the record | here | `MetricSummary.judgement` |
 | `Comparison` | all cases that changed | `case_changes.py` | `Record.comparison`, `GateInput.comparison` |

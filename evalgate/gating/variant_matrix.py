@@ -21,7 +21,7 @@ class VariantFigures:
 
     name: str
     values: Mapping[str, str]
-    """Name of each varied setting, such as `env.MODEL`, to its value in this variant."""
+    """Maps the name of each varied setting, such as `env.MODEL`, to its value in this variant."""
     results: str
     """Path of the variant's `results.json`, relative to the file of the matrix."""
     runs: int

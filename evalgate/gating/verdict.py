@@ -287,7 +287,7 @@ def _find_open_cases(evidence: GateInput) -> Iterator[str]:
 
 
 def _has_statistical_minimum(metric: MetricSummary) -> bool:
-    """Return True if the statistics judged a minimum or pass^k of the metric, with its interval."""
+    """Return True if the statistics judged a minimum or pass^k of the metric by a confidence interval."""
     judgement = metric.judgement
     return judgement is not None and bool(judgement.minimum or judgement.reliability)
 

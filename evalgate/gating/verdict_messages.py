@@ -413,7 +413,10 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if a case has runs enough to confirm a break, or if none scored high enough to break."""
+    """Return True if some case has enough runs to confirm that it broke.
+
+    Also return True if no case scored high enough in the baseline for a break.
+    """
     least = parameters.case_drop - EPSILON
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= least]
     return not high or any(case.need is not None for case in high)

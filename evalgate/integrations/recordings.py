@@ -59,9 +59,10 @@ def may_become_eval_set(path: Path, shown_as: str) -> bool:
 
 
 def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ...]]:
-    """Return the timed steps of each conversation in a file of traces, by case id as in `read_recording`.
+    """Return the timed steps of each conversation in a file of traces, by the id of its case.
 
-    `TraceSpan.turn` is the index of the case's turn. Times are seconds since the first turn with spans began.
+    The cases are those of the eval set that `read_recording` returns for the file. `TraceSpan.turn` is the
+    index of the case's turn. Times are seconds since the first turn with spans began.
 
     Raises:
         InvalidInputError: the file or a part of it cannot be read, or it holds no trace.

@@ -1,7 +1,7 @@
 """Cases of Google ADK's eval sets, built from the models of their files.
 
-Of a file's cases, `simple_cases.py` builds those with only today's keys, which is faster. Every other case
-and every error goes through the models.
+`simple_cases.py` builds the cases that have only today's keys, because this is faster. All other cases, and
+all errors, go through the models.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

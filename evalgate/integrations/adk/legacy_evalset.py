@@ -4,8 +4,8 @@ A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case.
 (`[{name, data: [turns], initial_session}, …]`) is several. Neither list names the eval set. The set's id is
 the file's path, which is also the id of a turn list's only case.
 
-Of a list's cases, `simple_legacy_cases.py` builds those with only the usual keys, which is faster. Every
-other case and every error goes through the models below.
+`simple_legacy_cases.py` builds the cases that have only the usual keys, because this is faster. All other
+cases, and all errors, go through the models below.
 """
 
 from collections.abc import Iterator, Sequence

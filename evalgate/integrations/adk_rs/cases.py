@@ -29,7 +29,10 @@ from evalgate.documents.validation_errors import Id
 
 
 def _drop_nulls(value: object) -> object:
-    """Return an object without its null values, which Python writes and adk-rs mostly refuses."""
+    """Return an object without its null values, and any other value unchanged.
+
+    Python writes null values, and adk-rs refuses most of them.
+    """
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if item is not None}
     return value

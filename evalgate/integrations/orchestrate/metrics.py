@@ -138,6 +138,8 @@ class JourneyMetric(BaseModel, ABC):
         - The case has no journey.
         - The score depends on a text or check that only a judge can decide.
         - The journey has no goal that the metric counts. `JourneySuccess` has a score even then.
+
+        The metric fails if arguments of a call nest too deep.
         """
         return await self.score_with_judge(
             case, run, LiteralTextJudge(leaves_differences_undecided=self.responses == "judged")
@@ -181,7 +183,8 @@ class JudgedJourneyMetric:
         """Return the score in [0, 1].
 
         The result is not applicable if the case has no journey, or if the journey has no goal that the metric
-        counts. `JourneySuccess` has a score even without such a goal.
+        counts. `JourneySuccess` has a score even without such a goal. The metric fails if arguments of a call
+        nest too deep.
 
         Raises:
             JudgeError: the judge returns no verdict.

@@ -1,7 +1,7 @@
 """Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-Of a file's cases, `simple_cases.py` builds those with only today's keys, which is faster. Every other case
-and every error goes through these models.
+`simple_cases.py` builds the cases that have only today's keys, because this is faster. All other cases, and
+all errors, go through these models.
 
 Of tool mocks, only the rules under `actual` are read, which apply to the agent. The rules under `expected`
 apply to a runner that generates expectations; a gate needs no such runner. A rule that cannot be applied is

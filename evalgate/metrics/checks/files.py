@@ -20,8 +20,7 @@ Kernels do not read the clock for it, but use the time of their last tick.
 class FilesCondition:
     """The conditions under the key `files` of a check.
 
-    A file counts only if it was written at `since` or later, so that files of earlier evaluations do not
-    count.
+    A file counts only if it was written after the evaluation began.
     """
 
     def __init__(

@@ -65,7 +65,7 @@ class JudgedCheck:
     def judged_by(self) -> JsonObject:
         """Return the identity of the models that decide: the judge with its prompt, and the embedding models.
 
-        If the judge is not asked (`asks_judge`), return only its provider and the embedding models.
+        If `asks_judge` is False, return only the judge's provider and the embedding models.
         """
         if not self.asks_judge:
             return {"provider": self.judge.identity["provider"], "embeddings": list(self.embedding_models)}

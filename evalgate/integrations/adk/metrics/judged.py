@@ -254,7 +254,8 @@ class _RubricsTurnByTurn(RubricMetric):
         """Return the score in [0, 1].
 
         A turn that is missing or unexpected counts as one rubric that does not hold. The metric fails if
-        there is no rubric to judge by, or two rubrics have the same id.
+        there is no rubric to judge by, or two rubrics have the same id. The result is not applicable if there
+        is no turn.
 
         Raises:
             JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
@@ -328,7 +329,8 @@ class MultiTurnTrajectoryQuality(RubricMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1], recorded at the last turn.
 
-        The metric fails if there is no rubric to judge by, or two rubrics have the same id.
+        The metric fails if there is no rubric to judge by, or two rubrics have the same id. The result is not
+        applicable if there is no turn.
 
         Raises:
             JudgeError: the judge does not answer, or no answer is usable.

@@ -52,7 +52,7 @@ from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 _DEFAULT_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
-"""The settings that Go sends if a judge has no `generationConfig`; with that key, Go sends none of them."""
+"""The settings that Go sends if a judge has no `generationConfig`. If it has one, Go sends none of these."""
 
 
 class TrpcJudgeModel(GoModel):
