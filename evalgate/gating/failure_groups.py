@@ -5,9 +5,8 @@ marked as unprecedented if all of this is true:
 
 - The divergence of the group is due to the agent, not to a judge or a service.
 - The baseline stores the divergence of every failed run, and none is the divergence of the group.
-- A case of the group is unchanged and has stored runs. The stored runs do not excuse its failure, and the
-case
-  was not failing before.
+- A case of the group is unchanged and has stored runs. The stored runs do not excuse its failure, and it was
+  not failing before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
