@@ -283,7 +283,8 @@ def _list_verdicts(
     """Return the verdicts of a metric's checks after the control runs.
 
     `own` is the answer about the metric's average. `broken` has the answers about the cases that the metric
-    calls broken. An answer is None if the control runs give none. Then the verdict before them stays.
+    calls broken. An answer is None if the control runs give none. Then the verdict of the comparison with the
+    baseline stays.
     """
     verdicts = [check.verdict for check in found.checks if check.kind == "data"]
     averaged = [check.verdict for check in found.checks if check.kind == "average"]

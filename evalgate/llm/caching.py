@@ -73,7 +73,7 @@ class ResponseCache:
         self._lock = threading.Lock()
         self._used_keys: set[str] = set()
         self._trusted: set[str] | None = None
-        """Digests of the texts that `get` may return, each with its key; None until the digests are read."""
+        """Digests of the pairs of key and text that `get` may return; None until the digests are read."""
         self._notices: dict[str, None] = {}
         self._file: sqlite3.Connection | None = None
 
