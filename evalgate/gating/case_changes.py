@@ -32,14 +32,14 @@ from evalgate.statistics.case_permutation_test import compute_case_p
 from evalgate.statistics.score_pairs import UNIT
 
 MOST_POINTS = 12
-"""Most gate runs that a trend shows."""
+"""Most points of a trend. Each point is one earlier run of evalgate that the baseline stores."""
 
 
 def compute_trend(members: Sequence[tuple[CaseMetric, BaselineCase, float]]) -> tuple[float, ...]:
-    """Return the mean of a metric in each of the baseline's newest `MOST_POINTS` gate runs, oldest first.
+    """Return the weighted mean of a metric in the newest runs of evalgate in the baseline, oldest first.
 
-    `members` has (metric, stored case, weight) for each case. A gate run in which a case has no score is left
-    out, because its mean would be over fewer cases.
+    The result has at most `MOST_POINTS` means. `members` has (metric, stored case, weight) for each case. A
+    run of evalgate in which a case has no score is left out, because its mean would be over fewer cases.
     """
     by_source: dict[int, list[float]] = {}
     for metric, old, _ in members:
@@ -66,9 +66,9 @@ def _group_by_source(metric: CaseMetric, runs: Iterable[BaselineRun]) -> Mapping
 def compare_usage(
     pairs: Iterable[tuple[CaseResult, BaselineCase]],
 ) -> tuple[AverageRunUsage | None, AverageRunUsage | None]:
-    """Return the mean usage per run in the baseline and now, over cases with an answered run on both sides.
+    """Return (usage in the baseline, usage now), the mean usage of a run on each side.
 
-    Return (None, None) if no case has answered runs on both sides.
+    Only cases with an answered run on both sides count. Return (None, None) if there is no such case.
     """
     sides = [(_select_answered_runs(old.runs), _select_answered_runs(case.runs)) for case, old in pairs]
     both = [(then, now) for then, now in sides if then and now]
@@ -82,7 +82,10 @@ def _select_answered_runs(runs: Iterable[BaselineRun | RunResult]) -> list[Basel
 
 
 def _compute_mean_usage(cases: Sequence[Sequence[BaselineRun | RunResult]]) -> AverageRunUsage:
-    """Return the mean usage per run as the mean of the cases' means, in which all cases count equally."""
+    """Average the usage of each case's runs, then average the cases, so that all cases count equally.
+
+    The cost is None if the cost of any run is unknown.
+    """
     figures = [
         [compute_mean(column) for column in zip(*map(_list_usage_figures, runs), strict=True)]
         for runs in cases
@@ -99,16 +102,16 @@ def _list_usage_figures(run: BaselineRun | RunResult) -> Iterator[float]:
 
 
 _LUCK = 0.05
-"""A flaky case is newly passing if the chance of so many passes by luck is at most this."""
+"""Largest chance that the passes of a flaky case are luck, if the case is to count as newly passing."""
 
 
 def build_comparison(
     cases: Sequence[CaseResult], baseline: Baseline, *, whole_sets: Collection[str] | None = None
 ) -> Comparison:
-    """List the cases that differ from the baseline, and compare usage and metrics.
+    """Build a comparison: the cases that differ from the baseline, mean usage, and changed metrics.
 
     `whole_sets` has the ids of the eval sets of which every case was run; None: all eval sets.
-    Only cases of these eval sets are listed as removed.
+    Cases of other eval sets are never listed as removed.
     """
     before = baseline.index_cases()
     found = [(case, _build_case_change(case, before.get(case.key))) for case in cases]
@@ -146,7 +149,10 @@ def build_comparison(
 def add_deltas(
     metrics: Sequence[MetricSummary], cases: Sequence[CaseResult], baseline: Baseline
 ) -> tuple[MetricSummary, ...]:
-    """Return the summaries with their baseline, delta and trend, computed over the comparable cases alone."""
+    """Return the summaries with their baseline mean, delta and trend, over the unchanged cases alone.
+
+    A summary stays without a delta if no unchanged case has a score on both sides.
+    """
     before = baseline.index_cases()
     return tuple(_add_delta_and_trend(metric, cases, before) for metric in metrics)
 
@@ -167,7 +173,10 @@ def _add_delta_and_trend(
 def _select_comparable_metrics(
     summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> Iterator[tuple[CaseMetric, BaselineCase, float]]:
-    """Yield (metric, stored case, weight) for each unchanged case with a stored score of the metric."""
+    """Yield (metric, stored case, weight) for each unchanged case with a stored score.
+
+    The metric is that of `summary`. A stored score does not count if the metric has changed since.
+    """
     for case in cases:
         old = before.get(case.key)
         for metric in case.metrics if old and _is_comparable(case, old) else ():
@@ -197,10 +206,12 @@ def explain_missing_deltas(metrics: Sequence[MetricSummary], comparison: Compari
 
 
 def describe_missing_checks(cases: Iterable[CaseResult], baseline: Baseline) -> str:
-    """Return a sentence about checks that were scored in the newest stored runs and do not exist now.
+    """Return a sentence about checks that were scored in a case's newest stored runs and do not exist now.
 
-    Return "" if no check is missing. Changed cases are left out. Other metrics are left out, too: their
-    criteria come from the base branch, whereas a tested change can remove checks from the case notes.
+    Return "" if no check is missing. Cases with another input or other expectations are left out.
+
+    Only metrics named `check/…` are reported. The tested change can remove a check, because checks may be in
+    a file next to the eval set. It cannot remove other metrics: their criteria come from the base branch.
     """
     before = baseline.index_cases()
     missing = Counter[str]()
@@ -242,7 +253,10 @@ def _add_delta(metric: MetricSummary, pairs: Sequence[tuple[float, float, float]
 def _pair_scores(
     summary: MetricSummary, cases: Sequence[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> Iterator[tuple[float, float, float]]:
-    """Yield (baseline score, score now, weight) for every case with a score of this metric on both sides."""
+    """Yield (baseline score, score now, weight) for each unchanged case with both scores.
+
+    The scores are those of the metric that `summary` summarizes.
+    """
     for case in cases:
         old = before.get(case.key)
         if old is None or not _is_comparable(case, old):
@@ -323,8 +337,8 @@ def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | N
 
     A comparison of means would be misleading: a case that passed 6 of 10 stored runs may fail once by luck.
 
-    - `newly_failing`: the case fails now, and the exact test calls it broken or no stored run failed in this
-      way.
+    - `newly_failing`: the case fails now, and the exact test of its scores calls it broken, or no stored run
+      failed in this way.
     - `flaky`: the case fails now in any other way.
     - `newly_passing`: the case passes now, and so many passes are hardly luck.
     - None: the case passes now, but this may be luck; or its runs do not show how the agent behaves.
@@ -348,7 +362,10 @@ def _classify_flaky_change(case: CaseResult, then: Sequence[bool]) -> Change | N
 
 
 def _list_stored_passes(case: CaseResult, old: BaselineCase) -> list[bool]:
-    """Return one value for each conclusive stored run: True if it meets today's thresholds, else False."""
+    """Return a value for each stored run that crashed or has a score: True if it meets today's thresholds.
+
+    Only scores of gating metrics that did not change count. A crash is False.
+    """
     metrics = [
         metric
         for metric in case.metrics

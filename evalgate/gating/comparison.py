@@ -21,9 +21,9 @@ class ScoredRuns:
     """All cases of a run with their scores, before the comparison with a baseline."""
 
     cases: tuple[CaseResult, ...]
-    """In file order. Their means are over the first `rounds` runs; follow-up runs do not count."""
+    """In file order. The means of the cases are over their first `rounds` runs, without follow-up runs."""
     rounds: int
-    """Runs of every case that the means are computed from."""
+    """Number of runs of every case that count for the means."""
     statistics: "StatisticalPolicy | None" = None
     """Settings of the statistics; None if comparing plain means is enough."""
     decision: "Decision | None" = None
@@ -92,7 +92,8 @@ def flag_regressions(
 def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> bool:
     """Return True if the mean dropped by the metric's limit or more.
 
-    Return False if there is no mean to compare with. With `gate.max_regression: 1` any drop is allowed.
+    Return False if there is no mean to compare with. Also return False with `gate.max_regression: 1`, which
+    allows any drop.
     """
     if gate.max_regression >= 1:
         return False
@@ -101,9 +102,9 @@ def has_dropped(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, 
 
 
 def compute_drop_limit(metric: MetricSummary, gate: GateConfig, criteria: Mapping[str, Criterion]) -> float:
-    """Return the smallest drop of a plain mean that is a regression, in the metric's own range.
+    """Return the smallest drop of a plain mean that is a regression, in the unit of the metric's scores.
 
-    If every drop is allowed, return the width of the range.
+    If every drop is allowed, return the width of the metric's range.
     """
     share = find_excessive_drop(criteria.get(metric.name), metric.range, gate.max_regression)
     # A score outside the range can fall by more than the width of the range. If only the metric's own limit
@@ -116,7 +117,7 @@ def find_excessive_drop(
 ) -> float | None:
     """Return the smallest drop of a metric's mean that is too large, as a share of the metric's range.
 
-    Return None if every drop is allowed, as it is by a limit that spans the range.
+    Return None if every drop is allowed. A limit as wide as the range allows every drop.
 
     Args:
         criterion: criterion of the metric. Its `max_regression` takes precedence over `of_all`.

@@ -43,7 +43,11 @@ _VERDICTS: Mapping[ControlAnswer | None, MetricVerdict] = {
     "drifted": "pass",
     "recovered": "pass",
 }
-"""Verdict by answer. None: the control runs give no answer, so the comparison with the baseline stands."""
+"""Verdict for each answer of the control runs.
+
+None: the control runs give no answer. Then the verdict stays `fail`, as found by the comparison with the
+baseline.
+"""
 
 _DRIFT = "provider or backend drift, not your change. Refresh the baseline."
 _DRIFT_OR_CHANGE = (
@@ -68,8 +72,8 @@ def build_control_comparison(
         suspects: cases and averages that may close the gate by the comparison with the baseline.
         fresh: all runs that were made for the comparison, by case.
         decision: answers of the statistics.
-        commit: commit of the control.
-        url: address of the base's deployment; "" if the control was started here.
+        commit: commit of the base branch that the control runs were made with.
+        url: address at which the base commit's agent is deployed; "" if evalgate started this agent.
         base_name: name of the base branch.
         is_base_changed: True if the base commit has, or may have, other code than the commit of the newest
             stored runs.
@@ -103,7 +107,11 @@ def _build_case(
     found: CaseControl | None,
     words: tuple[str, str, str],
 ) -> ControlCase:
-    """Return the record of a case; `words` are the case's name, the base's name and the cause of a drift."""
+    """Return the record of a case.
+
+    `found` is the answer of the statistics; None if the case has no answer of its own. `words` are the name
+    of the case, the name of the base branch and the cause of a drift, for the sentence.
+    """
     outcomes = SuspectOutcomes(case, suspects.baseline, suspects.statistics)
 
     def convert_run(run: RunResult, side: CaseResult) -> ControlRun:
@@ -228,8 +236,10 @@ def apply_control(
     """Return the comparison with new verdicts for the metrics that the control runs clear or leave open.
 
     Control runs change only the verdicts on drops of averages and on broken cases. Budgets, missing runs, and
-    means or pass^k below their minimum count as before. Sentences about cleared drops and cases are removed.
-    Cases about which the control runs have an answer are no longer listed as maybe fallen by luck.
+    means or pass^k below their minimum count as before.
+
+    Sentences about cleared drops and cases are removed. A case about which the control runs have an answer is
+    removed from the sentence that lists cases that scored lower, maybe by luck.
     """
     decision = scored.decision
     if decision is None:
@@ -272,8 +282,9 @@ def _list_verdicts(
 ) -> list[MetricVerdict]:
     """Return the verdicts of a metric's checks after the control runs.
 
-    `own` is the answer about the metric's average, `broken` has the answers about the cases that the metric
-    calls broken. None: the control runs have no answer.
+    `own` is the answer about the metric's average. `broken` has the answers about the cases that the metric
+    calls broken. An answer is None if the control runs give none. Then the verdict of the comparison with the
+    baseline stays.
     """
     verdicts = [check.verdict for check in found.checks if check.kind == "data"]
     averaged = [check.verdict for check in found.checks if check.kind == "average"]
@@ -284,7 +295,10 @@ def _list_verdicts(
 
 
 def _is_broken_by(case: CaseResult, name: str, fingerprint: str) -> bool:
-    """Return True if the exact test calls the case broken by the metric with this name and fingerprint."""
+    """Return True if the metric with this name and fingerprint is broken in the case.
+
+    A metric is broken if the exact test finds that its scores fell by more than luck explains.
+    """
     return any(
         metric.name == name
         and metric.fingerprint == fingerprint
@@ -302,7 +316,7 @@ def _edit_sentences(
     Args:
         summary: summary of a metric.
         dropped: first words of the sentences to leave out.
-        replaced: sentence to the sentences that replace it, maybe none.
+        replaced: maps a sentence to the sentences that replace it; () removes it.
     """
     judgement = summary.judgement
     if judgement is None:
@@ -329,9 +343,9 @@ def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> M
 
 
 def build_best_case(suspects: ControlSuspects) -> ControlComparison:
-    """Return an invented comparison in which every suspect has the answer `drifted`.
+    """Return a made-up comparison in which every suspect has `drifted`, the answer that helps the gate most.
 
-    If the gate stays closed with this comparison, control runs cannot open it, so they would be wasted.
+    If the gate stays closed with this comparison, no control run can open it, and none has to be made.
     """
     return ControlComparison(
         "",

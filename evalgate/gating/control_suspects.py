@@ -80,15 +80,15 @@ class ControlSuspects:
     broken: frozenset[CaseKey]
     """Cases that close the gate by themselves, or have too few runs to decide whether they do."""
     averages: Mapping[str, Mapping[CaseKey, float]]
-    """Suspected averages: name of the metric's score table to the drops of all compared cases.
+    """Maps each suspected average to the drop of each case that was compared for it.
 
-    Drops are shares of the metric's range."""
+    An average is named by the metric's score table. Drops are shares of the metric's range."""
     baseline: Baseline
     statistics: StatisticalPolicy
 
     @property
     def keys(self) -> frozenset[CaseKey]:
-        """Return the keys of the cases that need control runs."""
+        """Return the keys of the cases that need control runs: `broken`, and the cases of `averages`."""
         return self.broken.union(*self.averages.values())
 
     def build_inputs(
@@ -160,7 +160,7 @@ def find_suspects(
         cases: the cases of `scored`, with their follow-ups and comparisons.
         baseline: the stored runs; None: the result is None.
         mode: `suspects`: averages that fell by half of their limit or more are suspects. `all`: all averages
-            are suspects.
+            with a limit are suspects, if they were compared with the baseline.
     """
     statistics, decision = scored.statistics, scored.decision
     if statistics is None or baseline is None:
@@ -187,7 +187,10 @@ def find_suspects(
 
 
 def _is_suspect(case: CaseResult) -> bool:
-    """Return True if the case gates, is not protected, and failed in a new way or has a broken metric."""
+    """Return True if the case gates, and failed in a new way or has a broken metric.
+
+    Return False for a protected case: it must never fail, so control runs could not excuse it.
+    """
     return case.gates and not case.protected and (_has_new_failures(case) or bool(_list_broken_metrics(case)))
 
 
@@ -206,8 +209,8 @@ def _list_broken_metrics(case: CaseResult) -> list[CaseMetric]:
 class SuspectOutcomes:
     """Classifier of the runs of one suspected case, by the ways of failing that made the case a suspect.
 
-    A suspected way is a crash or a missed threshold that no stored run had, or a fall of a score that the
-    exact test calls a break.
+    A suspected way is a crash or a missed threshold that no stored run had. A fall of a score is one, too, if
+    the exact test calls it a break.
     """
 
     def __init__(self, case: CaseResult, baseline: Baseline, statistics: StatisticalPolicy) -> None:
@@ -216,7 +219,7 @@ class SuspectOutcomes:
         if _has_new_failures(case):
             self._classifier = build_classifier(baseline, statistics)
         self._limits: dict[str, float] = {}
-        """Metric to the highest score, as a share of its range, that counts as a failure."""
+        """Maps a metric to the highest score that counts as a failure, as a share of the metric's range."""
         old = baseline.index_cases().get(case.key)
         self._stored = self._list_stored_failures(old, statistics) if old else []
 
@@ -229,8 +232,8 @@ class SuspectOutcomes:
     def count_stored_passes(self) -> tuple[int, int]:
         """Return (passed, all) counts of the stored runs.
 
-        With a follow-up, these are its counts. Otherwise a stored run counts as passed unless its score fell
-        so far that the exact test would call it a break.
+        If the case has a follow-up, return the counts in the follow-up. Otherwise a stored run counts as
+        passed unless its score is so low that the exact test would call it a break.
         """
         found = self._case.follow_up
         if found is None:  # the case is suspected by its score alone
@@ -249,7 +252,7 @@ class SuspectOutcomes:
         )
 
     def list_failures(self, fresh: CaseResult) -> tuple[bool | None, ...]:
-        """Return the result of `is_failure` for each fresh run: True, False or None."""
+        """Return a value for each fresh run: True if it failed in a suspected way, None without a result."""
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:

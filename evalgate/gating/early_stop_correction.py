@@ -20,8 +20,10 @@ def find_excesses(
     """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
 
     The excess is the expected bias, as a share of the metric's range; negative if the average is too low.
-    Nothing is yielded if an average failed, because the runs stopped for this reason. Left out are averages
-    that made all `max_runs` rounds, fell by half of their limit or more, or rose by more than luck.
+    Nothing is yielded if any average failed, because the runs stopped for this reason.
+
+    An average is left out if its runs did not stop early: it had all `max_runs` rounds, fell by half of its
+    limit or more, or rose by more than luck.
     """
     if any(
         part.kind == "average" and part.verdict == "fail"
@@ -54,7 +56,10 @@ def _has_stopped_early(metric_decision: MetricDecision, parameters: Parameters) 
 
 
 def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
-    """Return the expected change of the average of a line (`part`) if luck changes that of `whole` by 1."""
+    """Return the expected change of the average of `part` if luck changes the average of `whole` by 1.
+
+    `part` is one line of a metric in the report, `whole` the metric with all its cases.
+    """
     total = math.fsum(pair.weight for pair in whole)
     variance = math.fsum((pair.weight / total) ** 2 * compute_pooled_variance(pair) for pair in whole)
     own = math.fsum(weight for _, weight in part.measured.values())
@@ -69,8 +74,8 @@ def apply_corrections(
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries, with a corrected score for each average with an entry in `excesses`.
 
-    `keys` are the keys of the summaries, in the same order. `excesses` maps table names to excesses, as
-    `find_excesses` yields them.
+    `keys` are the keys of the summaries, in the same order. `excesses` maps the names of score tables to
+    excesses, as shares of the metric's range.
     """
     return tuple(
         metric

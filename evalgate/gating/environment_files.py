@@ -71,6 +71,7 @@ def matches_pattern(path: str, pattern: str, *, ignore_case: bool = False) -> bo
     `*`, `?` and `[…]` match within one part. `**` matches any number of folders, and at the end of the
     pattern everything below them. None of these wildcards matches `..`. If the last part of the pattern has
     no wildcard, the pattern matches the file of this name, and everything below a folder of this name.
+    With `ignore_case`, upper and lower case are equal.
     """
     if ignore_case:
         path, pattern = path.casefold(), pattern.casefold()

@@ -1,9 +1,10 @@
 """Classify failing cases as broken, flake, excused or still open, by their stored runs and their runs so far.
 
-The exact test measures how far a score fell, and needs many stored runs to judge one case. Follow-up runs
-need fewer stored runs. They repeat, one run at a time, a case that missed a threshold or crashed although
-none of its stored runs did. If one or two follow-up runs pass, the case is a flake. If the case fails more
-often than luck explains, it is broken. This module says which cases need a follow-up run, and makes none.
+A case gets follow-up runs if it missed a threshold or crashed, and none of its stored runs did so. The runs
+are made one at a time. If one or two of them pass, the case is a flake. If the case fails more often than
+luck explains, it is broken. This module says which cases need a follow-up run, and makes none.
+
+Follow-up runs need fewer stored runs than the exact test, a permutation test of how far a case's score fell.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,9 +35,9 @@ def classify_failures(
 ) -> tuple[CaseResult, ...]:
     """Return the cases, with a `follow_up` for each failing case that can be compared with the baseline.
 
-    A failing case cannot be compared if it has no comparable stored runs, or if it missed the threshold of a
-    metric that is new or changed. Without a baseline or with `max_failed_cases`, the cases are returned
-    unchanged.
+    A failing case cannot be compared if the baseline has no runs of the unchanged case. It cannot be compared
+    either if it missed the threshold of a metric that is new or changed. Without a baseline or with
+    `max_failed_cases`, the cases are returned unchanged.
     """
     classifier = build_classifier(baseline, statistics)
     return classifier.classify_cases(cases) if classifier else tuple(cases)
@@ -50,7 +51,10 @@ def build_classifier(baseline: Baseline | None, statistics: StatisticalPolicy) -
 
 
 class FailureClassifier:
-    """Classifier of failing cases, by their stored runs, as broken, flake, excused or still open."""
+    """Classifier of failing cases, by their stored runs, as broken, flake, excused or still open.
+
+    A case is excused if stored runs failed in the same way. It is open if more runs are needed to decide.
+    """
 
     def __init__(self, baseline: Baseline, *, keep: int, most: int) -> None:
         """Use the newest `keep` stored runs of each case in `baseline`.
@@ -91,8 +95,8 @@ class FailureClassifier:
     def classify_cases(self, cases: Sequence[CaseResult]) -> tuple[CaseResult, ...]:
         """Return the cases, with a `follow_up` for each failing case that can be compared.
 
-        A failing case cannot be compared if it has no comparable stored runs, or if it missed the threshold
-        of a metric that is new or changed.
+        A failing case cannot be compared if the baseline has no runs of the unchanged case. It cannot be
+        compared either if it missed the threshold of a metric that is new or changed.
         """
         if not any(_is_failing(case) for case in cases):
             return tuple(cases)
@@ -103,15 +107,15 @@ class FailureClassifier:
         )
 
     def count_stored_runs(self, case: CaseResult) -> int:
-        """Count the stored runs that the case can be compared with."""
+        """Count the stored runs that the case can be compared with; 0 if the case is new or changed."""
         stored = self._find_stored_runs(case)
         return len(stored.list_comparable(_find_missed_metrics(case))) if stored else 0
 
     def has_new_failure(self, case: CaseResult, run: RunResult) -> bool | None:
         """Return True if `run` failed in a way in which no stored run of the case failed, else False.
 
-        Return None if the case has no comparable stored runs, or if the run is not conclusive, for example
-        because a judge failed.
+        Return None if the baseline has no runs of the unchanged case. Also return None if the run is not
+        conclusive, for example because a judge failed.
         """
         stored = self._find_stored_runs(case)
         return next(iter(stored.flag_new_failures(replace(case, runs=(run,)))), None) if stored else None
@@ -160,7 +164,7 @@ class FailureClassifier:
         )
 
     def _find_stored_runs(self, case: CaseResult) -> "_StoredRuns | None":
-        """Return the stored runs of the case, or None if none of them can be compared."""
+        """Return the stored runs of the case; None if the case is new or changed, or no run is comparable."""
         old = self._before.get(case.key)
         if old is None or old.fingerprint != case.fingerprint:
             return None
@@ -172,12 +176,13 @@ class _FlakyEstimate:
     """Estimated numbers of flaky cases, and of ways in which flaky cases fail."""
 
     cases: float
-    """Number of flaky cases; a case without a failed stored run is judged by this number."""
+    """Number of flaky cases. It decides how many failures break a case that has no failed stored run."""
     ways: float
-    """Number of flaky ways to fail (a metric of a case, or its crash), over cases with failed stored runs.
+    """Number of flaky ways to fail, over all cases with failed stored runs. A way is a crash of a case, or a
+    missed threshold of one of its metrics.
 
-    Such a case is judged by this number if it fails in a new way. For example, a case that hardly ever passes
-    may by luck have missed only three of its four metrics in its stored runs.
+    It decides how many failures break a case that has failed stored runs, and now fails in a new way. For
+    example, a case that hardly ever passes may by luck have missed only three of its four metrics so far.
     """
 
 
@@ -202,8 +207,8 @@ class _StoredRuns:
     kept: int
     """Number of the newest stored runs that were considered, including runs without a score."""
     known: frozenset[str]
-    """Metrics that did not change since the baseline, and have a score in a run. If every run crashed, all
-    metrics that did not change."""
+    """Unchanged gating metrics that have a score in some run. If every run crashed, all unchanged gating
+    metrics."""
 
     @property
     def crashes(self) -> int:
@@ -227,7 +232,7 @@ class _StoredRuns:
 
     @property
     def history(self) -> StoredOutcomes:
-        """Return the number of runs, and of runs that crashed or missed a threshold."""
+        """Return the number of runs, and the number of runs that crashed or missed a threshold."""
         failed = _count_failed(self.runs, self.known, with_crashes=True)
         return StoredOutcomes(len(self.runs), failed)
 
@@ -242,9 +247,9 @@ class _StoredRuns:
     def list_comparable(self, missed: frozenset[str]) -> tuple[_StoredRun, ...]:
         """Return the stored runs to compare with a case that missed the metrics `missed`.
 
-        If no stored run missed one of these metrics, the failure is new, and only runs with a score of this
-        metric can show how rare it is: return these runs. If this is true of several metrics, return the runs
-        of the one with the fewest scores; if of none, return all stored runs.
+        A missed metric is new if no stored run missed it. If no metric is new, return all stored runs. If one
+        metric is new, return the stored runs with a score of this metric: only they show how rare the failure
+        is. If several metrics are new, return the runs of the new metric with the fewest scores.
         """
         new = sorted(missed & self.never_missed)
         return min((self._list_runs_of(name) for name in new), key=len, default=self.runs)

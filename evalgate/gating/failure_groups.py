@@ -5,7 +5,8 @@ marked as unprecedented if all of this is true:
 
 - The divergence of the group is due to the agent, not to a judge or a service.
 - The baseline stores the divergence of every failed run, and none is the divergence of the group.
-- A case of the group has comparable stored runs, and is neither excused nor already failing.
+- A case of the group is unchanged and has stored runs. The stored runs do not excuse its failure, and it was
+  not failing before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ from evalgate.redaction.redactor import REPLACEMENT
 def list_failure_groups(record: Record) -> tuple[FailureGroup, ...]:
     """Return the failure groups that the record stores.
 
-    If it stores none, compute the groups from its cases; then no group is marked as unprecedented.
+    If the record stores no group, compute the groups from its cases. Then none is marked as unprecedented.
     """
     return record.failure_groups or group_failures(record.cases, record.comparison, record.criteria)
 
@@ -42,7 +43,11 @@ def group_failures(
     criteria: Sequence[RecordedCriterion],
     baseline: Baseline | None = None,
 ) -> tuple[FailureGroup, ...]:
-    """Return the groups of the failing cases that gate; without a baseline none is unprecedented."""
+    """Return the groups of the failing cases that gate, the one with most newly failing cases first.
+
+    Groups with equally many newly failing cases are sorted by size, the largest first. Without a baseline, no
+    group is marked as unprecedented.
+    """
     failing = [case for case in cases if case.gates and case.status in {"failed", "errored"}]
     changes = comparison.changes if comparison else ()
     newly = {change.key for change in changes if change.change == "newly_failing"}
@@ -92,7 +97,10 @@ def _is_known_failure(case: CaseResult, old: BaselineCase) -> bool:
 def _list_stored_divergences(
     cases: Iterable[CaseResult], before: Mapping[CaseKey, BaselineCase]
 ) -> frozenset[str] | None:
-    """Return the signatures of the divergences of all failed stored runs; None if any of them is unknown."""
+    """Return the signatures of the divergences of all failed stored runs.
+
+    Return None if a failed stored run has no divergence, or if a part of a signature is redacted.
+    """
     own = collect_case_thresholds(tuple(cases))
     strictest = _find_strictest(own.values())
     found: set[str] = set()
@@ -108,7 +116,10 @@ def _list_stored_divergences(
 
 
 def _find_strictest(thresholds: Iterable[MetricThresholds]) -> MetricThresholds:
-    """Return the strictest threshold of each metric over all cases; None if the metric gates no case."""
+    """Return the strictest threshold of each metric over all cases.
+
+    The threshold of a metric that gates no case is None.
+    """
     found: dict[str, float | None] = {}
     for own in thresholds:
         for name, limit in own.items():

@@ -85,10 +85,10 @@ def apply_quarantine(
     environ: Mapping[str, str],
     is_part: bool = False,
 ) -> QuarantineResult:
-    """Return the policies, with a quarantine for every case that an entry names.
+    """Return the policies, with a quarantine for every case that a valid entry names.
 
     Args:
-        file: location of the quarantine file.
+        file: location of the file. For an unmerged change, only entries of the target branch count.
         eval_sets: the eval sets of the run.
         case_policies: policies of the cases, without quarantine.
         today: cases of entries that expired before this day gate again.
@@ -126,8 +126,8 @@ def apply_quarantine(
 def find_recovered(cases: Sequence[CaseResult], baseline: Baseline) -> Iterator[str]:
     """Yield a notice for each quarantined case that passes now and passed its last `RECOVERED_RUNS` runs.
 
-    The last runs are the newest stored runs in the baseline. A case is left out if the case or one of its
-    gating metrics changed since.
+    The last runs are the newest stored runs in the baseline. A case is left out if it, or one of its gating
+    metrics, has changed after these runs.
     """
     before = baseline.index_cases()
     quote = build_case_quote(case.key for case in cases)

@@ -12,7 +12,9 @@ from evalgate.documents.yaml_edits import end_line, find_line_end
 
 
 def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None:
-    """Return the first entry with exactly this pattern of case names, or None.
+    """Return the first entry with exactly the text `pattern` under `case`, or None.
+
+    Values that the entry lacks are "". `shown_as` names the file in messages.
 
     Raises:
         InvalidInputError: the file is not YAML.
@@ -25,7 +27,9 @@ def find_quarantine(text: str, pattern: str, shown_as: str) -> Quarantine | None
 
 
 def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown_as: str) -> str:
-    """Return the text with the pattern's entry added or replaced; removed if `quarantine` is None.
+    """Return the file's text with the entry for `pattern` added or replaced.
+
+    If `quarantine` is None, the entry is removed. `shown_as` names the file in messages.
 
     Raises:
         InvalidInputError: the entry is incomplete, or the file is not a YAML list with `- case:` for each
@@ -50,7 +54,9 @@ def set_quarantine(text: str, pattern: str, quarantine: Quarantine | None, shown
 
 
 def rename_quarantine(text: str, pattern: str, new_pattern: str, shown_as: str) -> str:
-    """Return the text with `pattern` replaced by `new_pattern` in its entry; unchanged without such an entry.
+    """Return the file's text with `pattern` replaced by `new_pattern` in the first entry that has it.
+
+    Without such an entry the text is returned unchanged. `shown_as` names the file in messages.
 
     Raises:
         InvalidInputError: the file is not YAML.

@@ -70,13 +70,14 @@ def build_score_tables(
 ) -> ScoreTables:
     """Build one table for each gating metric, with its scores as shares of the metric's range.
 
-    A metric with a score outside its range has no table. All cases of a metric are in one table, even with
-    different thresholds, because smaller comparisons would more often be undecided. If a metric has several
-    lines in the report, each line has a further table, used only for its minima.
+    All cases of a metric are in one table, even with different thresholds, because smaller comparisons would
+    more often be undecided. If the report shows a metric in several lines, for example one line for each
+    threshold, each line has a further table. This table is used only to check the minima of the line.
 
     - A run in which the agent crashed or timed out scores 0: leaving it out would reward crashing.
     - A run without a score through no fault of the agent has None.
     - A case to which the metric does not apply has no row.
+    - A metric with a score outside its range has no table.
     - A gating budget with `max_increase` has a table of its figures.
     """
     tables, _ = split_score_tables(cases, baseline, statistics)
@@ -86,10 +87,10 @@ def build_score_tables(
 def split_score_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
 ) -> tuple[ScoreTables, tuple[OutOfRangeRow, ...]]:
-    """Return (tables, rows): the tables of `build_score_tables`, and rows of metrics that have no table.
+    """Return (tables, rows): the tables of all metrics, and rows of metrics that have no table.
 
-    Such a metric has a score outside its range. For each of its lines in the report that has one, `rows` has
-    the first row with such a score.
+    The tables are those that `build_score_tables` returns. A metric has no table if a score is outside its
+    range. `rows` has the first row with such a score, for each line of the metric in the report.
     """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
@@ -138,7 +139,7 @@ def _pool_tables(
 ) -> Iterator[tuple[str, GatingMetric]]:
     """Yield (name, table) for the whole metric and, if it has several lines in the report, for each line.
 
-    The rows of the first table have the order of `cases`.
+    The table of the whole metric comes first. If there are several lines, its rows have the order of `cases`.
     """
     if len(lines) == 1:
         yield name, next(iter(lines.values()))
@@ -160,8 +161,8 @@ def compare_line_means(
 
     Args:
         tables: as `build_score_tables` returns them.
-        rounds: table name to the number of first runs of each case that count. Tables without an entry are
-            skipped.
+        rounds: maps a table's name to the number of first runs of each case that count. A table without an
+            entry is skipped, as is a table without a compared case.
         parameters: parameters of the decision.
     """
     for name, table in tables.items():

@@ -1,15 +1,15 @@
 """Decide by statistics, and write the decisions into the fields of the record.
 
-These types hold the comparison with a baseline. In `statistics/` their figures are shares of a metric's
-range, in the record they are in points of its scores:
+These types hold the comparison with a baseline. Figures in types of `statistics/` are shares of a metric's
+range. Figures in types of the record have the unit of the metric's scores:
 
-| type | of what | made in | fields of this type |
+| type | compares | made in | held by |
 |---|---|---|---|
 | `MeanDifference` | a mean | `mean_difference.py` | `change` of `Assessment` and `MetricDecision` |
-| `RuleCheck` | a rule | `metric_assessment.py` | `checks` of both |
-| `Assessment` | a metric, after some rounds | `metric_assessment.py` | none |
-| `MetricDecision` | a metric, at the end | `metric_decisions.py` | `Decision.metrics`, by name of its table |
-| `CaseComparison` | a case | as `MetricDecision` | `MetricDecision.cases`, `CaseMetric.standing` |
+| `RuleCheck` | a rule | `metric_assessment.py` | `checks` of `Assessment` and `MetricDecision` |
+| `Assessment` | a metric, after some rounds | `metric_assessment.py` | no field |
+| `MetricDecision` | a metric, at the end | `metric_decisions.py` | `Decision.metrics`, by table name |
+| `CaseComparison` | a case | `metric_decisions.py` | `MetricDecision.cases`, `CaseMetric.standing` |
 | `MetricComparison` | a metric, in the record | here | `MetricSummary.judgement` |
 | `Comparison` | all cases that changed | `case_changes.py` | `Record.comparison`, `GateInput.comparison` |
 
@@ -75,9 +75,10 @@ def decide_metrics(
 def apply_decision(
     scored: ScoredRuns, metrics: tuple[MetricSummary, ...], baseline: Baseline | None, gate: GateConfig
 ) -> ComparedRuns:
-    """Return `metrics` and the cases of `scored` with the decision of the statistics, and notices about it.
+    """Return the metrics and cases with the decision of the statistics added, and notices about the decision.
 
-    Metrics with scores outside their range are not judged by statistics: their plain differences remain.
+    The decision and the cases are those of `scored`; `metrics` are the summaries of the cases. A metric with
+    scores outside its range is not judged by statistics and keeps its plain difference.
     """
     statistics, decision, cases = scored.statistics, scored.decision, scored.cases
     if statistics is None:
@@ -128,7 +129,7 @@ def write_decision(
         decision: decision on every metric. If a metric has several lines in the report, it also holds a
             decision on the minima of each line.
         context: words and settings of the sentences.
-        differences: table name to the difference of the line's mean, for metrics with several lines.
+        differences: for each of several lines, the name of its score table to the difference of its mean.
     """
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
@@ -163,7 +164,11 @@ def write_decision(
 def _combine_line_decision(
     whole: MetricDecision, minima: MetricDecision, difference: MeanDifference | None
 ) -> MetricDecision:
-    """Return the decision on a line of a metric: the metric's, with the minima and difference of the line."""
+    """Return the decision on one line of a metric in the report.
+
+    It is the decision `whole` on all cases of the metric, with the minima, the cases and the difference of
+    the mean replaced by those of the line.
+    """
     minimum_checks = tuple(part for part in minima.checks if part.kind in {"minimum", "reliability"})
     if difference is not None and whole.change is not None:
         difference = replace(difference, p=whole.change.p)  # the test is that of the whole metric
@@ -194,8 +199,8 @@ def _add_sentences(
         summary: summary of the line.
         line: the line's decision, as `_combine_line_decision` returns it.
         minima: the decision on the line's minima.
-        whole: the decision on the whole metric; None if another line has its sentences.
-        context: context of the line.
+        whole: the decision on the whole metric; None if another line shows the sentences about it.
+        context: words and settings of the sentences about the line.
     """
     if summary.judgement is None:
         return summary
@@ -277,10 +282,11 @@ def _decide_mean_status(
 ) -> tuple[Status, Literal["minimum", "baseline"]]:
     """Return the status of a metric's mean, and whether the minimum or the baseline decided it.
 
-    - If the statistics judged a minimum or pass^k with its interval, they decide.
-    - If the mean has a minimum otherwise, the status that `summarize_metrics` gave it stays.
-    - If the mean has no minimum, only a drop since the baseline could fail it, so it passes here:
-      `regressed` and `judgement` report a drop. If nothing was compared, its status stays.
+    - If the statistics judged a minimum or pass^k with its interval, this judgement is the status.
+    - If a minimum was not judged by statistics, the summary's status stays.
+    - If there is no minimum, the mean passes: only a drop since the baseline could fail it, and drops are
+      reported by `regressed` and `judgement`. A mean that does not exist is `not_evaluated`.
+    - If there is no minimum and nothing was compared with the baseline, the summary's status stays.
 
     `has_minimum` is True if the thresholds file sets `min_mean` for the summary's line.
     """
@@ -354,7 +360,10 @@ def _build_metric_comparison(
 
 
 def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float]]:
-    """Yield (name, value) of the fields of `MetricComparison` about the change; `noise` only if measured."""
+    """Yield (name, value) for the fields of `MetricComparison` that describe the change.
+
+    Values are shares of the metric's range. `noise` is left out if it was not measured.
+    """
     yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
     if not change.single:
         yield "noise", change.noise

@@ -13,9 +13,11 @@ from evalgate.metrics.pass_at_k import find_least_runs
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule, Require
 
 _AVERAGES_SHARE = 0.6
-"""Share of `alpha` for the averages. `alpha` is the false-alarm rate of the whole gate, and the tests of
-single cases take the rest. Also, with few stored runs the mid-p test of the averages fails slightly too
-often."""
+"""Share of `alpha`, the false-alarm rate of the whole gate, for the tests of averages.
+
+The tests of single cases take the rest. The rest also makes up for the mid-p test of the averages, which
+fails slightly too often with few stored runs.
+"""
 
 
 @frozen
@@ -33,8 +35,8 @@ class StatisticalPolicy:
     """Limits of each budget, by the metric's name, including budgets that do not gate."""
     case_runs: int = 0
     """Most runs of a case that fails in a new way and never passes. A case that passes once may get twice as
-    many runs. 1: no case can be run again. 0: there are no follow-ups, and every failing case counts
-    (`max_failed_cases`)."""
+    many runs. 1: no case can be run again. 0: failing cases are counted by `max_failed_cases`, and no case
+    gets a follow-up."""
 
     @property
     def is_auto(self) -> bool:
@@ -72,7 +74,7 @@ def build_statistical_policy(
     """Translate the section `gate` and the criteria into settings of the statistics.
 
     `repeatable` is False if a recording is replayed instead of the agent: another run would have the same
-    result. With `shares_with_anchor`, half of the averages' share of `alpha` is left to `gate.anchor`.
+    result. `shares_with_anchor` leaves half of the averages' share of `alpha` to the older baseline `anchor`.
     """
     fine = gate.statistics
     is_literal = gate.max_failed_cases is not None

@@ -14,11 +14,14 @@ UsageFigure: TypeAlias = Literal["cost", "tokens", "duration"]
 
 @frozen
 class VariantFigures:
-    """One variant, with its means over the cases of which every variant has a run: a row of the table."""
+    """One variant with its figures, a row of the table.
+
+    Means are over the cases of which every variant has a run.
+    """
 
     name: str
     values: Mapping[str, str]
-    """Name of each varied setting, such as `env.MODEL`, to its value in this variant."""
+    """Maps the name of each varied setting, such as `env.MODEL`, to its value in this variant."""
     results: str
     """Path of the variant's `results.json`, relative to the file of the matrix."""
     runs: int
@@ -94,7 +97,8 @@ def choose_winner(rows: Sequence[VariantFigures], comparisons: Sequence[VariantC
 
     1. If some variants are better in a metric and worse in none, take the variant with the largest share of
        passed runs among them.
-    2. Else, if some variants are shown to cost less and to be worse in no metric, take the cheapest of them.
+    2. Otherwise, if some variants are shown to cost less and to be worse in no metric, take the variant that
+       costs least.
     """
     figures = {row.name: row for row in rows}
 

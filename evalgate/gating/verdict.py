@@ -117,7 +117,10 @@ def _exclude_reported_metrics(evidence: GateInput) -> GateInput:
 
 
 def _find_undecided_metrics(evidence: GateInput) -> Iterator[str]:
-    """Yield the sentences of inconclusive metrics; without any baseline, skip the reason `no_baseline`."""
+    """Yield the sentences of inconclusive metrics.
+
+    If the whole run has no baseline, metrics that are inconclusive for lack of a baseline are skipped.
+    """
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is None or judgement.verdict != "inconclusive":
@@ -182,10 +185,12 @@ def _quote_first_fault(cases: Sequence[CaseResult]) -> str:
 
 
 def _find_failures(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
-    """Yield a sentence for each metric below its minimum, and for failed cases that are not allowed.
+    """Yield sentences about metrics that miss their minimum, and about failed cases that are not allowed.
 
-    By `gate.max_failed_cases`, so many cases may fail. Without it, a failed case closes the gate unless its
-    follow-up excuses it: runs that passed, or failures that the baseline has as well.
+    Minima that the statistics judged are left out: `_find_regressions` reports them. A protected case must
+    never fail. Of the other cases, `gate.max_failed_cases` may fail. Without this setting, a failed case is
+    not allowed unless its follow-up found a flake, too few runs to decide, or the same failure in the
+    baseline.
     """
     for metric in evidence.metrics:
         # If the statistics judged the minimum, `_find_regressions` reports it.
@@ -264,7 +269,10 @@ def _format_baseline_runs(found: FollowUp, evidence: GateInput) -> str:
 
 
 def _find_open_cases(evidence: GateInput) -> Iterator[str]:
-    """Yield a sentence for each case that failed in a new way, but has too few runs to decide."""
+    """Yield a sentence for each case that failed in a new way, but has too few runs to decide.
+
+    Cases about which control runs have an answer are left out.
+    """
     settled = evidence.control.settled if evidence.control else ()
     quote = build_case_quote(case.key for case in evidence.cases)
     for case in evidence.cases:
@@ -279,7 +287,7 @@ def _find_open_cases(evidence: GateInput) -> Iterator[str]:
 
 
 def _has_statistical_minimum(metric: MetricSummary) -> bool:
-    """Return True if the statistics judged a minimum or pass^k of the metric, with its interval."""
+    """Return True if the statistics judged a minimum or pass^k of the metric by a confidence interval."""
     judgement = metric.judgement
     return judgement is not None and bool(judgement.minimum or judgement.reliability)
 
@@ -308,7 +316,10 @@ def _format_case_share(cases: Sequence[CaseResult], evidence: GateInput) -> str:
 
 
 def _find_regressions(evidence: GateInput, gate: GateConfig) -> Iterator[str]:
-    """Yield a sentence for each metric that fell: by the statistics, if they judged it, else by its mean."""
+    """Yield the sentences about each metric that failed by statistics, or has regressed by its plain mean.
+
+    The plain mean counts only for metrics that the statistics did not judge.
+    """
     for metric in evidence.metrics:
         judgement = metric.judgement
         if judgement is not None:
@@ -350,7 +361,10 @@ def _find_missing_results(evidence: GateInput, gate: GateConfig) -> Iterator[str
 
 
 def _quote_missing_figure(metric: MetricSummary, cases: Sequence[CaseResult]) -> str:
-    """Return a colon and the first reason why a budget has no figure; "" for metrics with scores."""
+    """Return a colon and the first reason why a budget has no figure.
+
+    Return "" if the metric is not a budget, or if there is no reason.
+    """
     if not metric.range.lower_is_better:
         return ""
     own = (each for case in cases for each in case.metrics if each.name == metric.name)

@@ -169,7 +169,10 @@ def describe_broken_case(case: str, outcome: CaseComparison, context: MessageCon
 
 
 def open_broken_sentence(name: str) -> str:
-    """Return the first words of `describe_broken_case`; `control_comparison.py` finds sentences by them."""
+    """Return the first words of the sentence about a broken case.
+
+    `control_comparison.py` finds the sentence by these words, to remove it.
+    """
     return f"{name} broke: "
 
 
@@ -338,7 +341,7 @@ def format_odds(p: float) -> str:
 def _format_points(amount: float) -> str:
     """Return a difference of scores in points (hundredths): `5 points` for 0.05.
 
-    It is rounded to whole points, with more digits only if it would look like zero.
+    The difference is rounded to whole points. It gets more digits only if it would look like zero.
     """
     value = _to_percent(float(f"{amount:.2f}") or amount)  # rounded as a table of scores rounds it
     text = format_score(value, digits=_count_digits(value, 0))
@@ -378,7 +381,11 @@ def _to_percent(amount: float) -> float:
 
 
 def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[str]:
-    """Yield sentences about disagreeing runs, missing runs, and baselines with too few runs."""
+    """Yield sentences about weaknesses of the decision.
+
+    The weaknesses are runs that differ although they were declared deterministic, runs without a score, and a
+    baseline with too few runs.
+    """
     for name in (each for each in decision.disagreeing if not is_line_table(each)):
         metric = name.partition("\0")[0]
         yield f"{metric} was declared deterministic, but runs disagree: it was judged with its noise."
@@ -406,14 +413,20 @@ def describe_decision(decision: Decision, parameters: Parameters) -> Iterator[st
 
 
 def _can_confirm(found: MetricDecision, parameters: Parameters) -> bool:
-    """Return True if a case has runs enough to confirm a break, or if none scored high enough to break."""
+    """Return True if some case has enough runs to confirm that it broke.
+
+    Also return True if no case scored high enough in the baseline for a break.
+    """
     least = parameters.case_drop - EPSILON
     high = [case for case in found.cases.values() if (case.baseline_mean or 0.0) >= least]
     return not high or any(case.need is not None for case in high)
 
 
 def describe_low_means(metrics: Iterable[MetricSummary]) -> Iterator[str]:
-    """Yield one sentence that lists the means that pass although they are below the cases' threshold."""
+    """Yield one sentence that lists the means that pass although they are below the cases' threshold.
+
+    Yield nothing if there is no such mean. Means with a minimum of their own are not listed.
+    """
     below = [
         f"{metric.label} ({' < '.join(metric.range.format_pair(metric.score, metric.threshold))})"
         for metric in metrics

@@ -23,7 +23,7 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
     * Conversations, saved sessions, traces of OTLP or Jaeger, and eval sets become an eval set.
 
     Raises:
-        InvalidInputError: the file is none of these, or damaged.
+        InvalidInputError: the file cannot be read, is none of these, or is damaged.
     """
     # Sessions first, because `may_hold_conversations` is True for every folder.
     if has_sessions(path):
@@ -39,14 +39,14 @@ def read_recording(path: Path, shown_as: str) -> Record | EvalSet:
 
 
 def may_become_eval_set(path: Path, shown_as: str) -> bool:
-    """Return True if a path is recognised as a recording that `read_recording` returns as an eval set.
+    """Return True if a path is recognised as a recording that becomes an eval set, not a record of results.
 
     The result is True for folders, for files named `*.messages.json`, for traces of OTLP or Jaeger, and for
-    eval sets in a file named `.json`. It is False for results. It is also False for a single saved session:
-    only the formats of eval sets are tried, while `read_recording` returns an eval set for the session.
+    eval sets in a file named `*.json`. For all other files it is False, even for the file of a single saved
+    session, although `read_recording` returns an eval set for it.
 
     Raises:
-        InvalidInputError: the file is named `.json` and is not JSON.
+        InvalidInputError: the file is named `*.json`, and cannot be read or is not JSON.
     """
     if has_sessions(path) or may_hold_conversations(path) or is_trace_file(path):
         return True
@@ -59,9 +59,10 @@ def may_become_eval_set(path: Path, shown_as: str) -> bool:
 
 
 def read_trace_steps(path: Path, shown_as: str) -> dict[str, tuple[TraceSpan, ...]]:
-    """Return the timed steps of each conversation in a file of traces, by case id as in `read_recording`.
+    """Return the timed steps of each conversation in a file of traces, by the id of its case.
 
-    `TraceSpan.turn` is the index of the case's turn. Times are seconds since the first turn with spans began.
+    The cases are those of the eval set that `read_recording` returns for the file. `TraceSpan.turn` is the
+    index of the case's turn. Times are seconds since the first turn with spans began.
 
     Raises:
         InvalidInputError: the file or a part of it cannot be read, or it holds no trace.

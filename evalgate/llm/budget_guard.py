@@ -10,7 +10,10 @@ from evalgate.core.types import CaseResult, CaseRun, Failure, RunResult
 from evalgate.llm.usage import MeteredUsage
 
 BUDGET_SPENT = "budget_spent"
-"""Kind of failure of work that a spent budget stopped; `user_budget_spent` for a simulated user."""
+"""Kind of the failure of work that a spent budget stopped.
+
+For a simulated user the kind is `user_budget_spent`.
+"""
 
 _NAMED = 3  # cases that a sentence names
 
@@ -96,7 +99,7 @@ class BudgetGuard:
 
     @property
     def exhausted_budget(self) -> str:
-        """Return the clause of `UsageMeter.explain_exhaustion`; "" if the budget is not spent."""
+        """Return a clause such as `the budget of $5.00 is spent`; "" if the budget is not spent."""
         return self._meter.explain_exhaustion()
 
     def stop_reason(self) -> Failure | None:
@@ -145,8 +148,8 @@ class BudgetGuard:
 def describe_budget_shortfall(cases: Sequence[CaseResult], *, more_wanted: bool, why: str) -> Iterator[str]:
     """Yield a sentence about the cases or runs that a spent budget prevented; nothing if it prevented none.
 
-    `more_wanted` is True if further runs were planned. `why` describes the spent budget, as returned by
-    `UsageMeter.explain_exhaustion`.
+    `more_wanted` is True if further runs were planned. `why` is a clause about the spent budget, such as `the
+    budget of $5.00 is spent`; "" if the cause is not known.
     """
     undone = [case for case in cases if any(map(was_stopped_by_budget, case.runs))]
     why = to_sentence(why or "the budget is spent").removesuffix(".")

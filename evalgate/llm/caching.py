@@ -73,7 +73,7 @@ class ResponseCache:
         self._lock = threading.Lock()
         self._used_keys: set[str] = set()
         self._trusted: set[str] | None = None
-        """Digests of the texts that `get` may return; None until they are read. A digest covers the key."""
+        """Digests of the pairs of key and text that `get` may return; None until the digests are read."""
         self._notices: dict[str, None] = {}
         self._file: sqlite3.Connection | None = None
 
@@ -171,7 +171,10 @@ class ResponseCache:
         return self._run_query(delete_unused) or 0
 
     def close(self) -> None:
-        """Store the present time as the last use of all answers that `get` returned, and close the file."""
+        """Store the present time as the last use of all answers that `get` returned, and close the file.
+
+        If the cache is read-only, the time is not stored.
+        """
         self._update_last_used()
         self._close_file()
 
@@ -280,6 +283,8 @@ def _add_digest(key: str, text: str) -> str:
 
 def _check_schema(file: sqlite3.Connection, *, writes: bool) -> None:
     """Check that the file is an undamaged cache. If it is empty and `writes` is True, first create the table.
+
+    Afterwards SQLite does not wait until written data is on the disk.
 
     Raises:
         sqlite3.DatabaseError: the file belongs to another program, is damaged or has other columns.

@@ -24,7 +24,7 @@ class AnswerSchema:
     """The JSON Schema that an answer must fit, for providers with structured output."""
 
     name: str
-    """Letters, digits, `_` and `-`."""
+    """Name of the schema, of letters, digits, `_` and `-`."""
     schema: JsonObject
     strict: bool = True
     """Value of `strict` in the request."""
@@ -106,6 +106,9 @@ class ModelClient(Protocol):
 
 
 def merge_parameters(request: ModelRequest, defaults: Mapping[str, object]) -> dict[str, object]:
-    """Return the API parameters of a request: `defaults`, overridden by its own, without None values."""
+    """Return the API parameters of a request: `defaults`, overridden by those of `request`.
+
+    Parameters with the value None are left out.
+    """
     merged = {**defaults, **request.parameters}
     return {name: value for name, value in merged.items() if value is not None}

@@ -31,7 +31,7 @@ class ModelEndpoint:
     model: str
     """Name of the configured model."""
     key: SecretStr | None
-    """None if the provider needs no key, and none is set."""
+    """The API key; None if the provider needs no key, and none is set."""
 
     def get_price_name(self, model: str = "") -> str:
         """Return `provider/model` as in the price table; the configured model if `model` is ""."""

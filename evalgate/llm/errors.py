@@ -39,7 +39,7 @@ RANDOM_FAILURES: frozenset[FailureKind] = frozenset({"unparsable", "refused"})
 
 
 class JudgeError(NoScoreError):
-    """A model returned no usable answer. The message names the cause and what to do next.
+    """Error for a model that returned no usable answer. The message has the cause and what to do next.
 
     The message never contains an API key.
     """

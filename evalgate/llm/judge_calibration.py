@@ -41,9 +41,9 @@ class CalibrationVerdict:
     """Number of entries at which the judge agrees with the label."""
     total: int
     floor: float
-    """Share of entries that must be met, in [0, 1]."""
+    """Share of entries at which the judge must agree with the label, in [0, 1]."""
     missed: tuple[str, ...] = ()
-    """Names of the entries that are not met."""
+    """Names of the entries at which the judge disagrees with the label, or gave no score."""
     failures: tuple[str, ...] = ()
     """Reasons why the judge gave no score, one for each missed entry without a score."""
 
@@ -77,7 +77,10 @@ class CalibrationVerdict:
 
 
 def evaluate_calibration(answers: Sequence[CalibrationAnswer], floor: float) -> CalibrationVerdict:
-    """Count the labels that the judge agrees with; `floor` is the share that must agree, in [0, 1]."""
+    """Count the answers at which the judge agrees with the label, and list the others.
+
+    `floor` is the share of answers at which the judge must agree, in [0, 1].
+    """
     missed = [answer for answer in answers if not answer.is_met]
     return CalibrationVerdict(
         met=len(answers) - len(missed),

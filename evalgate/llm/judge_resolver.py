@@ -338,7 +338,7 @@ class JudgeResolver:
     models: ModelPool
     """The models of the run: judges and simulated users."""
     config: JudgeConfig | None = None
-    """The run's configuration; None if no judge is configured."""
+    """Configuration of the run's judge; None if no judge is configured."""
     forced_by_cli: bool = False
     """True if the command line names the model, which then overrides the metrics' options."""
 
@@ -350,6 +350,8 @@ class JudgeResolver:
         `model` is the name in the metric's options, in Google ADK's or LiteLLM's notation; "" selects the
         run's model, or `default` if the run has none. If the command line names the judge, `model` is
         ignored. `changes` are fields of `JudgeConfig` that override the run's configuration.
+
+        The model is opened by the first request. If `default` is used, a notice about it is stored.
 
         Raises:
             JudgeNotConfiguredError: the run has no judge, and `model` (or `default`, if `model` is "") is

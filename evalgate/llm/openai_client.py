@@ -262,9 +262,10 @@ class _Embeddings(_Lenient):
 
 
 def parse_embedding(text: str, where: str) -> ModelAnswer | JudgeError:
-    """Parse `text`, the JSON of a response with an embedding. Return the answer, or a JudgeError.
+    """Parse the JSON text of a response with an embedding. Return the answer, or a JudgeError.
 
-    The answer's text is a JSON list of numbers. Errors are returned as by `parse_completion`.
+    The error is not raised. The answer's text is a JSON list of numbers. `where` names the model in the
+    error's message.
     """
     try:
         found = _Embeddings.model_validate_json(text.removeprefix(_BYTE_ORDER_MARK))

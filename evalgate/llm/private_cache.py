@@ -57,7 +57,11 @@ class PrivateCache(ResponseCache):
 
     @override
     def close(self) -> None:
-        """Close the copy, and replace the file in the workspace with the copy."""
+        """Close the copy, replace the file in the workspace with the copy, and remove the copy.
+
+        The file is not replaced if the cache is read-only or was not opened. Broken caches that were found in
+        place of the file are stored next to the file.
+        """
         was_open = self._file is not None
         super().close()
         if self._folder is None:

@@ -73,8 +73,8 @@ class LimitedModel:
     async def ask(self, request: ModelRequest) -> ModelAnswer:
         """Wait until the limits admit the request, and return the inner model's answer.
 
-        If the provider asks for a pause, later requests to the endpoint wait until its end, unless
-        `EndpointLimiter.pause_requests` ignores the pause as too long.
+        If the provider asks for a pause, later requests to the endpoint wait until the end of the pause. A
+        pause longer than the limiter's `longest_hold` is ignored.
 
         Raises:
             JudgeError: the inner model gave no answer, or `check_allowed` raised.

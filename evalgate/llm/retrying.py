@@ -10,7 +10,7 @@ from evalgate.system.throttling.backoff import REAL_CLOCK, Clock, RetryPolicy
 
 
 class RetryingModel:
-    """A wrapper around a model that retries after `RETRYABLE_FAILURES`, each time after a pause."""
+    """A wrapper around a model that sends a request again after an outage or a rate limit, after a pause."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """Ask a model one question several times, because its answers vary.
 
-Each ecosystem computes one score from the samples, by a vote or a mean: `integrations/*/judging/`.
+The metrics compute one score from the samples, by a vote or a mean, as the framework does that they copy:
+see `integrations/*/judging/`.
 """
 
 import asyncio
@@ -103,9 +104,10 @@ class Samples(Generic[T]):
         return tuple(row for _, row in sorted(rows.items()))
 
     def build_details(self, describe: Callable[[T], tuple[float | None, str]]) -> JsonObject:
-        """Return a metric's details: `samples`, the rows of `to_rows`, and `agreement`, a share in [0, 1].
+        """Return a metric's details: `samples`, a JSON object for each sample, and `agreement`.
 
-        The agreement is that of the usable samples' scores. With fewer than two such samples it is left out.
+        `agreement` is the share of pairs of usable samples with equal scores, in [0, 1]. With fewer than two
+        usable samples it is left out. `describe` returns the score and the reason of a sample's value.
         """
         details: dict[str, object] = {"samples": self.to_rows(describe)}
         agreed = compute_agreement([describe(value)[0] for value in self.values])
@@ -127,7 +129,9 @@ async def take_samples(
 
     An unusable answer from the cache would be unusable in every later run. So a sample with such an answer is
     requested anew, until an answer is usable or does not come from the cache. If `are_all_needed` is False,
-    this happens only if no sample is usable. JudgeError is never raised: failures are part of the result.
+    cached answers are replaced only if no sample is usable.
+
+    JudgeError is never raised: failures are part of the result.
     """
     requests = [replace(request, sample=number) for number in range(1, count + 1)]
     taken = await asyncio.gather(*(_take_sample(model, each, parse) for each in requests))
@@ -150,9 +154,9 @@ async def _replace_cached_failure(
     parse: Callable[[ModelAnswer], T],
     found: Sample[T] | FailedSample,
 ) -> Sample[T] | FailedSample:
-    """Request a failed sample anew until its answer does not come from the cache. Return the last result.
+    """Request a sample anew until it is usable, or its answer does not come from the cache.
 
-    A usable sample, and a failed one with an answer of the model itself, are returned unchanged.
+    Return the last result. If `found` is usable, or failed without an answer from the cache, return `found`.
     """
     while isinstance(found, FailedSample) and found.is_cached:
         found = await _take_sample(model, replace(request, attempt=found.attempts + 1), parse)

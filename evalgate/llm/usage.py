@@ -79,7 +79,7 @@ class MeteredUsage:
 
 @frozen
 class RunUsage:
-    """Usage of a gate run, including failed and repeated work, and the work before a `--resume`."""
+    """Usage of one run of evalgate, including failed and repeated work, and the work before a `--resume`."""
 
     judge_usage: ModelUsage = field(default_factory=ModelUsage)
     """Usage of judges."""

@@ -35,7 +35,9 @@ class BudgetMetric:
 
     @classmethod
     def build(cls, criterion: Criterion, context: MetricContext) -> Metric:
-        """Build the metric that `criterion` names; a bare number as the criterion is the limit `max`.
+        """Build the metric that `criterion` names.
+
+        If the criterion is a bare number instead of limits, the number is the limit `max`.
 
         Raises:
             ValidationError: a limit is unknown, wrong or impossible.

@@ -24,7 +24,7 @@ class StrictAdkModel(AdkModel):
 
     @classmethod
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
-        """Return True if Google ADK refuses the object `value` because of its unknown key `key`."""
+        """Return True: Google ADK refuses the object `value` because of its unknown key `key`."""
         del key, value
         return True
 
@@ -53,7 +53,7 @@ class GenaiModel(AdkModel):
     def is_refused(cls, key: str, value: Mapping[str, Any]) -> bool:
         """Return True if the unknown `key` is probably a misspelling.
 
-        A key counts as misspelt if it resembles a known key, or if `has_scored_keys(value)` is False.
+        A key counts as misspelt if it resembles a known key, or if `value` lacks a key that metrics read.
         """
         known = {*cls.model_fields, *cls.kept_keys()}
         near = find_similar(key, [*known, *map(to_camel, known)])
@@ -120,7 +120,7 @@ _ASIDES = {"thought", "thought_signature", "video_metadata", "media_resolution",
 
 
 class AdkContentBase(GenaiModel):
-    """A `Content` of google-genai: a list of parts, and the role of their author, which no metric reads."""
+    """A `Content` of google-genai: a list of parts and the role of their author. No metric reads the role."""
 
     @override
     @classmethod
@@ -251,7 +251,7 @@ class _Behavior(BaseModel):
 
 
 class _Persona(BaseModel):
-    """The keys of a persona, for finding unknown keys.
+    """A persona, modelled only to find its unknown keys.
 
     The values are checked when the user is simulated.
     """

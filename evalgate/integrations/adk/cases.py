@@ -1,7 +1,7 @@
 """Cases of Google ADK's eval sets, built from the models of their files.
 
-Of a file's cases, `simple_cases.py` builds those with only today's keys, which is faster. Every other case
-and every error goes through the models.
+`simple_cases.py` builds the cases that have only today's keys, because this is faster. All other cases, and
+all errors, go through the models.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,11 @@ _NO_SESSION = SessionInput()
 
 
 def build_adk_case(wire: AdkCase, line: int, raw: object) -> EvalCase:
-    """Convert the model of a case. `line` is the first line of the case, and `raw` its decoded JSON."""
+    """Convert `wire`, the validated model of a case, to evalgate's type.
+
+    `line` is the first line of the case in its file. `raw` is the decoded JSON of the case, from which data
+    is taken that no model has.
+    """
     conversation, plan, own = (
         get_member(raw, "conversation", find_snake_or_camel_key),
         wire.conversation_scenario,
@@ -95,7 +99,10 @@ def _build_turn(wire: AdkInvocation, raw: Mapping[str, Any]) -> CaseTurn:
 
 
 def _build_app_details(wire: AdkAppDetails) -> JsonObject:
-    """Return only the keys that Google ADK reads: it refuses a file with other keys, such as `app_name`."""
+    """Return the JSON of app details, with only the keys that Google ADK reads.
+
+    Google ADK refuses a file with other keys, such as `app_name`.
+    """
     if wire.agent_details is None:
         return {}
     return {"agent_details": {name: _build_agent(agent) for name, agent in wire.agent_details.items()}}

@@ -140,7 +140,10 @@ of a criterion depend on its metric and are checked elsewhere."""
 
 
 def describe_ignored_adk_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return notices about ignored keys, such as misspelt keys; keys within criteria are not checked here."""
+    """Return sentences about ignored keys of a `test_config.json`, such as misspelt keys.
+
+    Keys within criteria are left out: they depend on the metric and are checked elsewhere.
+    """
     # Google ADK ignores them silently: with `criterias` for `criteria` nothing is evaluated.
     check = KeyChecker(document.path, document.find_position, [])
     check.add_keys(

@@ -59,7 +59,7 @@ class AdkEditor:
         return set_key(file, self.spell(value, self.cases_key), list(cases))
 
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
-        """Return the decoded case with the changes from `old` to `new`.
+        """Return the decoded case `raw`, which was read as `old`, with the changes that make it `new`.
 
         Only changes of the id, turns, scenario, session state, rubrics and final state are written. If `new`
         has no scenario, the scenario of `old` stays: no edit in evalgate removes one.
@@ -96,7 +96,8 @@ class AdkEditor:
     def spell(self, raw: object, name: str) -> str:
         """Return the spelling of the key `name` in `raw`: snake_case or camelCase.
 
-        If `raw` lacks the key, the spelling follows the other keys of `raw`.
+        If `raw` lacks the key, the spelling follows the other keys of `raw`. If these show no style, the
+        result is in snake_case.
         """
         found = find_snake_or_camel_key(raw, name)
         if isinstance(raw, dict) and found not in raw:
@@ -191,7 +192,7 @@ class AdkEditor:
         return set_key(raw, key, items or None)
 
     def _list_slots(self, events: Sequence[Any]) -> list[_Slot]:
-        """Return the slots of all texts, calls and results of decoded events, in the order of reading.
+        """Return the slot of each text, call and result in decoded events, in their order.
 
         A slot is (index of the event, index of its part, key of the content in the part).
         """
@@ -205,7 +206,10 @@ class AdkEditor:
     def _edit_events(
         self, raw: Sequence[Any], slots: Sequence[_Slot], old: Sequence[Event], new: Sequence[Event]
     ) -> list[Any]:
-        """Return the decoded events `raw`, which parse to `old`, changed so that they parse to `new`."""
+        """Return the decoded events `raw` with the changes from `old` to `new`.
+
+        `old` are the parsed events of `raw`, one for each of `slots`. `new` are the events after the edit.
+        """
         edited: list[Any] = []
         numbers = edit_items(
             list(range(len(slots))),

@@ -71,7 +71,7 @@ class AdkFormat:
         others it returns None, and `build_adk_case` builds them.
 
         Raises:
-            InvalidInputError: with every problem of the file, each at its line and column.
+            InvalidInputError: the file is invalid. The error lists every problem with its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.adk.simple_cases import has_simple_keys, parse_simple_case

@@ -1,11 +1,11 @@
 """The two list formats that Google ADK read before eval sets, and its `initial_session_file`.
 
 A *turn list* (`[{query, expected_tool_use, reference, …}, …]`) is one case. A *case list*
-(`[{name, data: [turns], initial_session}, …]`) is several. Neither names the set. The set's id is the
-file's path, which is also the id of a turn list's only case.
+(`[{name, data: [turns], initial_session}, …]`) is several. Neither list names the eval set. The set's id is
+the file's path, which is also the id of a turn list's only case.
 
-Of a list's cases, `simple_legacy_cases.py` builds those with only the usual keys, which is faster. Every
-other case and every error goes through the models below.
+`simple_legacy_cases.py` builds the cases that have only the usual keys, because this is faster. All other
+cases, and all errors, go through the models below.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ class AdkLegacyFormat:
         """Build the eval set, with the line number of each case.
 
         Raises:
-            InvalidInputError: with every problem of the file, each at its line and column.
+            InvalidInputError: the file is invalid. The error lists every problem with its line and column.
         """
         listed = as_sequence(document.value) or ()
         is_case_list = any(isinstance(item, dict) and "data" in item for item in listed)

@@ -122,8 +122,8 @@ def read_session_spans(document: Document) -> tuple[TraceSpan, ...]:
 
     - `agent`: a turn, from the user's message to the last event of the turn.
     - `tool`: a tool's call, from the call to its result.
-    - `model`: an answer of a model, from the previous event.
-    - `other`: an event without content, from the previous event.
+    - `model`: an answer of a model, from the previous event to the event with the answer.
+    - `other`: an event without content, from the previous event to this event.
     """
     spans: list[TraceSpan] = []
     session: Any = document.value
@@ -164,11 +164,11 @@ def _build_steps(
     end: float,
     calls: dict[str, list[float]],
 ) -> Iterator[TraceSpan]:
-    """Yield the steps that end with `event`. The event ends at `end`, and a model's step begins at `start`.
+    """Yield the steps that end with `event`, a session's event without a message of the user.
 
-    Both are in seconds; `turn` counts from 0. Each step's id begins with `identity`.
-    `calls` holds the starts of open tool calls, the oldest first, by the call's id or else the tool's name.
-    The calls in the event are added to `calls`; the calls that have a result in the event are removed.
+    `start` and `end` are the times, in seconds, of the previous event and of `event`; `turn` counts from 0.
+    Each step's id begins with `identity`. `calls` has the start times of open tool calls, by the call's id or
+    else the tool's name. Calls in the event are added to `calls`, and calls with a result there are removed.
     """
     content = event.get("content")
     parts = content.get("parts") if isinstance(content, dict) else None

@@ -1,8 +1,7 @@
 """Simple cases of Google ADK's eval sets, built without pydantic.
 
-There are two ways to build a case, because this one takes a third of the time: it builds the cases with only
-today's keys, which nearly all are. Every other case and every error goes through the models (`cases.py`,
-`case_models.py`).
+A simple case has only today's keys, as nearly all cases have. To build it here takes a third of the time. All
+other cases, and all errors, go through the models (`cases.py`, `case_models.py`).
 """
 
 from collections.abc import Mapping
@@ -65,10 +64,10 @@ def parse_simple_case(raw: object, line: int, eval_set_id: str = "") -> EvalCase
 
 
 def has_simple_keys(raw: Any, case: EvalCase | None) -> bool:
-    """Return True if the decoded case `raw` has only the keys of simple cases, none of which is ignored.
+    """Return True if the decoded case `raw` has only keys of simple cases, and so no ignored key.
 
-    `case` is built from `raw`; if it is None, because `raw` is invalid, return False. The result is True for
-    nearly every case, and saves the slower search for ignored keys.
+    `case` is built from `raw`. If `case` is None, because `raw` is invalid, return False. The result is True
+    for nearly every case, and saves the slower search for ignored keys.
     """
     return (
         case is not None

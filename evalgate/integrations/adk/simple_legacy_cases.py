@@ -1,8 +1,7 @@
 """Simple cases of Google ADK's old case lists, built without pydantic.
 
-There are two ways to build a case, because this one takes half of the time: it builds the cases with only
-the usual keys, which nearly all are. Every other case and every error goes through the models, in
-`legacy_evalset.py`.
+A simple case has only the usual keys, as nearly all cases have. To build it here takes half of the time. All
+other cases, and all errors, go through the models in `legacy_evalset.py`.
 """
 
 from evalgate.core.types import CaseTurn, EvalCase, Reply, SessionInput, ToolCall, UserMessage

@@ -29,7 +29,10 @@ from evalgate.documents.validation_errors import Id
 
 
 def _drop_nulls(value: object) -> object:
-    """Return an object without its null values, which Python writes and adk-rs mostly refuses."""
+    """Return an object without its null values, and any other value unchanged.
+
+    Python writes null values, and adk-rs refuses most of them.
+    """
     if isinstance(value, dict):
         return {key: item for key, item in value.items() if item is not None}
     return value
@@ -74,7 +77,10 @@ _CONTENT_KEYS = (
     ("executableCode", "executable_code"),
     ("codeExecutionResult", "code_execution_result"),
 )
-"""Keys of the kinds of content of a part, in both spellings. If a part has several, the first here counts."""
+"""Both spellings of the key for each kind of content of a part.
+
+If a part has several kinds of content, the one that is first in this list counts.
+"""
 
 
 def _select_content(part: object) -> object:
@@ -184,7 +190,11 @@ class AdkRsEvalSetFile(_AdkRsModel):
 
 
 def build_adk_rs_case(wire: AdkRsCase, line: int, raw: object) -> EvalCase:
-    """Convert the model of a case. `line` is the first line of the case, and `raw` its decoded JSON."""
+    """Convert `wire`, the validated model of a case, to evalgate's type.
+
+    `line` is the first line of the case in its file. `raw` is the decoded JSON of the case, from which data
+    is taken that no model has.
+    """
     session = wire.session_input
     # The models drop unknown data, so `native` of each turn is taken from `raw`.
     invocations = zip(wire.conversation, get_items(raw, "conversation"), strict=True)

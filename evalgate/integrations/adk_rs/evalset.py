@@ -34,7 +34,7 @@ class AdkRsFormat:
         """Build the eval set, with the line number of each case.
 
         Raises:
-            InvalidInputError: with every problem of the file, each at its line and column.
+            InvalidInputError: the file is invalid. The error lists every problem with its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.adk_rs.cases import AdkRsCase, AdkRsEvalSetFile, build_adk_rs_case

@@ -29,7 +29,10 @@ from evalgate.metrics.tool_call_matching import TOO_DEEP
 from evalgate.metrics.turnwise import compute_turn_mean_all_pass
 
 _WORD = re.compile("[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
-"""A run of characters without Unicode White_Space; `str.split` would also split at U+001C to U+001F."""
+"""Pattern of a word: characters that are not Unicode White_Space.
+
+`str.split` would also split at U+001C to U+001F.
+"""
 
 _TOLERANCE = 1e-9
 """The amount by which a score may miss the threshold, as in adk-rs."""
@@ -66,11 +69,14 @@ class AdkRsResponseMatch(_AdkRsMetric):
     compares_with: ClassVar[Literal["response", "tools"]] = "response"
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails.
+
+        The result is not applicable if the case has no written turns.
+        """
         return await compute_turn_mean_all_pass(case, run, self.score_turn)
 
     def score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
-        """Return the score of one turn, in [0, 1]."""
+        """Return the score of one turn, in [0, 1], and if the turn passed."""
         expected = _split_words(turn.expected.response)
         if not expected:
             return TurnScore(1.0, details={"reason": "empty expected"}, passed=True)
@@ -99,14 +105,18 @@ class AdkRsToolTrajectory(_AdkRsMetric):
     """Score of a turn without any call, expected or made: 1.0 if True, 0.0 if False, as in adk-rs."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0 and fails.
+
+        The result is not applicable if the case has no written turns. The metric fails if arguments nest too
+        deep.
+        """
         try:
             return await compute_turn_mean_all_pass(case, run, self.score_turn)
         except RecursionError:
             return MetricFailure(TOO_DEEP)
 
     def score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:
-        """Return the score of one turn, in [0, 1].
+        """Return the score of one turn, in [0, 1], and if the turn passed.
 
         Raises:
             RecursionError: arguments nest too deep.
@@ -135,10 +145,10 @@ class AdkRsToolTrajectory(_AdkRsMetric):
 
 
 def _is_equal(one: object, other: object) -> bool:
-    """Return True if two JSON values are equal in serde_json.
+    """Return True if two JSON values are equal in serde_json, Rust's library for JSON.
 
-    1 differs from 1.0 and from true, and null from {}. The order of keys does not count, the order of lists
-    does.
+    1 differs from 1.0 and from true, and null from {}. The order of keys does not count. The order of lists
+    counts.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_equal(value, other[key]) for key, value in one.items())

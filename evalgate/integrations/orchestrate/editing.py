@@ -37,15 +37,15 @@ class OrchestrateEditor:
         return cases[0]
 
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
-        """Return the decoded dataset with the changes from `old` to `new`.
+        """Return the decoded dataset `raw`, which was read as `old`, with the changes that make it `new`.
 
         Only changes of the id, the user's messages, the journey, tags and session state are written. The
-        state is not written if the dataset has `context_variables`: they and `runtime_context` are merged in
-        the state, and cannot be told apart.
+        state is not written if the dataset has `context_variables`: the state merges these variables and the
+        `runtime_context`, and does not show which key came from where.
 
         Raises:
-            InvalidInputError: the user's messages have changed, and `new` has no first message or an empty
-                one.
+            InvalidInputError: the user's messages have changed, and the first message in `new` is missing or
+                empty.
         """
         edited: dict[str, Any] = dict(raw)
         if new.eval_id != old.eval_id:

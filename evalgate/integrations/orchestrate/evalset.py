@@ -127,7 +127,7 @@ GOAL_MODELS: Mapping[str, type[BaseModel]] = {
 }
 
 GOAL_TYPES = GOAL_MODELS.keys()
-"""Types of goals, which pydantic inserts into the location of an error."""
+"""Types of goals. pydantic inserts the type of a goal into the location of an error within the goal."""
 AnyGoal: TypeAlias = Annotated[
     ToolCallGoal | TextGoal | InteractionGoal | CheckGoal | SearchGoal, Field(discriminator="type")
 ]
@@ -177,7 +177,7 @@ class OrchestrateFile(_OrchestrateModel):
     story: _Text
     starting_sentence: str | None = None
     goals: dict[str, Annotated[Any, AfterValidator(_validate_goal_names)]]
-    """From the name of a goal to the goals that must be reached after it: a list of names, or one name."""
+    """Maps a goal's name to the names of the goals that must be reached after it: a list, or one name."""
     goal_details: Annotated[list[AnyGoal], Field(min_length=1)]
     dataset_name: Annotated[Id | None, BeforeValidator(lambda value: value or None)] = None
     user_prompts: list[str] | None = None
@@ -232,7 +232,7 @@ class OrchestrateFormat:
         file holds several datasets.
 
         Raises:
-            InvalidInputError: with every problem of the file, each at its line and column.
+            InvalidInputError: the file is invalid. The error lists every problem with its line and column.
         """
         problems: list[Problem] = []
         keys = KeyChecker(document.path, document.find_position, problems)
@@ -341,7 +341,10 @@ def _has_extra_fields(goal: AnyGoal) -> bool:
 
 
 def _iter_turns(wire: OrchestrateFile, journey: Journey) -> Iterator[CaseTurn]:
-    """Yield the scripted turns; yield nothing without a starting sentence, which means a simulated user."""
+    """Yield the scripted turns of a dataset.
+
+    Yield nothing if the dataset has no starting sentence: then the user is simulated.
+    """
     prompts = _get_prompts(wire)
     # With several turns, it is unknown which turn a goal belongs to.
     expected = _build_expected_reply(journey) if len(prompts) == 1 else Reply()
@@ -362,9 +365,10 @@ def _get_prompts(wire: OrchestrateFile) -> list[str]:
 
 
 def _build_expected_reply(journey: Journey) -> Reply:
-    """Build a reply with the tool calls of all goals, and the last response among the goals.
+    """Build a reply with the tool calls of all goals, and the response of the last goal that has one.
 
-    The goals are in the order of the journey if it is linear. Otherwise they are in the order of the file.
+    The goals are in the order of the journey if it orders them all in one line. Otherwise they are in the
+    order of the file.
     """
     rank = {name: at for at, name in enumerate(find_linear_goal_order(journey) or ())}
     goals = sorted(journey.goals, key=lambda goal: rank.get(goal.name, 0))

@@ -48,7 +48,7 @@ class ModelTextJudge:
     samples: int = 1
     """Number of answers to each question. The majority counts, and a tie is a no."""
     context: str = ""
-    """The first message of the user."""
+    """The first message of the user, which the model sees when it compares two texts."""
     verdicts: list[JsonObject] = field(default_factory=list)
     """Every question that was asked, with its answers, for the record."""
 
@@ -138,6 +138,8 @@ class JourneyMetric(BaseModel, ABC):
         - The case has no journey.
         - The score depends on a text or check that only a judge can decide.
         - The journey has no goal that the metric counts. `JourneySuccess` has a score even then.
+
+        The metric fails if arguments of a call nest too deep.
         """
         return await self.score_with_judge(
             case, run, LiteralTextJudge(leaves_differences_undecided=self.responses == "judged")
@@ -146,7 +148,9 @@ class JourneyMetric(BaseModel, ABC):
     async def score_with_judge(self, case: EvalCase, run: CaseRun, judge: TextJudge) -> MetricResult:
         """Return the score in [0, 1]. `judge` compares the texts.
 
-        The result is not applicable for the same reasons as that of `score`.
+        The result is not applicable if the case has no journey, if `judge` leaves a text or check undecided
+        that the score depends on, or if the journey has no goal that the metric counts. The metric fails if
+        arguments of a call nest too deep.
 
         Raises:
             JudgeError: `judge` asks a model, which returns no verdict.
@@ -179,7 +183,8 @@ class JudgedJourneyMetric:
         """Return the score in [0, 1].
 
         The result is not applicable if the case has no journey, or if the journey has no goal that the metric
-        counts. `JourneySuccess` has a score even without such a goal.
+        counts. `JourneySuccess` has a score even without such a goal. The metric fails if arguments of a call
+        nest too deep.
 
         Raises:
             JudgeError: the judge returns no verdict.

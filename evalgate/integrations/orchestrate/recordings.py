@@ -66,7 +66,7 @@ def read_conversation(document: Document) -> tuple[CaseTurn, ...]:
     """Read the turns of a recorded conversation; the agent's replies become the expected ones.
 
     Raises:
-        InvalidInputError: with every problem of the file, each at its line and column.
+        InvalidInputError: the file is invalid. The error lists every problem with its line and column.
     """
     try:
         messages = TypeAdapter(list[_RecordedMessage]).validate_python(document.value)
@@ -81,7 +81,7 @@ def build_recorded_case(document: Document) -> EvalCase:
     """Build a case with the id `<case>` from `<case>.messages.json` or `<case>.run2.messages.json`.
 
     Raises:
-        InvalidInputError: `read_conversation` rejects the file.
+        InvalidInputError: the file is no recorded conversation. The error lists every problem.
     """
     stem = PurePath(document.path).name.removesuffix(ENDING)
     name, dot, run = stem.rpartition(".run")
@@ -185,8 +185,8 @@ def may_hold_conversations(path: Path) -> bool:
 def read_conversations(path: Path, shown_as: str) -> EvalSet:
     """Read the conversations in a file, or in all `*.messages.json` of a folder.
 
-    If the folder has no such file, its subfolder `messages` is read. The eval set has a case for each file,
-    so that a case occurs once for each of its runs.
+    If the folder has no such file, its subfolder `messages` is read. The eval set has a case for each file. A
+    case with several recorded runs therefore occurs several times.
 
     Raises:
         InvalidInputError: there is no conversation, or a file is invalid. Lists the problems of all files.

@@ -42,7 +42,7 @@ class TraceQuery:
     limit: int = 100
     """Largest number of traces."""
     filter: str = ""
-    """Condition in the tool's query language."""
+    """Condition in the tool's query language; "" for none."""
 
 
 class TraceApi(Protocol):
@@ -76,7 +76,8 @@ class TraceApi(Protocol):
         """Yield the JSON objects of the queried traces, for the tool's `RowReader`.
 
         Raises:
-            InvalidInputError: as `ApiClient.get_object`, or the project does not exist.
+            InvalidInputError: the API cannot be reached, refuses a request or gives a wrong answer, or the
+                project does not exist.
         """
         ...
 
@@ -128,7 +129,8 @@ class ApiClient:
         """Return the JSON object of a GET request. With `missing_ok`, return {} if the path does not exist.
 
         Raises:
-            InvalidInputError: as `get_json`, and if the answer is not an object.
+            InvalidInputError: the API cannot be reached, refuses the request, or does not answer with a JSON
+                object of at most 256 MiB.
         """
         found = await self.get_json(path, params, missing_ok=missing_ok)
         return {} if found is None else self._require_object(found, path)
@@ -141,7 +143,8 @@ class ApiClient:
         With `missing_ok`, return {} if the path does not exist.
 
         Raises:
-            InvalidInputError: as `get_object`.
+            InvalidInputError: the API cannot be reached, refuses the request, or does not answer with a JSON
+                object of at most 256 MiB.
         """
         found = await self._request("POST", path, {}, body, missing_ok=missing_ok)
         return {} if found is None else self._require_object(found, path)
@@ -154,13 +157,15 @@ class ApiClient:
         *,
         missing_ok: bool = False,
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the pages of a GET request.
+        """Send GET requests for one page after the other, and yield each page.
 
-        `find_cursor` returns the cursor of the next page, or "" after the last page. The cursor is sent as
-        the parameter `cursor`. With `missing_ok`, the only page is {} if the path does not exist.
+        `find_cursor` reads the cursor of the next page from a page, or returns "" for the last page. The
+        cursor is sent as the parameter `cursor`. With `missing_ok`, the only page is {} if the path does not
+        exist.
 
         Raises:
-            InvalidInputError: as `get_object`; or a cursor is repeated, so that the pages would never end.
+            InvalidInputError: the API cannot be reached, refuses a request, or does not answer with a JSON
+                object of at most 256 MiB. Also if a cursor is repeated, so that the pages would never end.
         """
         cursors = {""}
         cursor = ""

@@ -50,9 +50,10 @@ def drop_repeats(
     """Drop conversations with the same questions, calls and answers as another. Return the rest by time.
 
     Two conversations are equal even if their tool results or the messages before a response differ. Of equal
-    conversations, one for which `is_known` returns True (imported earlier) is kept. Otherwise a repeat with
-    later feedback would be imported as another case. If none is known, the conversation with the most traits
-    is kept, so that no error or feedback is lost.
+    conversations, the one with the most traits is kept, so that no error or feedback is lost.
+
+    `is_known` returns True for a conversation that was imported earlier. Such a conversation is kept rather
+    than others: if another one were kept, it would be imported as a second case.
     """
     best: dict[str, tuple[tuple[bool, int], ObservedConversation]] = {}
     for each in found:
@@ -89,9 +90,10 @@ def limit_per_path(found: Sequence[ObservedConversation], most: int) -> list[Obs
 
 
 def draw_sample(found: Sequence[ObservedConversation], size: int, seed: int) -> list[ObservedConversation]:
-    """Return up to `size` conversations in the order of `found`, drawn at random from each stratum in turn.
+    """Return up to `size` conversations, drawn at random from groups of similar conversations in turn.
 
-    Conversations of one stratum have the same tool path, length (short or long) and traits.
+    Conversations of one group have the same tool path, length (short or long) and traits. The result is in
+    the order of `found`. It is the same for the same `found` and `seed`.
     """
     strata: dict[object, list[ObservedConversation]] = defaultdict(list)
     for each in found:

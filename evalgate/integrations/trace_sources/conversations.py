@@ -31,7 +31,8 @@ class ObservedConversation:
     """A conversation between a user and an agent, as it was recorded."""
 
     key: str
-    """Session id or, in traces of evalgate's own runs, name of the case; else the id of the first trace."""
+    """Id of the session or, in traces of evalgate's own runs, name of the case. Without both, the id of the
+    first trace."""
     turns: tuple[CaseTurn, ...]
     trace_ids: tuple[str, ...]
     start: int
@@ -144,8 +145,8 @@ def _find_session_id(trace: RecordedTrace) -> str:
 def _find_continued_key(turn: _ObservedTurn, by_questions: dict[tuple[str, ...], str]) -> str:
     """Return the key of the conversation that a trace continues; "" if it continues none.
 
-    `turn` is the first turn of the trace. The earlier questions in its request identify the conversation:
-    `by_questions` maps all questions of a conversation so far to its key.
+    `turn` is the first turn of the trace. The earlier questions in its request identify the conversation.
+    `by_questions` has an entry for each conversation so far: all its questions, and its key.
     """
     asked = tuple(each.user.text for each in turn.history)
     if turn.resumes and (key := by_questions.get((*asked, turn.question))):
@@ -256,8 +257,8 @@ def _split_turns(spans: list[Span]) -> list[list[int]]:
 def _find_turn_start(spans: list[Span], request: Span) -> int:
     """Return the start of a turn, in nanoseconds. `request` is the turn's first request to a model.
 
-    The turn begins with the outermost span around `request` that began after the earlier requests. A span
-    that began before one of them covers an earlier turn as well.
+    The turn begins with the outermost span around `request` that began after all earlier requests. A span
+    that began before an earlier request covers an earlier turn as well.
     """
     by_id = {span.span_id: span for span in spans}
     models = (span for span in spans if span.get_text("gen_ai.operation.name") == "chat")

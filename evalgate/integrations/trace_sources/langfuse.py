@@ -178,6 +178,9 @@ class LangfuseApi:
 
         If the server returns no observations, read the traces from the API of Langfuse 3 instead.
         `query.filter` holds tags with commas between them. A trace must have all tags.
+
+        Raises:
+            InvalidInputError: the API cannot be reached, refuses a request or gives a wrong answer.
         """
         ids = await _list_trace_ids(client, query)
         if not ids:  # also if the server has not migrated its older traces

@@ -96,7 +96,11 @@ class LogfireApi:
         query: TraceQuery,
         environ: Mapping[str, str],  # noqa: ARG002
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the rows of the newest traces. `query.filter` is a condition in SQL on `records`."""
+        """Yield the rows of the newest traces. `query.filter` is a condition in SQL on `records`.
+
+        Raises:
+            InvalidInputError: the API cannot be reached, refuses a request or gives a wrong answer.
+        """
         where = "attributes ? 'gen_ai.operation.name' or attributes ? 'gen_ai.request.model'"
         more = f" and ({query.filter})" if query.filter else ""
         # The condition is SQL of the user, who may read all of the project; the ids are alphanumeric.
@@ -127,9 +131,9 @@ class LogfireApi:
 
 
 async def _query(client: ApiClient, sql: str, query: TraceQuery, limit: int) -> list[Mapping[str, Any]]:
-    """Return at most `limit` rows of `sql`, from the time range of `query`.
+    """Return at most `limit` rows of the query `sql`. Logfire allows a limit of at most 10,000.
 
-    Logfire allows a limit of at most 10,000. The other fields of `query` are not used.
+    Of `query`, only `since` and `until` are used: the rows are from this time range.
     """
     params = {"sql": sql, "min_timestamp": (query.since or _EARLIEST).isoformat()}
     if query.until:

@@ -34,7 +34,7 @@ class OtlpReader:
         """Return the spans of an export request.
 
         Raises:
-            ValueError: the object is not an export request. The text is a sentence without its subject.
+            ValueError: the object is not an export request. The text begins with "is no export request".
         """
         try:
             return read_otlp_json(dict(row))
@@ -91,7 +91,7 @@ class JaegerApi:
         return "http://localhost:16686"
 
     def build_headers(self, environ: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
-        """Return no headers: Jaeger has no authentication."""
+        """Return {}: Jaeger has no authentication."""
         return {}
 
     async def iter_rows(
@@ -105,7 +105,7 @@ class JaegerApi:
         `query.filter` is sent as Jaeger's parameter `tags`.
 
         Raises:
-            InvalidInputError: as `ApiClient.get_object`.
+            InvalidInputError: the API cannot be reached, refuses the request or gives a wrong answer.
         """
         found: dict[str, str] = {"service": query.project, "limit": str(query.limit)}
         if query.since:

@@ -56,6 +56,10 @@ class PhoenixApi:
 
         The result may also have spans of older traces, because a page of the API mixes the spans of several
         traces.
+
+        Raises:
+            InvalidInputError: the project does not exist, or the API cannot be reached, refuses a request or
+                gives a wrong answer.
         """
         name = query.project or environ.get("PHOENIX_PROJECT_NAME") or "default"
         project = quote(name, safe="")
@@ -81,10 +85,10 @@ class PhoenixApi:
 
 
 def _has_older_only(page: Mapping[str, Any], traces: Mapping[str, str], limit: int) -> bool:
-    """Return True if the page has no span of the `limit` newest traces. These traces are then complete.
+    """Return True if the page has no span of the `limit` newest traces.
 
-    `traces` maps the ids of all spans read so far, those of the page included, to their trace ids. The newest
-    span is first.
+    If so, all spans of these traces have been read. `traces` maps the ids of all spans read so far, including
+    those of the page, to the ids of their traces. The newest span comes first.
     """
     # Reaching `limit` traces is not enough to stop, because spans of several traces may alternate.
     newest = set(list(dict.fromkeys(traces.values()))[:limit])

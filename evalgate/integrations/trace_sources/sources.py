@@ -38,7 +38,7 @@ READERS: Mapping[str, RowReader] = {
     "langfuse": LangfuseReader(),
     "zipkin": ZipkinReader(),
 }
-"""Readers by tool. In this order, the first with a `matches_row` that returns True reads an object."""
+"""Readers by tool, in the order in which they are tried: the first that matches an object reads it."""
 
 APIS: Mapping[str, TraceApi] = {
     "jaeger": JaegerApi(),

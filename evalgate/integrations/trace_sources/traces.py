@@ -11,7 +11,7 @@ from evalgate.core.errors import Problem
 from evalgate.core.frozen import frozen
 
 Feedback: TypeAlias = Mapping[str, float | str]
-"""From the name of a score to its value: a number, or a label."""
+"""Maps the name of a score to its value: a number, or a label."""
 
 NO_FEEDBACK: Feedback = {}
 

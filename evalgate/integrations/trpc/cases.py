@@ -1,7 +1,7 @@
 """Pydantic models of tRPC-Agent-Go's cases, with their tool mocks and rubrics, and their conversion.
 
-Of a file's cases, `simple_cases.py` builds those with only today's keys, which is faster. Every other case
-and every error goes through these models.
+`simple_cases.py` builds the cases that have only today's keys, because this is faster. All other cases, and
+all errors, go through these models.
 
 Of tool mocks, only the rules under `actual` are read, which apply to the agent. The rules under `expected`
 apply to a runner that generates expectations; a gate needs no such runner. A rule that cannot be applied is
@@ -31,10 +31,10 @@ _TREES = ("onlyTree", "ignoreTree", "numberTolerance")
 
 
 def parse_tool_mocks(given: object, turn: int) -> Iterator[ToolMock]:
-    """Yield the mocks in `given`, which is the `toolMock` of the turn at index `turn`.
+    """Yield the mocks in `given`, the `toolMock` of the turn at the index `turn` (from 0).
 
-    A call gets its result from the first mock that matches it. A rule without the name of a tool becomes an
-    unsupported mock.
+    The order matters: a call gets its result from the first mock that matches it. A rule that names no tool
+    becomes an unsupported mock.
     """
     rules = given.get("actual") if isinstance(given, Mapping) else None
     for rule in rules if isinstance(rules, list) else ():
@@ -122,8 +122,9 @@ class _Scenario(TrpcModel):
         A positive limit stays. A limit of 0 becomes -1, which means no limit. A missing or invalid limit
         becomes None, so that the run's limit applies.
 
-        A stop signal stays unless it is missing or blank. Then it becomes "" if the limit is positive, so
-        that only the limit ends the conversation. Otherwise it becomes None: the run's signal applies.
+        A stop signal stays unless it is missing or blank. A missing or blank signal becomes "" if the limit
+        is positive, so that only the limit ends the conversation. Without such a limit, it becomes None, so
+        that the run's signal applies.
         """
         limit = self.max_allowed_invocations
         is_limited = type(limit) is int and limit >= 0
@@ -193,7 +194,10 @@ class TrpcEvalSetFile(TrpcModel):
 
 
 def build_trpc_case(wire: TrpcCase, line: int) -> EvalCase:
-    """Convert the model of a case. `line` is the first line of the case in its file."""
+    """Convert `wire`, the validated model of a case, to evalgate's type.
+
+    `line` is the first line of the case in its file.
+    """
     plan, recorded = wire.scenario, None
     if wire.eval_mode == "trace":
         recorded = tuple([turn.to_reply() for turn in wire.actual_conversation or wire.conversation])

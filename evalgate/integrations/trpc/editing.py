@@ -46,7 +46,7 @@ class TrpcEditor:
         return set_key(file, find_key_in_any_case(value, "evalCases"), list(cases))
 
     def edit_case(self, raw: JsonObject, old: EvalCase, new: EvalCase) -> JsonObject:
-        """Return the decoded case with the changes from `old` to `new`.
+        """Return the decoded case `raw`, which was read as `old`, with the changes that make it `new`.
 
         Only changes of the id, turns, scenario, session state and rubrics are written. If `new` has no
         scenario, the scenario of `old` stays: no edit in evalgate removes one.

@@ -24,9 +24,9 @@ class TrpcFormat:
     def matches_document(self, document: Document) -> bool:
         """Return True if one of the object's first 100 cases has keys that only tRPC-Agent-Go has.
 
-        These are keys of the case, its scenario or its rubrics, and `content` or `tools` in a turn. In a turn
-        with `parts`, as Google ADK writes them, they do not count. Keys of the case and its rubrics do not
-        count either if any turn has `parts`, or the case has a final session state.
+        Such keys in a scenario always count. Such keys in the case or its rubrics do not count if a turn has
+        `parts`, as Google ADK writes them, or if the case has a final session state. The keys `content` and
+        `tools` count in a turn without `parts`.
         """
         return any(
             map(_is_trpc_case, _to_list(get_member(document.value, "evalCases"))[:MOST_INSPECTED_CASES])
@@ -36,7 +36,7 @@ class TrpcFormat:
         """Build the eval set, with the line number of each case.
 
         Raises:
-            InvalidInputError: with every problem of the file, each at its line and column.
+            InvalidInputError: the file is invalid. The error lists every problem with its line and column.
         """
         # Imported here, because files of every format are tried with `matches_document`.
         from evalgate.integrations.trpc.cases import TrpcCase, TrpcEvalSetFile, build_trpc_case

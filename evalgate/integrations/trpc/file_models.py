@@ -60,14 +60,20 @@ class TrpcModel(BaseModel):
 
     @classmethod
     def convert_older_shape(cls, value: dict[str, object]) -> dict[str, object]:
-        """Convert an object from the shape of any release to today's shape."""
+        """Convert an object from the shape of any release to today's shape.
+
+        Here `value` is returned unchanged. Models of which the shape has changed override the method.
+
+        Raises:
+            ValueError: the object has the shape of no release.
+        """
         return value
 
     @classmethod
     def get_known_keys(cls) -> Mapping[str, str]:
-        """Return the known keys, of today's and of older files, by their normalized form.
+        """Return the known keys of today's and of older files.
 
-        `normalize_key` computes this form: lower case without underscores.
+        The result maps each key in lower case, without underscores, to the key as tRPC-Agent-Go writes it.
         """
         # Not `hasattr`: a subclass must not use the spellings of its parent.
         if "_spellings" not in cls.__dict__:
@@ -225,7 +231,7 @@ class TrpcInvocation(TrpcModel):
         }
 
     def to_reply(self) -> Reply:
-        """Convert to the agent's reply: each result is right after its call, messages are after all calls."""
+        """Convert to the agent's reply. A result comes right after its call, and messages after all calls."""
         calls = build_tool_events([(tool.id, tool.name, tool.arguments, tool.result) for tool in self.tools])
         messages = [message.to_message() for message in self.intermediate_responses]
         response = self.final_response

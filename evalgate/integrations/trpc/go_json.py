@@ -93,9 +93,12 @@ def dump_indented_json(value: object) -> str:
 
 
 def dump_go_struct(members: Iterable[tuple[str, object]], *, for_html: bool = False) -> RawJson:
-    """Return a JSON object with its keys in the given order, as Go writes a struct.
+    """Return a JSON object on one line, with its keys in the given order, as Go writes a struct.
 
-    `dump_compact_json` describes the values, `for_html` and the error.
+    With `for_html`, `<`, `>` and `&` are escaped.
+
+    Raises:
+        RecursionError: a value nests too deep.
     """
     found = (f'"{name}":{dump_compact_json(value, for_html=for_html)}' for name, value in members)
     return RawJson(f"{{{','.join(found)}}}")
@@ -135,9 +138,10 @@ def _iter_members(value: Mapping[object, object], escaped: Mapping[int, str]) ->
 
 
 def format_go_number(value: float) -> str:
-    """Return the shortest digits for `value`, with an exponent only below 1e-6 and from 1e21 on.
+    """Return `value` as Go writes a number: the fewest digits that identify the double.
 
-    NaN and the infinities are `null`. An integer beyond the range of a double keeps all its digits.
+    There is an exponent only below 1e-6 and from 1e21 on. NaN and the infinities become `null`. An integer
+    beyond the range of a double keeps all its digits.
     """
     try:
         value = float(value)

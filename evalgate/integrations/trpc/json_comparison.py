@@ -20,6 +20,9 @@ def find_difference(actual: object, expected: object, tolerance: float) -> str:
 
     Lists are compared in order, and numbers as doubles within `tolerance`. A number equals neither a boolean
     nor a text.
+
+    Raises:
+        RecursionError: the values nest too deep.
     """
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, None, tolerance)
@@ -36,9 +39,12 @@ def find_difference(actual: object, expected: object, tolerance: float) -> str:
 
 
 def find_unignored_difference(actual: object, expected: object, tree: KeyTree, tolerance: float) -> str:
-    """Describe the first difference between two values. Keys that are True in `tree` are not compared.
+    """Describe the first difference between two values, without the keys that are True in `tree`.
 
-    `tree` applies to objects within objects, but not to objects within lists. Return "" if the values match.
+    Return "" if the values match. `tree` applies to objects within objects, but not to objects within lists.
+
+    Raises:
+        RecursionError: the values nest too deep.
     """
     if isinstance(actual, Mapping) or isinstance(expected, Mapping):
         return _compare_objects(actual, expected, tree, tolerance)
@@ -50,6 +56,9 @@ def find_selected_difference(actual: object, expected: object, tree: KeyTree, to
 
     True at a key selects the whole value, False nothing. An object selects keys of the value, by the same
     rules. A selected key must exist on both sides. Values other than objects are compared whole.
+
+    Raises:
+        RecursionError: the values nest too deep.
     """
     if not (isinstance(actual, Mapping) and isinstance(expected, Mapping)):
         return find_difference(actual, expected, tolerance)

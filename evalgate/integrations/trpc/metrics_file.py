@@ -55,11 +55,11 @@ def parse_trpc_criteria(
 ) -> tuple[Criterion, ...]:
     """Convert the metrics of the file to criteria, which keep their names in the file.
 
-    The variables that placeholders in a judge's settings name must be set in `environ` (default:
-    `os.environ`). The placeholders are not expanded, because a record must not hold a key.
+    A judge's settings may have placeholders such as `${KEY}`. Their variables must be set in `environ`; None:
+    `os.environ`. The placeholders are not expanded, because a record must not hold a key.
 
     Raises:
-        InvalidInputError: with every problem of the file.
+        InvalidInputError: the file is invalid. The error lists every problem.
     """
     items = document.value if isinstance(document.value, list) else []
     problems: list[Problem] = []
@@ -133,7 +133,10 @@ def _find_unset_variables(
 
 
 def describe_ignored_trpc_keys(document: ConfigDocument) -> tuple[str, ...]:
-    """Return notices about ignored keys, such as misspelt keys; keys within criteria are not checked here."""
+    """Return sentences about ignored keys of a `.metrics.json`, such as misspelt keys.
+
+    Keys within criteria are left out: they depend on the metric and are checked elsewhere.
+    """
     check = KeyChecker(document.path, document.find_position, [])
     known = _Metric.get_known_keys()
     check.add_keys(

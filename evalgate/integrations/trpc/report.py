@@ -35,7 +35,7 @@ RESULT_ENDING = ".evalset_result.json"
 _PASSED, _FAILED, _NOT_EVALUATED = "passed", "failed", "not_evaluated"
 _STATUSES: Mapping[Status, str] = {"passed": _PASSED, "failed": _FAILED}
 _COUNTED = {_PASSED: "passed", _FAILED: "failed", _NOT_EVALUATED: "notEvaluated"}
-"""From a status of tRPC-Agent-Go to the key of the status's count in a summary."""
+"""Maps a status of tRPC-Agent-Go to the key under which a summary counts it."""
 
 _Criteria = Mapping[tuple[str, str], RecordedCriterion]
 

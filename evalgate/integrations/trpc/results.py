@@ -25,12 +25,13 @@ class TrpcResultsFormat:
         return isinstance(get_member(_decode_nested(document.value), "evalCaseResults"), list)
 
     def read_results(self, document: Document) -> Record:
-        """Read the conversations, with the runs of a case in order.
+        """Read the recorded conversations as a record without scores.
 
-        A run without a recorded turn counts as crashed.
+        The runs of a case are numbered from 1, in the order of their ids. A run without a recorded turn
+        counts as crashed.
 
         Raises:
-            InvalidInputError: with every problem of the file.
+            InvalidInputError: the file is invalid. The error lists every problem.
         """
         value = _decode_nested(document.value)
         try:

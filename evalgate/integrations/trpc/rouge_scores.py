@@ -238,7 +238,9 @@ def _count_ngrams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
 
 
 class _LcsRows:
-    """Rows of the table of LCS lengths (longest common subsequences) of two texts, each packed into an int.
+    """Rows of the table of LCS lengths of two texts. A row is packed into an int.
+
+    LCS means longest common subsequence.
 
     `words` are the words of the first text. Row i belongs to the first i words of the second text. Bit j of a
     row is 0 if word j of `words` makes the LCS longer, else 1. The next row takes a few operations on large

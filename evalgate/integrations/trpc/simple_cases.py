@@ -1,7 +1,7 @@
 """Simple cases of tRPC-Agent-Go's eval sets, built without pydantic.
 
-There are two ways to build a case, because this one takes a third of the time: it builds the cases with only
-today's keys, which nearly all are. Every other case and every error goes through the models (`cases.py`).
+A simple case has only today's keys, as nearly all cases have. To build it here takes a third of the time. All
+other cases, and all errors, go through the models (`cases.py`).
 """
 
 from evalgate.core.types import CaseTurn, EvalCase, Reply, SessionInput, UserMessage

@@ -279,8 +279,8 @@ class JsonCriterion(GoModel):
         Both texts must be JSON, with two exceptions:
 
         - With `ignore`, no text has to be JSON.
-        - With the strategy `skip` and without `compare`, `expected` may be any text. So may `actual`, if
-          neither `valid` nor a schema is set.
+        - With the strategy `skip` and without `compare`, `expected` may be any text. If neither `valid` nor a
+          schema is set, `actual` may be any text, too.
 
         Raises:
             ComparerResultError: `compare` returned no bool.

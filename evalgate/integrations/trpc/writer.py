@@ -120,10 +120,11 @@ def _build_case(case: EvalCase) -> JsonObject:
 
 
 def _build_conversations(case: EvalCase, kept: object) -> JsonObject:
-    """Return the turns of a case: `conversation`, and for a trace also `actualConversation`.
+    """Return the JSON of a case's turns, under `conversation` and, for a trace, `actualConversation`.
 
-    A trace that expects nothing, and has no `kept` data, has its recorded turns as `conversation`. `kept` is
-    the native data of the trace's recorded turns: a list with an object for each turn, or None.
+    `conversation` has the expected turns, `actualConversation` the recorded ones. If a trace expects nothing
+    and `kept` is None, its recorded turns are under `conversation`. `kept` is the native data of the recorded
+    turns: a list with an object for each turn.
     """
     if case.recorded is None:
         return omit_empty(conversation=[build_invocation(turn, turn.expected) for turn in case.turns])
@@ -180,8 +181,8 @@ def build_rubric(number: int, rubric: Rubric) -> JsonObject:
 def build_invocation(turn: CaseTurn, reply: Reply, recorded: JsonObject | None = None) -> JsonObject:
     """Return the JSON of a turn, with `reply` as its reply.
 
-    The keys of `recorded` are added to the result, and replace keys of the same name. `recorded` holds data
-    that a reader kept; if it is None, the turn's native data is used.
+    `recorded` holds data that a reader kept. Its keys are added to the result, and replace keys of the same
+    name. If `recorded` is None, the turn's native data is used instead.
     """
     kept = turn.native.get(_NAME, {}) if recorded is None else recorded
     parts = [found for part in turn.user.attachments if (found := to_trpc_part(part)) is not None]

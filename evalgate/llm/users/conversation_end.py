@@ -36,9 +36,11 @@ class SimulatedMessage:
 def parse_simulated_message(text: str) -> SimulatedMessage:
     """Parse an answer of the model: a text, or a JSON object with `content` and `goal_status`.
 
+    An empty message is accepted if the goal is satisfied or failed.
+
     Raises:
-        UnparsableAnswerError: the message is empty, and the goal is neither satisfied nor failed; or the
-            message contains the agent's side of the conversation, too.
+        UnparsableAnswerError: the message is empty in any other case, or it contains the agent's side of the
+            conversation, too.
     """
     message = _parse_structured(text) or SimulatedMessage(text.strip())
     if not message.text and message.goal not in {"satisfied", "failed"}:
@@ -106,7 +108,7 @@ def _is_similar(one: str, other: str) -> bool:
 
 
 def contains_text(text: str, signal: str) -> bool:
-    """Return True if the message contains the signal, in any case."""
+    """Return True if the message contains the signal, in upper or lower case."""
     return signal.lower() in text.lower()
 
 
@@ -116,5 +118,5 @@ def contains_word(text: str, signal: str) -> bool:
 
 
 def is_signal_alone(text: str, signal: str) -> bool:
-    """Return True if the message is the signal and nothing else, in any case."""
+    """Return True if the message is the signal and nothing else, in upper or lower case."""
     return bool(signal) and text.strip().casefold() == signal.casefold()

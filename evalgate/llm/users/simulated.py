@@ -53,7 +53,8 @@ class SimulatedUser:
         """Return the user's next message; None at the end of the conversation.
 
         The conversation also ends after an empty reply of the agent, because the model would invent the
-        reply's content. Messages of a script are sent even after an empty reply.
+        reply's content. Messages of a script are sent even after an empty reply. `replies` are all replies of
+        the agent so far.
 
         Raises:
             SimulatedUserError: the model failed, or did not keep to its role.

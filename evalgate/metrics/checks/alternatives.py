@@ -25,6 +25,9 @@ def collect_faults(condition: Condition, transcript: Transcript) -> tuple[list[s
     """Return (faults, error): the faults of a condition, and the error of a part that has no verdict.
 
     The error is None if every part has a verdict.
+
+    Raises:
+        QuestionPendingError: a model has to be asked first.
     """
     faults: list[str] = []
     try:
@@ -75,8 +78,8 @@ class AlternativesCondition:
         An alternative is undecided if it has no fault, but a part of it has no verdict.
 
         Raises:
-            UndecidedError: no alternative holds, and all are undecided. It is also raised if only one is
-                undecided, but lacks evidence (`NoEvidenceError`): with the evidence it might hold.
+            UndecidedError: no alternative holds, and all are undecided. A single undecided alternative is
+                enough if it lacks evidence (`NoEvidenceError`), because it might hold with the evidence.
             QuestionPendingError: a model has to be asked first.
         """
         nearest: tuple[int, int, str] | None = None
@@ -109,8 +112,8 @@ class NoneOfCondition:
     def find_faults(self, transcript: Transcript) -> Iterator[str]:
         """Yield a sentence for each group that holds, since none may.
 
-        If the only fault of a group is that the agent reported no session state, the group might hold with a
-        state. So the sentence `NO_STATE` is yielded for it.
+        A group might hold if its only fault is that the agent reported no session state. For such a group the
+        sentence `NO_STATE` is yielded.
 
         Raises:
             UndecidedError: a group has no verdict. The sentences about the other groups are yielded first.

@@ -81,7 +81,10 @@ class Check:
         return self.score_transcript(LATEST.get_transcript(case, run))
 
     def score_transcript(self, transcript: Transcript) -> MetricResult:
-        """Return the score of the run in `transcript`, as `score` does.
+        """Return the score of the run in `transcript`, 0.0 or 1.0, with the first fault as the reason.
+
+        Return `NotApplicable` if a condition does not apply, and no other condition has a fault. Return
+        `MetricFailure` if arguments are nested too deep.
 
         Raises:
             QuestionPendingError: a model has to be asked first.

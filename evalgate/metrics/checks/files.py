@@ -11,14 +11,16 @@ from evalgate.system.inner_files import read_inner_file
 
 _LARGEST = 10 * 1024 * 1024
 _CLOCK_STEP_S = 0.05
-"""Most seconds by which a file's modification time precedes its writing: kernels use their last tick."""
+"""Most seconds by which a file's modification time precedes its writing.
+
+Kernels do not read the clock for it, but use the time of their last tick.
+"""
 
 
 class FilesCondition:
     """The conditions under the key `files` of a check.
 
-    A file counts only if it was written at `since` or later, so that files of earlier evaluations do not
-    count.
+    A file counts only if it was written after the evaluation began.
     """
 
     def __init__(
@@ -26,8 +28,8 @@ class FilesCondition:
     ) -> None:
         """Store the rules. Remember the matching files from just before `since`, so that they do not count.
 
-        A file's time may precede its writing by `_CLOCK_STEP_S`. So all other files count if their time is at
-        most this much before `since`.
+        All other files count if their time is at most `_CLOCK_STEP_S` before `since`: a file's modification
+        time may be that much before its writing.
 
         Args:
             rules: Conditions on files, by glob of their paths below `folder`. `{case}` in a glob stands for

@@ -65,7 +65,7 @@ class JudgedCheck:
     def judged_by(self) -> JsonObject:
         """Return the identity of the models that decide: the judge with its prompt, and the embedding models.
 
-        If the judge is not asked (`asks_judge`), return only its provider and the embedding models.
+        If `asks_judge` is False, return only the judge's provider and the embedding models.
         """
         if not self.asks_judge:
             return {"provider": self.judge.identity["provider"], "embeddings": list(self.embedding_models)}
@@ -78,7 +78,10 @@ class JudgedCheck:
         return self.check.describe_options()
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the result of `Check.score`, with the answers of the models in its details.
+        """Return the score of a run, 0.0 or 1.0, with the answers of the models in its details.
+
+        The reason is the first fault. Return `NotApplicable` if a condition does not apply, and no other
+        condition has a fault. Return `MetricFailure` if arguments are nested too deep.
 
         Raises:
             JudgeError: a model gives no answer, or an answer that cannot be read.

@@ -102,7 +102,7 @@ class _KnownTools:
         self._named |= self._declared
 
     def find_unknown(self, check: CheckConditions) -> Iterator[str]:
-        """Yield a sentence for each tool that a check names, but no eval set.
+        """Yield a sentence for each tool that the check names and no eval set names.
 
         A forbidden tool must be among the declared tools, because no case expects or records it. If no tool
         is declared, forbidden tools are not checked.

@@ -52,7 +52,7 @@ class TextCondition:
             yield fault
 
     def find_lacking(self, texts: Sequence[str]) -> Iterator[str]:
-        """Yield the end of a sentence for each required text or pattern that is in none of `texts`."""
+        """Yield the end of a sentence for each required text or pattern that none of `texts` fits."""
         if self._contains:
             normalized = [self._normalize(text) for text in texts] if self._fold else texts
             for shown, part in self._contains:

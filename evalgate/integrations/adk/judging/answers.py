@@ -67,10 +67,10 @@ def build_validity_parser(release: tuple[int, int]) -> Callable[[ModelAnswer], J
 
 
 def _trim_label(label: str | None, release: tuple[int, int]) -> str | None:
-    """Strip the commas and braces that `_find_label` includes in a label without quotation marks.
+    """Strip the commas and braces at the end of a label, which a label without quotation marks may have.
 
-    Before 2.6, Google ADK also strips backslashes and the letter s, because it takes a set of
-    characters for a pattern. A missing label (None) stays None.
+    If `release` is before 2.6, also strip backslashes and the letter s, at both ends, as those releases of
+    Google ADK do. A missing label (None) stays None.
     """
     if label is None:
         return None
@@ -138,10 +138,12 @@ class RubricParser:
     def __call__(self, answer: ModelAnswer) -> RubricVerdicts:
         """Return the verdicts on known rubrics, in the order of the answer; other verdicts are left out.
 
+        If there are more lines of one kind than of another, surplus lines are ignored, as in Google ADK
+        before 2.6. With `is_lenient`, this is an error.
+
         Raises:
-            UnparsableAnswerError: no verdict on a known rubric is yes or no. If `is_lenient` is True, also:
-                the numbers of the three kinds of lines differ. Otherwise, as in Google ADK before 2.6, lines
-                beyond the shortest kind are ignored.
+            UnparsableAnswerError: no verdict on a known rubric is yes or no, or `is_lenient` is True and the
+                numbers of the three kinds of lines differ.
         """
         text = answer.text
         named = (

@@ -51,7 +51,8 @@ class JudgeModelOptions(AdkOptions):
     """The model that judges, and the number of samples."""
 
     judge_model: str | None = Field(default=None, exclude=True)
-    """None: the run's judge. Without one, criteria in a file of Google ADK use Google ADK's default model."""
+    """Name of the model. None: the judge of the run. If the run has no judge either, criteria in a file of
+    Google ADK use Google ADK's default model."""
     judge_model_config: GenerationConfig | None = Field(default=None, exclude=True)
     num_samples: int = Field(default=5, ge=1)
     """Number of answers that the judge gives to each question."""
@@ -260,8 +261,8 @@ def compute_mean_result(
 def build_conversation_result(turn: ScoredTurn, turns: int) -> MetricResult:
     """Build the result of a metric that judges a conversation of `turns` turns as a whole.
 
-    The score is recorded at the last turn. The result is not applicable if `turn`, which holds the judge's
-    result, has no score.
+    `turn` holds the judge's result, which is recorded at the last turn. If it has no score, the result is not
+    applicable.
 
     Raises:
         JudgeError: there is no score because the judge failed.
@@ -275,7 +276,10 @@ def build_conversation_result(turn: ScoredTurn, turns: int) -> MetricResult:
 
 
 def find_worst_reason(turns: Sequence[ScoredTurn]) -> str:
-    """Return the reason of the turn with the lowest score. At least one turn must have a score."""
+    """Return the reason of the turn with the lowest score. At least one turn must have a score.
+
+    If there are several turns, the number of the turn (from 1) precedes the reason.
+    """
     judged = [(at, turn.score) for at, turn in enumerate(turns, 1) if turn.score.score is not None]
     at, worst = min(judged, key=lambda pair: pair[1].score or 0.0)
     return f"turn {at}: {worst.reason}" if len(turns) > 1 and worst.reason else worst.reason

@@ -71,7 +71,7 @@ def iter_event_lines(exchange: Exchange, *, until: int | None = None) -> Iterato
 def format_dialogue(exchanges: Sequence[Exchange]) -> str:
     """Format the whole conversation, tool calls and results included.
 
-    Later lines of a text are indented more than tool calls, so that a response cannot pretend to be one.
+    Later lines of a text are indented more than tool calls, so that no part of a response looks like a call.
     """
     return "\n\n".join(block for exchange in exchanges for block in _iter_blocks(exchange))
 
@@ -95,7 +95,7 @@ _LINE_ENDS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 def to_json_line(value: object) -> str:
     """Return `value` as JSON on one line.
 
-    Inner values of types that JSON lacks are written as `str` of them. A `value` that nests too deep is
+    An inner value of a type that JSON lacks is converted with `str`. A `value` that nests too deep is
     replaced by a remark.
     """
     try:

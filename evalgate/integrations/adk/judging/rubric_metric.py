@@ -73,8 +73,8 @@ class AdkRubricOption(AdkOptions):
 def _expand_criterion(number: int, rubric: object) -> object:
     """Convert a rubric `{criterion, points}` of Google ADK's guide to the form that its releases read.
 
-    Its id becomes `criterion_<number>`, where the numbers count all rubrics from 1. Return any other value
-    unchanged.
+    Its id becomes `criterion_<number>`; `number` is the rubric's position in the list, from 1. Return any
+    other value unchanged.
     """
     if not isinstance(rubric, dict) or "criterion" not in rubric:
         return rubric
@@ -126,8 +126,8 @@ class RubricMetric(JudgedMetric):
     def accepts_rubric(self, rubric: Rubric) -> bool:
         """Return True if a rubric of a case or a turn is meant for this metric.
 
-        Its type must be `kind`. A rubric without a type is ignored by Google ADK. Here it is accepted if it
-        has points, a form of ADK's guide, or if the criteria are in a thresholds file of evalgate.
+        Its type must be `kind`. Google ADK ignores rubrics without a type. Here they are accepted in two
+        cases: the rubric has points, as in ADK's guide, or the criteria are in a thresholds file of evalgate.
         """
         # Rubrics with points and without a type are a form of Google ADK's guide that no release reads.
         takes_untyped = self._takes_untyped or rubric.points is not None
@@ -136,8 +136,8 @@ class RubricMetric(JudgedMetric):
     def collect_points(self, case: EvalCase, exchange: Exchange) -> dict[str, float]:
         """Return the weight of each rubric, by id.
 
-        The rubrics are all of the criterion, and those of the case and the turn that `accepts_rubric`
-        accepts.
+        All rubrics of the criterion count. Rubrics of the case and the turn count if they are meant for this
+        metric.
         """
         own = {each.rubric_id: each.points for each in self.rubrics}
         written = [each for each in collect_rubrics(case, exchange) if self.accepts_rubric(each)]
@@ -152,12 +152,12 @@ class RubricMetric(JudgedMetric):
     def collect_rubric_texts(self, case: EvalCase, exchange: Exchange) -> dict[str, str]:
         """Return the texts of the rubrics that apply to a turn, by id; {} if no rubric applies.
 
-        First come the criterion's rubrics, then those rubrics of the case and the turn that `accepts_rubric`
-        accepts. With the option `answers: adk<=2.5`, a criterion without rubrics gives {}.
+        First come the criterion's rubrics, then the rubrics of the case and the turn that are meant for this
+        metric. With the option `answers: adk<=2.5`, the result is {} if the criterion has no rubric.
 
         Raises:
-            DuplicateRubricError: two of the returned rubrics have the same id. As in Google ADK, it is also
-                raised if two rubrics of the case and the turn share an id, even if they are not accepted.
+            DuplicateRubricError: two of these rubrics have the same id. As in Google ADK, it is also raised
+                if two rubrics of the case and the turn share an id, even if they are for other metrics.
         """
         written = collect_rubrics(case, exchange)
         _require_unique_ids([(each.rubric_id, each.text) for each in written])
@@ -183,7 +183,7 @@ class RubricMetric(JudgedMetric):
         A refusal, or an answer that cannot be parsed, becomes one of the `failed` samples.
 
         Raises:
-            JudgeError: the judge fails in another way.
+            JudgeError: the judge fails in another way, for example because it cannot be reached.
         """
         release = (2, 6) if self.answers == "adk>=2.6" else (2, 3)
         # The judge copies each rubric behind `Property:`, and an answer is read line by line.

@@ -70,7 +70,8 @@ class FinalResponseMatch(JudgedMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        A turn without an expected response has no score.
+        A turn without an expected response has no score. The result is not applicable if no turn expects a
+        response.
 
         Raises:
             JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
@@ -106,6 +107,8 @@ class Hallucinations(JudgedMetric):
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]: the mean over the turns in which the agent says anything.
+
+        The result is not applicable if there is no such turn.
 
         Raises:
             JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
@@ -166,7 +169,7 @@ class _ConversationMetric(JudgedMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1]: the share of met requirements, averaged over the judge's samples.
 
-        The score is recorded at the last turn.
+        The score is recorded at the last turn. The result is not applicable if there is no turn.
 
         Raises:
             JudgeError: the judge does not answer, or no answer is usable.
@@ -210,7 +213,7 @@ class _TurnMeanMetric(JudgedMetric):
         """Return the score in `score_range`.
 
         A turn without a final response has no score. With `include_intermediate_responses_in_final`, the
-        agent's earlier messages count as a response.
+        agent's earlier messages count as a response. The result is not applicable if no turn has a response.
 
         Raises:
             JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
@@ -251,7 +254,8 @@ class _RubricsTurnByTurn(RubricMetric):
         """Return the score in [0, 1].
 
         A turn that is missing or unexpected counts as one rubric that does not hold. The metric fails if
-        there is no rubric to judge by, or two rubrics have the same id.
+        there is no rubric to judge by, or two rubrics have the same id. The result is not applicable if there
+        is no turn.
 
         Raises:
             JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
@@ -325,7 +329,8 @@ class MultiTurnTrajectoryQuality(RubricMetric):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1], recorded at the last turn.
 
-        The metric fails if there is no rubric to judge by, or two rubrics have the same id.
+        The metric fails if there is no rubric to judge by, or two rubrics have the same id. The result is not
+        applicable if there is no turn.
 
         Raises:
             JudgeError: the judge does not answer, or no answer is usable.

@@ -41,7 +41,8 @@ class ResponseMatch(BaseModel):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1].
 
-        A turn that is missing, unexpected, or has no expected response scores 0.0.
+        A turn that is missing, unexpected, or has no expected response scores 0.0. The result is not
+        applicable if the case has no written turns.
         """
         return await compute_turn_mean(case, run, self._score_turn)
 

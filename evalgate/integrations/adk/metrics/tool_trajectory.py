@@ -70,7 +70,7 @@ class ToolTrajectory(BaseModel):
     def build(cls, criterion: Criterion, context: MetricContext) -> Self:
         """Build the metric as the context's release of Google ADK computes it.
 
-        Releases before 2.9 have no `ignore_args`, so the option is ignored.
+        Releases before 2.9 have no `ignore_args`: for these releases the option is ignored.
 
         Raises:
             ValidationError: an option is wrong.
@@ -79,7 +79,11 @@ class ToolTrajectory(BaseModel):
         return metric if context.adk_release >= (2, 9) else metric.model_copy(update={"ignore_args": False})
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
+
+        The result is not applicable if the case has no written turns. The metric fails if arguments nest too
+        deep.
+        """
         try:
             return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:

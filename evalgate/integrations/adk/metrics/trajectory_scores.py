@@ -61,7 +61,8 @@ class _TrajectoryMetric(_TrajectoryOptions):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the score in [0, 1], the mean over the turns.
 
-        A turn that is missing or unexpected scores 0.0.
+        A turn that is missing or unexpected scores 0.0. The result is not applicable if the case has no
+        written turns. The metric fails if arguments nest too deep.
         """
         try:
             return await compute_turn_mean(

@@ -266,9 +266,10 @@ _DIGIT = re.compile(r"\d")
 
 
 def compare_as_date_or_number(actual: object, expected: object) -> bool | None:
-    """Compare two values as numbers or as dates. Return None if they are neither two numbers nor two dates.
+    """Return True if two numbers or two dates are equal, and False if they differ.
 
-    Numbers match if they differ by at most 0.001. Numbers and dates may be written as texts.
+    Return None for values that are neither two numbers nor two dates. Numbers count as equal if they differ
+    by at most 0.001. Numbers and dates may be written as texts.
     """
     numbers = _to_float(actual), _to_float(expected)
     if numbers[0] is not None and numbers[1] is not None:
@@ -292,8 +293,8 @@ def _to_float(value: object) -> float | None:
 def is_similar(actual: object, expected: object) -> bool:
     """Return True if two numbers or dates are equal, or two texts share at least 0.8 of their words.
 
-    The share is Dice's coefficient. Numbers may differ by 0.001. Other values are compared as JSON texts. If
-    one of the texts has no word, the values must be equal after `normalize_value`.
+    The share is Dice's coefficient. Numbers may differ by 0.001. Values that are no texts are compared as
+    JSON texts. If one of the texts has no word, the values must be equal after `normalize_value`.
     """
     if (found := compare_as_date_or_number(actual, expected)) is not None:
         return found
@@ -320,7 +321,10 @@ def find_argument_mismatch(goal: Goal, actual: JsonObject) -> str:
     """Describe the first argument that differs from the goal; return "" if the call matches.
 
     Arguments that the goal does not name may have any value. If `args` of the goal is None, the call must not
-    have any argument.
+    have any argument. If `args` is `{"IGNORE": null}`, every call matches.
+
+    Raises:
+        RecursionError: arguments are nested too deep.
     """
     # No `args`, or null, allows no argument; `{}` allows any.
     if goal.args is None:
@@ -352,7 +356,8 @@ def iter_leaves(args: JsonObject, prefix: str = "") -> Iterator[tuple[str, objec
 def find_strategy(path: str, matching: Mapping[str, ArgMatching]) -> ArgMatching:
     """Return the strategy for comparing the argument at the dotted `path`.
 
-    If `matching` lacks the path, its nearest parent counts. Without a parent the strategy is `strict`.
+    If `matching` lacks the path, the strategy of the nearest parent object counts. If `matching` has no
+    parent either, the strategy is `strict`.
     """
     while path not in matching:
         path, dot, _ = path.rpartition(".")

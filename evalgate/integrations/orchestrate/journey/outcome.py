@@ -36,7 +36,11 @@ _BLANKS = re.compile(r"\s+")
 
 
 class TextJudge(Protocol):
-    """A judge of texts. Its methods return None if the judge cannot decide."""
+    """A judge of texts.
+
+    Its methods return None if the judge cannot decide. A judge that asks a model raises JudgeError if the
+    model returns no verdict.
+    """
 
     async def holds_keywords(self, keywords: Sequence[str], text: str) -> bool | None:
         """Return True if all of `keywords` occur in `text`; `keywords` must not be empty."""
@@ -100,7 +104,11 @@ async def evaluate_text_goals(
 ) -> tuple[TextFinding, ...]:
     """Evaluate each goal that asks for a text, even if two goals have the same name.
 
-    A goal is reached only if a single text has all of its keywords and its response.
+    A goal is reached only if a single text has all of its keywords and its response. If the judge cannot
+    compare the response, the keywords alone decide.
+
+    Raises:
+        JudgeError: `judge` asks a model, which returns no verdict.
     """
     goals = [goal for goal in journey.goals if goal.type == "text"]
     return tuple([await _evaluate_goal(goal, texts, judge) for goal in goals])
@@ -308,7 +316,7 @@ class JourneyOutcome:
     """The results of all goals of a journey in one run."""
 
     order: Mapping[str, tuple[str, ...]]
-    """From the name of a goal to the names of the goals that must be reached after it."""
+    """Maps the name of a goal to the names of the goals that must be reached after it."""
     calls: ToolCallReport
     widgets: tuple[str, ...]
     """Names of the reached goals that ask for a widget."""

@@ -69,7 +69,9 @@ _WORST = len(SCALE) - 1
 
 
 def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
-    """Compute the score of A against B, in [0, 1]: 0.5 for equal grades, 1.0 for the best A and worst B.
+    """Compute the score of response A against response B, in [0, 1], from the judge's letter grades.
+
+    Equal grades score 0.5. The best grade for A and the worst for B score 1.0.
 
     Raises:
         UnparsableAnswerError: a tag, a letter or the probabilities are missing.
@@ -80,7 +82,13 @@ def parse_pairwise_score(choices: Sequence[TokenChoice]) -> Scorecard:
 
 
 def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
-    """Return the expected score, in [0, 1], of the letter grade that follows the first tag `<name>`."""
+    """Return the score, in [0, 1], of the letter grade that follows the first tag `<name>`.
+
+    The score is the mean over all letters that the model might have written, weighted by their probabilities.
+
+    Raises:
+        UnparsableAnswerError: the tag, the letter or the probabilities are missing.
+    """
     if not choices:
         raise UnparsableAnswerError("it has no log probabilities: the model must give them (`logprobs`)")
     tag = f"<{name}>"
@@ -93,7 +101,9 @@ def _score_letter(choices: Sequence[TokenChoice], name: str) -> float:
 
 
 def _find_token(choices: Sequence[TokenChoice], index: int, name: str) -> tuple[TokenChoice, str]:
-    """Return the token with the character at `index` of the text, and its part before this character.
+    """Return the token that has the character at `index` of the text, and the token's part before it.
+
+    The text consists of the tokens of `choices`.
 
     Raises:
         UnparsableAnswerError: the text ends before `index`. The message says that nothing follows `<name>`.
@@ -319,7 +329,7 @@ def parse_category(text: str, scores: Mapping[str, float]) -> Scorecard:
 
 
 def build_rubric_schema(ids: Sequence[str]) -> AnswerSchema:
-    """Build the JSON Schema for `parse_rubric_scores`, with as many scores as there are `ids`."""
+    """Build the JSON Schema for `parse_rubric_scores`, with a score of 0 or 1 for each of `ids`."""
     item = _build_object_schema(
         {"id": {"type": "string"}, "score": {"type": "number", "enum": [0, 1]}, "reason": _TEXT}
     )

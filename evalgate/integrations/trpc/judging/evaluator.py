@@ -52,7 +52,7 @@ from evalgate.llm.sampling import Samples, UnparsableAnswerError, take_samples
 from evalgate.metrics.turnwise import NO_REPLY, NOT_ASKED_FOR, Exchange, build_exchanges
 
 _DEFAULT_GENERATION: Mapping[str, object] = {"max_tokens": 2000, "temperature": 0.8}
-"""The settings that Go sends if a judge has no `generationConfig`; with that key, Go sends none of them."""
+"""The settings that Go sends if a judge has no `generationConfig`. If it has one, Go sends none of these."""
 
 
 class TrpcJudgeModel(GoModel):
@@ -97,7 +97,10 @@ class TrpcJudgeModel(GoModel):
         }
 
     def build_config(self, base: JudgeConfig | None) -> JudgeConfig:
-        """Build the configuration of this model. Its other settings are those of `base`, or the defaults.
+        """Build the configuration of this model.
+
+        Settings that `TrpcJudgeModel` lacks are taken from `base`, the run's configuration. If `base` is
+        None, they have their defaults.
 
         Raises:
             pydantic.ValidationError: a value is wrong.
@@ -216,7 +219,7 @@ class LlmEvaluator(ABC):
     settings: LlmJudgeOptions
     judge: Judge
     name: str
-    """The user's name of the metric, by which a case's rubrics may select it."""
+    """Name that the user gave the metric. A case's rubric may say by this name which metric it is for."""
     threshold: float
     """A sample with at least this score passes in the vote."""
     own_prompt: Prompt | None = None
@@ -252,8 +255,9 @@ class LlmEvaluator(ABC):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Return the mean over the turns, in [0, 1]. A turn that is missing or unexpected scores 0.0.
 
-        Some metrics need an expected response or a rubric. They leave out turns without these. If a turn
-        lacks other data, the metric fails.
+        A metric that needs an expected response or a rubric leaves out turns without one. If no turn is left,
+        the result is not applicable. The metric fails if it needs rubrics and there are none, if two rubrics
+        have the same id, or if a turn lacks other data.
 
         Raises:
             JudgeError: an answer of the judge is missing or cannot be parsed.
@@ -278,14 +282,14 @@ class LlmEvaluator(ABC):
         )
 
     def collect_rubrics(self, case: EvalCase) -> tuple[JudgedRubric, ...]:
-        """Return the metric's rubrics, then the case's rubrics for this metric or any metric."""
+        """Return the metric's rubrics, then the case's rubrics that are for this or for every metric."""
         return (*iter_visible_rubrics(self.settings.rubrics), *iter_case_rubrics(case, self.name))
 
     def _describe_repeated_id(self, case: EvalCase, found: Sequence[Exchange]) -> str:
         """Return a sentence about two rubrics that have the same id and apply to the same turn.
 
-        Return "" if there are none, or if neither the case nor its turns have rubrics for this metric: the
-        metric's own rubrics were checked with its options (`require_unique_ids`), if their ids matter.
+        Return "" if there are no such rubrics. The metric's own rubrics are not checked here if they are the
+        only ones: they were checked with the metric's options, if their ids matter.
         """
         of_metric = list(iter_visible_rubrics(self.settings.rubrics))
         of_case = list(iter_case_rubrics(case, self.name))
@@ -403,7 +407,10 @@ def get_exchange_texts(exchange: Exchange) -> dict[str, str]:
 
 
 def _find_first_reason(turns: Sequence[TurnScore], threshold: float) -> str:
-    """Return the reason of the first turn below the threshold, or "" if there is none."""
+    """Return the reason of the first turn below the threshold that has a reason, or "".
+
+    If there are several turns, the number of the turn (from 1) precedes the reason.
+    """
     for number, turn in enumerate(turns, start=1):
         if turn.score is not None and turn.score < threshold and turn.reason:
             return f"turn {number}: {turn.reason}" if len(turns) > 1 else turn.reason

@@ -82,7 +82,7 @@ _LISTS: Mapping[str, tuple[str, Sequence[str]]] = {
     "traceStepTools": ("tools", ("id", "name", "arguments", "result", "error")),
     "traceStepSkills": ("skills", ("name",)),
 }
-"""From a field to the key of a list in a step of a trace, and the members of each item that are written."""
+"""Maps a field to (key of a list in a step of a trace, keys of each list item that are written)."""
 _TEXTS: Mapping[str, str] = {"traceStepInput": "input", "traceStepOutput": "output"}
 STEP_FIELDS = frozenset({*_LISTS, *_TEXTS})
 _OF_ANY_TYPE = frozenset({"arguments", "result"})
@@ -329,7 +329,10 @@ class JudgeTemplate(GoModel):
 
 
 def _match_placeholder(found: re.Match[str]) -> re.Match[str] | None:
-    """Match the name of a variable and its optional mark `?` within braces; return None for other text."""
+    """Return the match of a variable's name, with or without the mark `?`, in the braces that were found.
+
+    Return None if the braces hold any other text.
+    """
     return _NAME.fullmatch(trim_go_space(found[1]))
 
 

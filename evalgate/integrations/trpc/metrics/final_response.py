@@ -170,6 +170,12 @@ class ResponseCriterion(GoModel):
         * If both are None, they match.
         * If only `actual` is None, they do not match.
         * If only `expected` is None, it counts as "".
+
+        Raises:
+            ComparerResultError: a function of the user in a criterion returned no bool.
+            RegexEngineMissingError: a pattern has to be read and `google-re2` is not installed.
+            SchemaValidatorMissingError: there is a schema, and `jsonschema` is not installed.
+            RecursionError: JSON values nest too deep.
         """
         if not (self.text or self.json_ or self.rouge or self.xml):
             return "final response criterion must configure text, json, rouge, or xml"
@@ -200,7 +206,13 @@ class TrpcFinalResponse(TrpcTurnMetric):
     llm_judge: Any = Field(default=None, alias="llmJudge")
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
+
+        The result is not applicable if the case has no written turns.
+
+        Raises:
+            ComparerResultError: a function of the user in a criterion returned no bool.
+        """
         return await compute_turn_mean(case, run, self._score_turn)
 
     def _score_turn(self, turn: CaseTurn, reply: Reply) -> TurnScore:

@@ -189,7 +189,14 @@ class ToolStrategy(GoModel):
         )
 
     def find_mismatch(self, actual: ToolRecord, expected: ToolRecord) -> str:
-        """Return the reason why the calls do not match, or "" if they do."""
+        """Return the reason why the calls do not match, or "" if they do.
+
+        Raises:
+            ComparerResultError: a function of the user in a criterion returned no bool.
+            RegexEngineMissingError: a pattern has to be read and `google-re2` is not installed.
+            SchemaValidatorMissingError: there is a schema, and `jsonschema` is not installed.
+            RecursionError: arguments or results are nested too deep.
+        """
         if self.name is not None and (fault := self.name.find_mismatch(actual.name, expected.name)):
             return f"name mismatch: {fault}"
         if self.arguments is not None and (
@@ -210,8 +217,8 @@ class TrajectoryCriterion(GoModel):
 
     default_strategy: ToolStrategy = Field(default=_BUILT_IN, alias="defaultStrategy")
     tool_strategy: dict[str, ToolStrategy] = Field(default_factory=dict, alias="toolStrategy")
-    """Strategies by the name of the actual tool, else of the expected tool. A strategy replaces the default
-    strategy as a whole; nothing is merged."""
+    """Strategies by the name of a tool. The actual tool's strategy comes first, then the expected tool's. A
+    strategy replaces the default strategy as a whole; nothing is merged."""
     order_sensitive: bool = Field(default=False, alias="orderSensitive")
     subset_matching: bool = Field(default=False, alias="subsetMatching")
     compare_name: str = Field(default="", alias="compareName")
@@ -231,6 +238,9 @@ class TrajectoryCriterion(GoModel):
         """Return the reason why the calls do not match, or "" if they do.
 
         Raises:
+            ComparerResultError: a function of the user in a criterion returned no bool.
+            RegexEngineMissingError: a pattern has to be read and `google-re2` is not installed.
+            SchemaValidatorMissingError: there is a schema, and `jsonschema` is not installed.
             RecursionError: arguments or results are nested too deep.
         """
         # Checked first: without any call even an invalid strategy passes, as in tRPC-Agent-Go.
@@ -297,7 +307,10 @@ class TrajectoryCriterion(GoModel):
         return "; ".join(["cannot match all left vertices", *faults])
 
     def _explain_missing(self, wanted: ToolRecord, actual: Sequence[ToolRecord]) -> str:
-        """Describe a call without a partner, and its first difference to a call of the same tool."""
+        """Describe `wanted`, an expected call without a partner.
+
+        If the agent called the same tool, the first difference from such a call follows.
+        """
         near = (self._describe_difference(given, wanted) for given in actual if given.name == wanted.name)
         fault = next(filter(None, near), "")
         return f"{_format_tool(wanted)} mismatch{fault and ': '}{fault}"
@@ -344,7 +357,14 @@ class TrpcToolTrajectory(TrpcTurnMetric):
         return self.tool_trajectory.subset_matching
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0."""
+        """Return the score in [0, 1]. A turn that is missing or unexpected scores 0.0.
+
+        The result is not applicable if the case has no written turns. The metric fails if arguments or
+        results nest too deep.
+
+        Raises:
+            ComparerResultError: a function of the user in a criterion returned no bool.
+        """
         try:
             return await compute_turn_mean(case, run, self._score_turn)
         except RecursionError:
