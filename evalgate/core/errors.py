@@ -79,12 +79,12 @@ class InvalidInputError(EvalgateError):
 
 
 class NoVerdictError(EvalgateError):
-    """The run allows no trustworthy verdict; the message states the reason and the next step."""
+    """Error for a run without a trustworthy verdict; the message states the reason and the next step."""
 
     exit_code = ExitCode.NO_VERDICT
 
 
 class RunInterruptedError(EvalgateError):
-    """The user stopped the run."""
+    """Error for a run that the user stopped, for example with Ctrl-C."""
 
     exit_code = ExitCode.INTERRUPTED

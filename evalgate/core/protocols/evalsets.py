@@ -20,7 +20,8 @@ class Document(Protocol):
     def value(self) -> object:
         """Return the decoded JSON; a long list of a large file is a lazy `Sequence` and not a `list`.
 
-        Each access to an item of a lazy sequence decodes the item again: iterate once, and keep no item.
+        Each access to an item of a lazy sequence decodes the item again, so iterate over it only once. Keep
+        no items, because all items together may not fit into memory.
         """
         ...
 

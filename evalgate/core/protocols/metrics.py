@@ -19,17 +19,18 @@ class Metric(Protocol):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Score a run that has an answer.
 
-        Return a `MetricFailure` if the metric itself fails. evalgate records an exception as one, with the
-        kind of a `NoScoreError`, such as the `JudgeError` of a judge without a usable answer.
+        Return a `MetricFailure` if the metric itself fails. The metric may also raise an exception, which
+        evalgate records as a `MetricFailure`. If the exception is a `NoScoreError`, the failure gets its
+        `kind`.
         """
         ...
 
 
 class NoScoreError(Exception):
-    """A metric cannot score a run, and the reason is not the agent: a judge does not answer, for example."""
+    """Error of a metric that cannot score a run for another reason than the agent, such as a silent judge."""
 
     kind: str
-    """Kind of the failure; becomes `MetricFailure.kind`."""
+    """Kind of the failure, a stable word. It becomes `MetricFailure.kind`."""
 
 
 @runtime_checkable
@@ -184,7 +185,7 @@ class MetricType(Protocol):
     def build(self, criterion: Criterion, context: MetricContext) -> Metric:
         """Return the metric with the options of `criterion`.
 
-        `criterion` is an entry of `criteria`, `checks` or `budgets`, or of another tool's file.
+        `criterion` is an entry of `criteria` or `checks`, or of another tool's file.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.

@@ -28,7 +28,7 @@ class BaselineRun:
     """Scores by metric, and the outcome, of one stored run of a case."""
 
     source: int
-    """Index of its `BaselineSource`."""
+    """0-based index of the run's `BaselineSource` in `Baseline.sources`."""
     outcome: Outcome
     scores: Mapping[str, float | None]
     """Metric name to score. None: the agent gave no answer, or the metric failed or did not apply. A metric
@@ -71,9 +71,9 @@ class BaselineCase:
     """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
     long to keep, or not known."""
     failing_since: FailingSince | None = None
-    """Gate run in which the case broke: it passed before, and all runs since have failed. These are at least
-    two, and more than luck explains. It stays set when the passed runs are no longer stored. None: the case
-    did not break."""
+    """Gate run in which the case broke: the case passed before, and all runs since have failed. At least two
+    runs have failed since, more than luck explains. The field stays set when the passed runs are no longer
+    stored. None: the case did not break."""
 
     @property
     def key(self) -> CaseKey:

@@ -65,7 +65,7 @@ class RatioEstimate:
     max: float
     """Smallest ratio that is too large."""
     cases: int
-    """Cases with a run that passed on both sides."""
+    """Number of cases with a passed run now and in the baseline."""
 
 
 @frozen
@@ -81,7 +81,7 @@ class MetricComparison:
     """Smallest drop of the mean that is too large; None: not compared with the baseline."""
     require: Literal["guard", "proof"] = "guard"
     rounds: int = 0
-    """Runs of every case that the mean is computed from."""
+    """Number of runs of every case that the mean is computed from."""
     missing: int = 0
     """Number of the `planned` runs that have no score."""
     planned: int = 0
@@ -103,9 +103,9 @@ class MetricComparison:
     reliability: ThresholdEstimate | None = None
     flip: Margin | None = None
     shared: tuple[str, ...] = ()
-    """Sentences about all lines of the metric together, if several share one comparison; only one of the
-    lines has them. Then `verdict`, `p` and `level` belong to the whole metric, `drop` and `noise` to the
-    line."""
+    """Sentences about the whole metric, if several lines of a report (`MetricSummary`) share one comparison.
+    Only one of these lines has the sentences. `verdict`, `p` and `level` then belong to the whole metric,
+    `drop` and `noise` to the line."""
     ratio: RatioEstimate | None = None
     """Increase of a budget since the baseline; `p` and `level` are those of its test."""
     percentile: ThresholdEstimate | None = None
@@ -164,13 +164,13 @@ class FollowUp:
     """Conclusion from all runs of a failing case, follow-up runs included: whether the case broke."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: the first `need` runs all failed, or all runs of a longer beginning failed except one.
+    """`broke`: the first `need` runs all failed, or in a longer series from the first run on, all but one.
     `flake`: too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way.
-    `open`: too few runs to decide."""
+    `open`: there are too few runs to decide."""
     runs: int
     """Runs that ended in a pass or a failure, follow-up runs included."""
     failed: int
-    """Number of these runs that failed in a new way: no stored run failed in this way."""
+    """Number of the `runs` that failed in a new way, in which no stored run failed."""
     need: int
     """Number of failures in a row, from the first run on, that luck does not explain; 0 if `excused`."""
     baseline_runs: int
@@ -199,9 +199,12 @@ class SamplingCost:
 
 
 AnchorOutcome: TypeAlias = Literal["held", "fell", "fell_before", "doubtful"]
-"""`held`: the mean did not fall too far. The other three mean that it fell too far. `fell`: this closes the
-gate. `fell_before`: the mean fell before the tested, unmerged change, which is not shown to contribute. So
-the gate stays open. `doubtful`: luck alone may cause the fall."""
+"""Outcome of comparing a mean with that of the anchor, an older baseline.
+
+`held`: the mean did not fall too far. In all other outcomes it did. `fell`: the drop closes the gate.
+`fell_before`: the gate stays open, because the mean fell before the tested change, which is not merged and
+is not shown to add to the drop. `doubtful`: luck alone may cause the drop.
+"""
 
 
 @frozen
@@ -217,9 +220,9 @@ class AnchorMetric:
     max_drop: float
     """Smallest drop since the anchor that is too large, in points of the metric's scores."""
     cases: int
-    """Cases that can be compared."""
+    """Number of cases that can be compared with the anchor."""
     of: int
-    """Cases of this run that the metric applies to, comparable or not."""
+    """Number of cases of this run that the metric applies to, comparable or not."""
     sentence: str
     p: float | None = None
     """Probability that luck alone causes such a drop; None if the agent is deterministic."""
@@ -239,17 +242,21 @@ class AnchorComparison:
     created_at: str | None = None
     """Time of the newest gate run in the anchor, ISO 8601."""
     commit: str | None = None
-    """Commit of that gate run."""
+    """Commit of the newest gate run in the anchor."""
     gate_runs: int = 1
-    """Gate runs in the anchor."""
+    """Number of gate runs in the anchor."""
     not_compared: tuple[str, ...] = ()
     """Gating metrics without a case that can be compared."""
 
 
 ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
-"""`broke`: the head is worse than the control, which closes the gate. `drifted`: the control is worse today
-than its history, and the head is not shown to be worse than the control. `recovered`: head and control no
-longer fail: the suspicion was luck, or an outage that is over. `open`: too close to tell."""
+"""Answer of the control runs, which compare the agent of the change (head) with the agent of the base commit
+(control), both run today.
+
+`broke`: the head is worse than the control, which closes the gate. `drifted`: the control is worse today than
+in the stored runs, and the head is not shown to be worse than the control. `recovered`: neither head nor
+control fails any more, so that the failure was luck, or an outage that is over. `open`: too close to tell.
+"""
 
 
 @frozen
@@ -276,16 +283,16 @@ class ControlCase:
     eval_id: str
     runs: tuple[ControlRun, ...]
     answer: ControlAnswer | None = None
-    """Answer about the case. None: the case was run for an average only, or its runs have too few results;
-    then the comparison with the baseline stands."""
+    """Answer about the case. None: the case was run only for the average of a metric, or too few of its runs
+    have a result. Then the comparison with the baseline decides about the case."""
     head_runs: int = 0
-    """Runs of the change that have a result."""
+    """Number of runs of the change that have a result."""
     head_failed: int = 0
     """Number of the `head_runs` that failed in the way that made the case a suspect."""
     head_otherwise: int = 0
     """Number of the `head_runs` that failed in other ways only."""
     control_runs: int = 0
-    """Runs of the control that have a result."""
+    """Number of runs of the control that have a result."""
     control_failed: int = 0
     control_otherwise: int = 0
     p: float | None = None
@@ -319,14 +326,14 @@ class ControlMetric:
     fingerprint: str
     """Hash of the metric and its options, as `CaseMetric.fingerprint`."""
     answer: ControlAnswer | None
-    """None: too few runs have a score, so the comparison with the baseline stands."""
+    """None: too few runs have a score, so that the comparison with the baseline decides about the metric."""
     stored: float | None = None
     """Mean of the stored runs."""
     head: float | None = None
     control: float | None = None
     drop: float | None = None
-    """Control minus head, over all cases of the metric; cases without control runs count as no
-    difference."""
+    """Mean of the control minus mean of the head, over all cases of the metric. For cases without control
+    runs, the difference counts as 0."""
     p: float | None = None
     level: float | None = None
     sentence: str = ""
@@ -340,13 +347,13 @@ class ControlComparison:
     commit: str
     """Full hash of the base commit."""
     answer: ControlAnswer
-    """First of `broke`, `open`, `drifted` and `recovered` that is the answer for any case or metric, even if
-    its control runs were too few to count. `open` if there is no answer at all."""
+    """First of `broke`, `open`, `drifted` and `recovered` that is the answer for any case or metric. Answers
+    from too few control runs count here, too. `open` if there is no answer at all."""
     cases: tuple[ControlCase, ...]
     """In file order."""
     metrics: tuple[ControlMetric, ...] = ()
     runs: int = 0
-    """Runs that were made, of both sides."""
+    """Number of runs that were made of the change and of the base commit together."""
     cost_usd: float | None = 0.0
     """Cost of the control runs in US dollars, without judges; None: the cost of some runs is not known."""
     url: str = ""

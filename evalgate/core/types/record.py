@@ -63,8 +63,8 @@ class MetricSummary:
     baseline: float | None
     """Mean of the baseline's case scores over the comparable cases."""
     delta: float | None
-    """Change of the mean over the comparable cases, now minus then. A crash or timeout counts as the worst
-    score; a budget counts only runs that passed all other metrics."""
+    """Change of the mean over the comparable cases: the mean now minus the mean of the baseline. A crash or
+    timeout counts as the worst score. For a budget, only runs count that passed all other metrics."""
     n: int
     """Number of cases that the metric was evaluated on, crashed cases included."""
     errors: int
@@ -73,9 +73,9 @@ class MetricSummary:
     compared: int = 0
     """Number of cases that `baseline` and `delta` are computed from."""
     eval_sets: tuple[str, ...] = ()
-    """The eval sets that share this threshold; empty when all do."""
+    """The eval sets to which this threshold applies; empty if it applies to all."""
     scope: str = ""
-    """The cases that `threshold` holds for, as the thresholds file names them; "" when for all."""
+    """The cases to which `threshold` applies, as the thresholds file names them; "" if it applies to all."""
     regressed: bool = False
     """True if the mean is worse than the baseline by more than the gate allows, or if a case broke."""
     judgement: MetricComparison | None = None
@@ -132,8 +132,8 @@ class MetricSummary:
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
         """Yield (name, sentence) for each sentence of the statistics; reports print the name first.
 
-        Sentences about this summary come first, with `label` as the name. Sentences about all summaries of
-        the metric follow, with the metric's `name`.
+        Sentences about this summary come first, with `label` as the name. If this summary also holds the
+        sentences about all summaries of its metric, they follow with the metric's `name`.
         """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
@@ -306,8 +306,9 @@ class FailureGroup:
     detail: str = ""
     """The other tool, the path of the argument, the check, rubric or metric, or the exception."""
     unprecedented: bool = False
-    """True: the baseline knows how each of its failed runs failed, and none failed in this way. At least
-    one of the cases has comparable stored runs, and is neither excused nor failing since an earlier run."""
+    """True: the baseline knows how each of its failed runs failed, and none failed in this way. In addition,
+    at least one case of the group has comparable stored runs, has not failed since an earlier gate run, and
+    has no follow-up with the outcome `excused`."""
 
 
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
@@ -321,7 +322,7 @@ class Record:
     duration_s: float
     agent: AgentInfo
     runs: int
-    """Runs of every case that the means are computed from."""
+    """Number of runs of every case that the means are computed from."""
     verdict: Verdict
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
@@ -340,7 +341,7 @@ class Record:
     judge: ModelUsage | None = None
     """Consumption of judging over the whole run, anchors included; None: no model was asked to judge."""
     criteria: tuple[RecordedCriterion, ...] = ()
-    """Options of the metrics, each set of options once; a case's metric refers to it by its fingerprint."""
+    """Options of the metrics. Each set of options is stored once; `CaseMetric.fingerprint` refers to it."""
     selection: CaseSelection | None = None
     """Set if options such as `--tag` left out some cases: such a run is never stored as a baseline."""
     partial_sets: tuple[str, ...] = ()
@@ -352,8 +353,8 @@ class Record:
     """Values such as `env.MODEL` that a variant of `evalgate matrix` had; such a run is never stored as a
     baseline. None: the run is no variant."""
     failure_groups: tuple[FailureGroup, ...] = ()
-    """The failing cases that gate, each in one group: first those with the most newly failing cases, then the
-    largest. Empty if none fails; files of older versions have none."""
+    """Groups of the failing cases that gate; each case is in one group. Groups with more newly failing cases
+    come first, then larger groups. Empty if no case fails, and in files of older versions."""
     anchor: AnchorComparison | None = None
     """Comparison with an older, fixed baseline; None without `gate.anchor`."""
     files: tuple[TrackedFiles, ...] = ()
@@ -405,6 +406,6 @@ class GateInput:
     anchor: AnchorComparison | None = None
     """Comparison with an older, fixed baseline; None if there is none."""
     control: ControlComparison | None = None
-    """Comparison with the control; None: the comparison with the baseline alone decides."""
+    """Comparison with runs of the base commit's agent; None: only the baseline comparison decides."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """Metric name to its criterion; the reasons of a verdict name the drop that the criterion allows."""

@@ -73,7 +73,7 @@ class ReliabilityRule:
 class Criterion:
     """A metric with its options and the score that it must reach.
 
-    It is an entry of `criteria`, `checks` or `budgets`, or of another tool's file.
+    It is an entry of `criteria` or `checks`, or of another tool's file.
     """
 
     metric: str
@@ -84,7 +84,7 @@ class Criterion:
     evaluator: str = ""
     """Name of the metric in the registry, if that is not `metric`."""
     reliability: ReliabilityRule | None = None
-    """None: the mean over the runs decides a case."""
+    """Rule for pass^k or pass@k that decides a case. None: the mean over the case's runs decides."""
     rule: Literal["literal", "statistical"] = "literal"
     """`literal`: a mean below the threshold fails; `statistical`: only if it is below by more than noise."""
     max_regression: float | None = None
@@ -167,7 +167,8 @@ class TurnResult:
 
     user: str
     expected: Reply | None
-    """None: the case does not have this turn, because a recording is longer than the case."""
+    """None: the case does not have this turn, because a simulated user made up the messages, or because a
+    recording is longer than the case."""
     actual: Reply | None
     """None: the agent gave no reply in this turn."""
     metrics: tuple[TurnMetric, ...] = ()
@@ -376,5 +377,8 @@ class CaseResult:
 
     @property
     def is_conclusive(self) -> bool:
-        """Return True if the result is due to the agent; False if a judge or a service failed."""
+        """Return True if the case passed or failed, or if the agent crashed or timed out.
+
+        If False, the result shows nothing about the agent: a judge or a service failed, for example.
+        """
         return self.status in {"passed", "failed"} or self.agent_failed
