@@ -215,6 +215,9 @@ def _parse_selection(pattern: str, folder: Path) -> EvalFile | None:
     """Parse `file:case_a,case_b`; return None if there is no such file.
 
     The longest prefix that is a file counts, because paths and ids may contain colons.
+
+    Raises:
+        InvalidInputError: no case is named after the colon.
     """
     colons = [at for at, character in enumerate(pattern) if character == ":"]
     for at in reversed(colons):
