@@ -310,16 +310,9 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    A combination without a message or checks becomes no case.
-
-    Args:
-        test: The test.
-        number: Number of the test, from 1, which names a test without a description.
-        prompt: Template of the user's message; "" without a prompt.
-        shared: `defaultTest`, with settings for all tests.
-        folder: Folder of the configuration.
-        lost: List to which sentences are added about everything that is not carried over.
-        listed: Sentences about assertions that are in `lost` already, and are not added again.
+    A combination without a message or checks becomes no case. A test without a description is named by its
+    `number`, from 1. `shared` is `defaultTest`. Sentences about all losses are added to `lost`. `listed` has
+    the sentences about assertions that are in `lost` already, so that each is added only once.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")

@@ -69,7 +69,10 @@ def get_value(root: object, path: Sequence[str]) -> object:
 
 
 def _set_value(root: object, path: Sequence[str], value: object) -> object:
-    """Return decoded YAML with `value` at a path; None removes the old value, as in `set_yaml_value`."""
+    """Return decoded YAML with `value` at a path of keys.
+
+    If `value` is None, the old value is removed, with the objects on the path that become empty.
+    """
     before = root if isinstance(root, Mapping) else {}
     key, rest = path[0], path[1:]
     new = _set_value(before.get(key), rest, value) if rest else value

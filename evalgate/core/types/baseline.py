@@ -10,7 +10,7 @@ from evalgate.core.types.result import Status
 
 @frozen
 class BaselineSource:
-    """A gate run that contributed runs to a baseline."""
+    """A gate run (one whole run of `evalgate run`) that contributed runs to a baseline."""
 
     created_at: str | None = None
     """ISO 8601."""
