@@ -44,7 +44,7 @@ class WatchedCases:
 
     fingerprints: dict[CaseKey, str] = field(default_factory=dict)
     patterns: dict[CaseKey, str] = field(default_factory=dict)
-    """`FILE:CASE` of each case."""
+    """Case to the pattern `FILE:CASE` that selects the case on a command line."""
     failed: set[CaseKey] = field(default_factory=set)
     """Cases that did not pass in their newest run."""
     unrun: set[CaseKey] = field(default_factory=set)
@@ -72,8 +72,8 @@ class WatchedCases:
     def choose_cases(self, edited: Collection[CaseKey], *, is_code: bool) -> list[CaseKey]:
         """Return the cases to run after a change: the `edited` cases, and others if code changed.
 
-        `is_code` is True if files other than eval sets changed. The failed cases then run too; if no case
-        failed, all cases run.
+        `is_code` is True if files other than eval sets changed. Then all cases that failed in their newest
+        run are added. If no case failed, all cases are added.
         """
         wanted = set(edited) | (self.failed or set(self.fingerprints) if is_code else set())
         return [key for key in self.fingerprints if key in wanted]
@@ -285,7 +285,7 @@ class _WatchLoop:
         return self._cases.update_cases(fingerprints, patterns)
 
     def _watch_sets_outside(self) -> bool:
-        """Watch eval sets outside of the folder, too. Return True if any of them was not watched before.
+        """Watch eval sets outside of the working folder, too. Return True if one was not watched before.
 
         An eval set that was not watched before does not count as a changed file.
         """

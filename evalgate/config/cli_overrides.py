@@ -73,10 +73,10 @@ class Overrides:
     policy: Literal["base", "head"] | None = None
     """Branch with the rules by which a change is tested: its base branch (`base`), or its own (`head`)."""
     judge: str | None = None
-    """`PROVIDER/MODEL`."""
+    """`PROVIDER/MODEL`, such as `openai/gpt-4.1-mini`."""
     judge_cache: CacheMode | None = None
     simulated_user: str | None = None
-    """`PROVIDER/MODEL`."""
+    """`PROVIDER/MODEL`, such as `openai/gpt-4.1-mini`."""
     executor: str | None = None
     ray_address: str | None = None
     initial_session: str | None = None
@@ -88,9 +88,10 @@ class Overrides:
     trace: bool = False
     """True: keep a trace of each run."""
     report_only: bool = False
-    """True: the gate never closes."""
+    """True: the run ends with exit code 0 even if the gate is closed or inconclusive."""
     control: str | None = None
-    """Revision of git, such as `main`, with the agent that makes the control runs."""
+    """Revision of git, such as `main`, with the agent that makes the control runs. Failed cases are compared
+    with these runs."""
     selection_options: SelectionOptions = EVERY_CASE
 
     @property

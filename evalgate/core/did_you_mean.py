@@ -7,7 +7,7 @@ SIMILAR = 0.6
 NEARLY_EQUAL = 0.8
 """Least similarity, from 0 to 1, at which a name counts as misspelt although unknown names are allowed.
 
-`treshold` counts as a misspelling of the action's input `threshold`; `path` is not similar to any input."""
+For example, `treshold` counts as a misspelling of the GitHub action's input `threshold`."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, cutoff: float = SIMILAR) -> str:

@@ -28,9 +28,9 @@ class Problem:
     file: str
     """Path as the user wrote it, or "" when the problem is in no file."""
     line: int
-    """1-based; 0 when unknown."""
+    """Line number, from 1; 0 when unknown."""
     column: int
-    """1-based; 0 when unknown."""
+    """Column number, from 1; 0 when unknown."""
     message: str
     """The problem and its remedy, in one sentence."""
 

@@ -1,8 +1,8 @@
-"""Registry of plugins: evalgate's own by module path, other packages' by entry point.
+"""Registry of plugins. It lists evalgate's own plugins, and finds those of other packages by entry point.
 
-Installed packages are searched only for a name that evalgate does not have, or to list all plugins of a
-family, and at most once per family. A plugin is imported when it is used, so that a run loads only what it
-needs.
+A family is a kind of plugins, such as `metrics` or `agents`. Installed packages are searched only for a name
+that evalgate does not have, or to list all plugins of a family, and at most once per family. A plugin is
+imported when it is used, so that a run loads only what it needs.
 """
 
 import os

@@ -291,7 +291,10 @@ def _normalize_turn(
 
 
 def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
-    """Return both replies with their events sorted by kind: most formats hold no order between kinds."""
+    """Return both replies with their events sorted by kind, because most formats hold no order between kinds.
+
+    If the replies have different numbers of events of a kind, both are returned unchanged.
+    """
     values: tuple[list[object], list[object]] = [wanted.response], [found.response]
     for kind in (ToolCall, ToolResult, Message):
         events = [[event for event in reply.events if isinstance(event, kind)] for reply in (wanted, found)]

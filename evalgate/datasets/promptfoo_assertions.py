@@ -57,7 +57,7 @@ class CarriedCheck:
     name: str
     """The assertion's `metric`, or its type if it has none; `any` for several alternative assertions."""
     content: JsonObject
-    """Content of the check in a thresholds file, without the cases."""
+    """Content of the check in a thresholds file, without the keys that select cases."""
     is_budget: bool = False
     """True if `name` is a budget, such as `budget/cost_usd`; then `content` is its criterion."""
 

@@ -61,7 +61,7 @@ class AnchorContext:
 def compare_with_anchor(
     scored: ScoredRuns, anchor_baseline: Baseline, gate: GateConfig, context: AnchorContext
 ) -> AnchorComparison:
-    """Compare the average of each gating metric, except budgets, with the stored runs of the anchor.
+    """Compare the average of each gating metric, except budgets, with an older, fixed baseline (the anchor).
 
     Raises:
         ValueError: `gate.anchor` is not set, or the scored runs have no settings of the statistics.
@@ -108,7 +108,7 @@ def compare_with_anchor(
 def build_anchor_tables(
     cases: Sequence[CaseResult], anchor_baseline: Baseline, gate: GateConfig, statistics: StatisticalPolicy
 ) -> Mapping[str, GatingMetric]:
-    """Build one score table for each metric, with the anchor's runs as the baseline.
+    """Build one score table (a metric's scores in all cases) for each metric, with the anchor as baseline.
 
     The limit of a drop is `gate.anchor.max_regression`. If this is None, the limits for the moving baseline
     count. Budgets are left out: they are compared with the moving baseline alone.

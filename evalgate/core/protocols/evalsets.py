@@ -110,14 +110,14 @@ class LintWarning:
     """Likely mistake in a valid eval set."""
 
     line: int
-    """1-based; 0 when unknown."""
+    """Line number, from 1; 0 when unknown."""
     eval_id: str
     message: str
-    """One sentence."""
+    """The likely mistake, in one sentence."""
 
 
 CaseChecker: TypeAlias = Callable[[EvalCase], Iterable[str]]
-"""Function that returns one sentence per likely mistake in a case. Called once per case, in file order."""
+"""Function that yields a sentence for each likely mistake in a case. Called once per case, in file order."""
 
 
 class Lint(Protocol):

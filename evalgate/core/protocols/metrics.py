@@ -9,8 +9,9 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, Criterion, EvalCase, JsonObject, MetricResult, Rubric
 
 PathResolver: TypeAlias = Callable[[Path], Path]
-"""Function that takes the path of a file with rules of the gate, such as a prompt, and returns the path to
-read. This is the same path, or the path of a copy of the base branch's version of the file."""
+"""Function that takes the path of a file that belongs to the rules of the gate, such as a prompt, and returns
+the path to read instead. This is the same path, or the path of a copy of the file in its version of the base
+branch."""
 
 
 class Metric(Protocol):
@@ -48,7 +49,7 @@ class RequiresReference(Protocol):
     """A metric that compares each turn with its expected reply."""
 
     compares_with: ClassVar[Literal["response", "tools"]]
-    """The part of an expected reply that the metric compares with."""
+    """The part of an expected reply that the metric compares with: its response or its tool calls."""
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ class BaselineSource:
     """A gate run (one whole run of `evalgate run`) that contributed runs to a baseline."""
 
     created_at: str | None = None
-    """ISO 8601."""
+    """Time of the gate run, as ISO 8601."""
     commit: str | None = None
     branch: str | None = None
     accepted: str | None = None
@@ -49,7 +49,7 @@ class FailingSince:
     """The gate run in which a case began to fail on the default branch."""
 
     created_at: str | None = None
-    """ISO 8601."""
+    """Time of this gate run, as ISO 8601."""
     commit: str | None = None
     branch: str | None = None
 
@@ -107,7 +107,8 @@ class Baseline:
     """Version of the source that was read, in words, as `commit 1a2b3c4d5e6f`; "" if the path says enough.
     It is not stored with the baseline."""
     files: tuple[TrackedFiles, ...] = ()
-    """Files that the agent opened in any stored run, for eval sets whose newest run tracked all of them."""
+    """Files that the agent opened in any stored run, for each eval set. An eval set is left out if not all
+    files of its newest gate run are known."""
 
     def index_cases(self) -> dict[CaseKey, BaselineCase]:
         """Return the cases by (eval set id, case id)."""

@@ -57,7 +57,7 @@ class RatioEstimate:
     """
 
     value: float
-    """Above 1: the budget's figures grew."""
+    """The ratio. If it is above 1, the budget's figures grew."""
     low: float
     high: float
     notice: float
@@ -86,7 +86,7 @@ class MetricComparison:
     """Number of the `planned` runs that have no score."""
     planned: int = 0
     drop: float | None = None
-    """Baseline minus now: positive is worse. None: nothing was compared."""
+    """Mean of the baseline minus the mean now, so that above 0 is worse. None: nothing was compared."""
     noise: float | None = None
     """Change of the mean that luck alone causes; None: not measured, as with one run of each case on both
     sides."""
@@ -113,8 +113,8 @@ class MetricComparison:
 
 
 CaseStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
-"""Status of one case compared with its baseline. `rerun`: the case needs further runs; no final decision has
-it."""
+"""Status of one case compared with its baseline. `rerun` means that the case needs further runs; no case has
+this status in a final decision."""
 
 MEASURED_STATUSES: frozenset[str] = frozenset({"ok", "suspect", "broken"})
 """Statuses of cases that the statistics could judge."""
@@ -126,18 +126,18 @@ class CaseComparison:
 
     status: CaseStatus
     baseline_runs: int
-    """Stored runs that have a score."""
+    """Number of stored runs that have a score."""
     baseline_passed: int
     baseline_mean: float | None
     runs: int
-    """Runs that have a score, follow-up runs included."""
+    """Number of runs that have a score, follow-up runs included."""
     passed: int
     mean: float | None
     p: float | None = None
     """Probability that luck alone causes a fall of this size; None if the case did not fall far enough to be
     tested."""
     need: int | None = None
-    """Failed runs that would confirm a break of the case; None: its baseline cannot confirm a break."""
+    """Number of failed runs that would confirm that the case broke; None: its baseline cannot confirm it."""
 
     @property
     def drop(self) -> float | None:
@@ -168,7 +168,7 @@ class FollowUp:
     `flake`: too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way.
     `open`: there are too few runs to decide."""
     runs: int
-    """Runs that ended in a pass or a failure, follow-up runs included."""
+    """Number of runs that ended in a pass or a failure, follow-up runs included."""
     failed: int
     """Number of the `runs` that failed in a new way, in which no stored run failed."""
     need: int
@@ -179,7 +179,7 @@ class FollowUp:
     """Number of the `baseline_runs` that failed as the case did: by a crash, or by missing the threshold of
     the same metric."""
     crashed: bool = False
-    """The agent crashed or timed out in a run that counts."""
+    """True: the agent crashed or timed out in a run that is not a follow-up run."""
     baseline_otherwise: int = 0
     """Number of the `baseline_runs` that failed in other ways only."""
     baseline_unscored: int = 0
@@ -192,9 +192,9 @@ class SamplingCost:
     """Numbers of runs that `runs: auto` made and saved."""
 
     spent: int
-    """Runs that were made."""
+    """Number of runs that were made."""
     fixed: int
-    """Runs that would be made if each case got the most runs that `runs: auto` allows."""
+    """Number of runs that would be made if each case got the most runs that `runs: auto` allows."""
     saved: int
 
 
@@ -266,13 +266,14 @@ class ControlRun:
     side: Literal["head", "control"]
     """`head`: the agent of the change; `control`: the agent of the base commit."""
     run: int
-    """1-based, over both sides, in the order in which runs were begun."""
+    """Number of the run, from 1, in the order in which the runs of both sides began."""
     outcome: Outcome
     duration_s: float
     scores: Mapping[str, float | None] = field(default_factory=dict)
     """Metric name to score; None: the metric has no score."""
     failed: bool | None = None
-    """True: the run failed in the way that made its case a suspect. None: the run does not show it."""
+    """True: the run failed in the way that made its case a suspect. False: it did not fail in this way. None:
+    the run does not show whether it did."""
 
 
 @frozen
@@ -350,7 +351,7 @@ class ControlComparison:
     """First of `broke`, `open`, `drifted` and `recovered` that is the answer for any case or metric. Answers
     from too few control runs count here, too. `open` if there is no answer at all."""
     cases: tuple[ControlCase, ...]
-    """In file order."""
+    """Cases with control runs, in the order of the files."""
     metrics: tuple[ControlMetric, ...] = ()
     runs: int = 0
     """Number of runs that were made of the change and of the base commit together."""

@@ -61,7 +61,7 @@ class MetricSummary:
     threshold: float
     status: Status
     baseline: float | None
-    """Mean of the baseline's case scores over the comparable cases."""
+    """Mean of the baseline's case scores over the cases that can be compared."""
     delta: float | None
     """Change of the mean over the comparable cases: the mean now minus the mean of the baseline. A crash or
     timeout counts as the worst score. For a budget, only runs count that passed all other metrics."""
@@ -79,7 +79,7 @@ class MetricSummary:
     regressed: bool = False
     """True if the mean is worse than the baseline by more than the gate allows, or if a case broke."""
     judgement: MetricComparison | None = None
-    """Result of the statistics; None if they do not judge this line, for example because there is neither a
+    """Result of the statistics; None if they do not judge this metric, for example because there is neither a
     baseline nor a statistical rule, or because scores are out of range."""
     agreement: float | None = None
     """Share of agreeing pairs among the judge's samples, in [0, 1]; None: the judge was not asked twice."""
@@ -183,12 +183,12 @@ class Comparison:
     created_at: str | None = None
     commit: str | None = None
     changes: tuple[CaseChange, ...] = ()
-    """In file order; removed cases last. Cases that did not change are not listed."""
+    """Changed cases in the order of the files, then removed cases. Unchanged cases are not listed."""
     unchanged: int = 0
     other_metrics: tuple[str, ...] = ()
     """Metrics that are not compared on some case because they, or their options, have changed."""
     then: AverageRunUsage | None = None
-    """Usage of a run in the baseline; None if no case was answered on both sides."""
+    """Average usage of a run in the baseline; None if no case has an answer both now and in the baseline."""
     now: AverageRunUsage | None = None
     other_judges: tuple[str, ...] = ()
     """Metrics that are not compared on some case because the judge, or its prompt, has changed."""
@@ -197,9 +197,9 @@ class Comparison:
     branch: str | None = None
     """Branch of the newest gate run in the baseline."""
     gate_runs: int = 1
-    """Gate runs in the baseline."""
+    """Number of gate runs in the baseline."""
     left_out: int = 0
-    """Cases of the baseline that the user did not select for this run."""
+    """Number of cases of the baseline that the user did not select for this run."""
 
 
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error", "skipped"]
@@ -220,7 +220,7 @@ class Verdict:
     """0 open, 1 closed, 2 a report could not be written, 3 no trustworthy verdict, 4 inconclusive, 130
     interrupted."""
     reasons: tuple[str, ...] = ()
-    """Whole sentences, the weightiest first."""
+    """Reasons for the verdict as whole sentences, the weightiest first."""
     gating_exit_code: int | None = None
     """Exit code that the gate would have without `report_only`; None: the same as `exit_code`."""
 
@@ -258,7 +258,7 @@ class Totals:
     cost_usd: float | None = 0.0
     """Cost of the runs with known usage; None: the cost of some of them is not known."""
     known_usd: float = 0.0
-    """Known part of a cost that is not known in whole: a lower bound."""
+    """Known part of the cost, a lower bound, if `cost_usd` is None."""
 
 
 @frozen
@@ -277,7 +277,7 @@ class Shard:
     """The part of a run that one of several machines made."""
 
     index: int
-    """1-based."""
+    """Number of the shard, from 1."""
     count: int
     cases: tuple[int, ...]
     """Indices of the shard's cases among all cases of the run."""
@@ -300,7 +300,8 @@ class FailureGroup:
     newly_failing: int
     """Number of the group's cases that passed in the baseline."""
     cases: tuple[CaseKey, ...]
-    """Ids of eval set and case; at least one. Newly failing cases are first."""
+    """(eval set id, case id) of each case of the group, of which there is at least one. Newly failing cases
+    come first."""
     tool: str = ""
     """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
@@ -318,7 +319,7 @@ class Record:
 
     evalgate_version: str
     created_at: str
-    """ISO 8601, UTC."""
+    """Time of the run in UTC, as ISO 8601."""
     duration_s: float
     agent: AgentInfo
     runs: int
@@ -332,14 +333,15 @@ class Record:
     """Facts that did not change the verdict and that a reader should know."""
     schema_version: int = SCHEMA_VERSION
     options: tuple[str, ...] = ()
-    """Options that a run of one case needs, in addition to eval sets and agent, as words of the command
-    line. Variables are named without their values."""
+    """Options, as words of the command line, with which a user can run one of the cases again. Eval sets and
+    agent are not among them. Environment variables are named without their values."""
     shard: Shard | None = None
     """Set if this is one shard of a run; a shard has no verdict of its own."""
     effort: SamplingCost | None = None
     """Cost of `runs: auto`; None if the number of runs was given."""
     judge: ModelUsage | None = None
-    """Consumption of judging over the whole run, anchors included; None: no model was asked to judge."""
+    """Consumption of judging over the whole run, including the check of the judge with its `anchors`. None:
+    no model was asked to judge."""
     criteria: tuple[RecordedCriterion, ...] = ()
     """Options of the metrics. Each set of options is stored once; `CaseMetric.fingerprint` refers to it."""
     selection: CaseSelection | None = None

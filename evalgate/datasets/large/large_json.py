@@ -360,7 +360,7 @@ def read_large_json(path: Path, shown_as: str, *, step: int = _STEP) -> JsonDocu
     into memory.
 
     Raises:
-        InvalidInputError: `read_json` rejects the file.
+        InvalidInputError: the file cannot be read, does not fit into memory, or is not strict JSON.
     """
     try:
         with path.open("rb") as file, pause_gc():

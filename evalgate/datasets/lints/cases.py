@@ -173,13 +173,13 @@ def _get_member(value: JsonObject | object, name: str) -> object:
 
 _Thing = TypeVar("_Thing")
 _Key: TypeAlias = tuple[object, ...]
-"""Values that are compared quickly; items with equal keys may still differ."""
+"""Parts of an item by which possible duplicates are found quickly. Items with equal keys may still differ."""
 
 
 class DuplicateLint:
     """Lint for two cases, or two turns of a case, with the same messages and expectations.
 
-    1, 1.0 and true are different values: an agent gets them as such.
+    1, 1.0 and true are different values, because an agent would get different arguments or results.
     """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
