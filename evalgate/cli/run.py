@@ -234,8 +234,8 @@ def _run_with_progress(
 ) -> "Record":
     """Run the plan with a progress display, and return the record.
 
-    When the first case begins, the reports of the previous run are removed. `repro_options` become the
-    record's `options`: the options with which a user can run one of its cases again.
+    Shortly before the agent's first turn, the reports of the previous run are removed. `repro_options` become
+    the record's `options`: the options with which a user can run one of its cases again.
     """
     from dataclasses import replace
 
@@ -262,7 +262,7 @@ def _run_with_progress(
 
 
 def _publish_record(publisher: "Publisher", record: "Record", checkpoints: "OpenCheckpoints") -> int:
-    """Write and post the reports of the record, and return the exit code.
+    """Write the reports of the record, print and post the result, and return the exit code.
 
     If `results.json` could not be written, the journal is kept, so that `--resume` can use it.
     """
