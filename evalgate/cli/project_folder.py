@@ -213,11 +213,13 @@ def _find_trusted_project(typed_in: Path, policy: "Policy | None") -> ProjectFol
 
 
 def find_project(start: Path) -> ProjectFolder:
-    """Find the nearest folder with a thresholds file: `start`, or a folder above it in the repository.
+    """Return the nearest folder with a thresholds file: `start`, or a folder above it in the repository.
 
-    Without a thresholds file, return the nearest folder with `.evalgate`, where a baseline may be, else
-    `start`. Folders above `start` are searched only in a repository, and only if all folders up to its root
-    belong to the same user: a file in a shared folder such as /tmp could name programs to run.
+    If no folder has a thresholds file, return the nearest folder with `.evalgate`, where a baseline may be.
+    If there is no such folder either, return `start`.
+
+    Folders above `start` are searched only in a repository, and only if the owner of `start` owns all folders
+    up to the repository's root. Otherwise, a file in a shared folder such as /tmp could name programs to run.
     """
     from evalgate.config.loader import find_thresholds_file
 

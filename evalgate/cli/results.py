@@ -90,7 +90,10 @@ def diff(
 
 
 def _summarize(kept: "KeptResult") -> dict[str, Any]:
-    """Summarize a kept result for `--json`. For a result that cannot be read, return its id and the error."""
+    """Return the facts about a kept result that `results list` shows, as JSON values.
+
+    If the result cannot be read, return only its id and the error.
+    """
     from evalgate.core.errors import InvalidInputError
     from evalgate.reporting.results_history import read_result
 
@@ -116,7 +119,10 @@ def _summarize(kept: "KeptResult") -> dict[str, Any]:
 
 
 def _format_list(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each result, followed by a line for each of its metrics."""
+    """Yield a line for each result, followed by a line for each of its metrics.
+
+    `rows` are the dicts that `_summarize` returns. If there are none, yield one sentence that says so.
+    """
     from evalgate.core.sanitize import to_one_line
     from evalgate.core.score_ranges import get_score_range
 

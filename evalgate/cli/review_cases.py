@@ -28,14 +28,15 @@ Print = Callable[[str], None]
 def review_cases(
     path: str, folder: Path, *, accept: Sequence[str], drop: Sequence[str], accept_all: bool, write: Print
 ) -> int:
-    """Review the open cases of an eval set. Open cases are observed cases that are not reviewed yet.
+    """Review the observed cases of an eval set: the cases that were imported and not reviewed yet.
 
-    `accept` and `drop` hold case ids; `accept_all` accepts all other open cases. Without these decisions, ask
-    for decisions on a terminal. Without a terminal, list the open cases and return exit code 1 if there are
-    any. In all other cases return 0.
+    `accept` and `drop` are ids of cases. With `accept_all`, all observed cases that are not dropped are
+    accepted. If no decision is given, the user is asked about each case in a terminal. Without a terminal,
+    the observed cases are listed. Return 1 if observed cases were only listed, else 0.
 
     Raises:
-        InvalidInputError: the eval set or its notes cannot be read or written, or a name is unknown.
+        InvalidInputError: the eval set or its notes cannot be read or written, an id belongs to no observed
+            case, or an id is in `accept` and in `drop`. Also raised if no case would be left.
     """
     review = open_review(folder / path, path)
     if accept or drop or accept_all:
@@ -117,10 +118,11 @@ def _ask_about_case(review: Review, name: str, write: Print) -> bool:
 
 
 def _correct_case(review: Review, name: str) -> None:
-    """Open the case in $EDITOR, and save the edited case.
+    """Open the JSON of the case in $EDITOR, and save the edited case, which then counts as reviewed.
 
     Raises:
-        InvalidInputError: the edited text is not a case, the editor fails, or the user saved nothing.
+        InvalidInputError: the editor fails, the user changed nothing, or the edited text is not a case with
+            the same id. Also raised if the eval set's file cannot be changed.
     """
     text = format_case_json(review, name)
     try:

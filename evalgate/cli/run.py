@@ -90,7 +90,7 @@ def add_selection_options(command: _Command) -> _Command:
 def pop_selection_options(
     options: dict[str, Any], out: str, *, is_shard: bool, is_resumed: bool
 ) -> "SelectionOptions":
-    """Remove the options that select cases from `options`, and return their values.
+    """Return the values of the case-selecting options, and remove these options from `options`.
 
     `out` is the folder of the reports. `--failed` looks there for the last results.
 
@@ -215,7 +215,10 @@ def _run_once(
 
 
 def _refuse_overwriting_recordings(plan: "Plan", reports: Path) -> None:
-    """Raise InvalidInputError if the results would overwrite a recording with results of mocked tools."""
+    """Raise InvalidInputError if the run would overwrite a recording that answers its tool calls.
+
+    `reports` is the folder in which the run writes `results.json`.
+    """
     if plan.recordings:
         from evalgate.runner.tool_mocks import refuse_overwriting
 
@@ -229,7 +232,11 @@ def _run_with_progress(
     run_options: "RunOptions",
     repro_options: tuple[str, ...],
 ) -> "Record":
-    """Run the plan with a progress display. Return the record with `repro_options` as its options."""
+    """Run the plan with a progress display, and return the record.
+
+    Shortly before the agent's first turn, the reports of the previous run are removed. `repro_options` become
+    the record's `options`: the options with which a user can run one of its cases again.
+    """
     from dataclasses import replace
 
     from evalgate.runner.execution import RunHooks
@@ -255,7 +262,10 @@ def _run_with_progress(
 
 
 def _publish_record(publisher: "Publisher", record: "Record", checkpoints: "OpenCheckpoints") -> int:
-    """Publish the record and return the exit code. The journal is kept if no record could be written."""
+    """Write the reports of the record, print and post the result, and return the exit code.
+
+    If `results.json` could not be written, the journal is kept, so that `--resume` can use it.
+    """
     code = publisher.publish(record)
     ignore_end_signals()  # the reports state the exit code, and a signal would change it
     if publisher.has_record:

@@ -48,8 +48,9 @@ def complete_agent(incomplete: str) -> list[CompletionItem]:
 
 
 def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
-    """Return the tags in a `results.json` that begin with the typed text. The text may start with `!`.
+    """Return completions for a tag: the tags in a `results.json` that begin with the typed text.
 
+    `results` is the path of the file. If the typed text starts with `!`, the completions start with it, too.
     Return [] if the file cannot be read, is invalid, or is larger than 10 MB.
     """
     path, mark = Path(results), "!" if incomplete.startswith("!") else ""
@@ -64,9 +65,10 @@ def complete_tag(incomplete: str, results: str) -> list[CompletionItem]:
 
 
 def _complete_path(incomplete: str, ending: str = "") -> list[str]:
-    """Return the folders that begin with the typed path, and the files that also end in `ending`.
+    """Return paths that begin with the typed path: all folders, and the files that end in `ending`.
 
-    With an `ending`, a file's name is followed by `:`, because an attribute comes next.
+    A folder ends with `/`. With an `ending`, a file's name is followed by `:`, because the name of an
+    attribute comes next. Return [] if the folder of the typed path cannot be read.
     """
     folder, slash, begun = incomplete.rpartition("/")
     try:
@@ -85,9 +87,9 @@ def _complete_path(incomplete: str, ending: str = "") -> list[str]:
 
 
 def _list_names(path: Path) -> list[str]:
-    """Return the public names that a Python file defines at its top level, without running the file.
+    """Return the public functions, classes and assigned names at the top level of a Python file.
 
-    Return [] if the file cannot be read, has a syntax error, or is larger than 1 MB.
+    The file is not run. Return [] if it cannot be read, has a syntax error, or is larger than 1 MB.
     """
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_SOURCE:
@@ -148,7 +150,7 @@ def _is_break(part: str) -> bool:
 
 
 class _WholeWords(ShellComplete):
-    """Base for shells that replace the whole word `--format=ad`. click completes only the part after `=`."""
+    """Base for shells that replace a whole word such as `--format=ad`, and not only the part after `=`."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """Return completions that replace the whole word."""
@@ -176,6 +178,6 @@ class _Fish(_WholeWords, FishComplete):
 
 
 def install_completion() -> None:
-    """Register the shells of this module with click. They handle values with colons and equals signs."""
+    """Register this module's completion for bash, zsh and fish with click, in place of click's own."""
     for shell in (_Bash, _Zsh, _Fish):
         add_completion_class(shell)

@@ -12,10 +12,11 @@ from evalgate.redaction.redactor import rewrite_tree
 
 
 def make_storable(case: EvalCase) -> EvalCase:
-    """Replace lone surrogates, NaN and infinite numbers in a case, because an eval set cannot hold them.
+    """Return a copy of a case without lone surrogates, NaN and infinite numbers, for an eval set.
 
-    A number that is not finite becomes its name, such as "NaN". Recordings have these values because tracing
-    libraries cut texts inside a character, and because Python writes NaN into JSON.
+    A lone surrogate becomes U+FFFD. In tool calls and their results, a number that is not finite becomes its
+    name, such as "NaN". Recordings have these values because tracing libraries cut texts inside a character,
+    and because Python writes NaN into JSON.
     """
     whole: EvalCase = rewrite_tree(case, lambda _, text: replace_lone_surrogates(text))
     turns = []
@@ -34,7 +35,7 @@ def make_storable(case: EvalCase) -> EvalCase:
 
 
 def _name_non_finite(value: Any) -> Any:
-    """Replace each NaN and infinite number in a JSON value by its name, such as "NaN"."""
+    """Return a JSON value with a name, such as "NaN", in place of each NaN and infinite number."""
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)
     if isinstance(value, Mapping):

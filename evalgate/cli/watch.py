@@ -44,7 +44,7 @@ class WatchedCases:
 
     fingerprints: dict[CaseKey, str] = field(default_factory=dict)
     patterns: dict[CaseKey, str] = field(default_factory=dict)
-    """`FILE:CASE` of each case."""
+    """Case to the pattern `FILE:CASE` that selects the case on a command line."""
     failed: set[CaseKey] = field(default_factory=set)
     """Cases that did not pass in their newest run."""
     unrun: set[CaseKey] = field(default_factory=set)
@@ -72,8 +72,8 @@ class WatchedCases:
     def choose_cases(self, edited: Collection[CaseKey], *, is_code: bool) -> list[CaseKey]:
         """Return the cases to run after a change: the `edited` cases, and others if code changed.
 
-        `is_code` is True if files other than eval sets changed. The failed cases then run too; if no case
-        failed, all cases run.
+        `is_code` is True if files other than eval sets changed. Then all cases that failed in their newest
+        run are added. If no case failed, all cases are added.
         """
         wanted = set(edited) | (self.failed or set(self.fingerprints) if is_code else set())
         return [key for key in self.fingerprints if key in wanted]
@@ -126,10 +126,10 @@ def compare_snapshots(before: Snapshot, after: Snapshot) -> set[str]:
 
 
 def restore_states(after: Snapshot, before: Snapshot, paths: Collection[str]) -> Snapshot:
-    """Return the snapshot `after`, but with the states that the files `paths` have in `before`.
+    """Return a copy of the snapshot `after` in which the files `paths` have their states of `before`.
 
-    A file of `paths` that is not in `before` is not in the result either. So a later comparison with the
-    result finds the changes of these files again.
+    A file of `paths` that `before` lacks is removed from the copy. With an older snapshot as `before`, a
+    later comparison with the copy reports the changes of these files once more.
     """
     earlier = {path: before[path] for path in paths if path in before}
     return {path: state for path, state in after.items() if path not in paths} | earlier
@@ -171,7 +171,7 @@ def _describe_state(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def watch_run(context: click.Context, values: Mapping[str, Any]) -> int:
-    """Run the cases of `evalgate run`. Run them again after each change until the user presses Ctrl-C.
+    """Run the cases of `evalgate run`, and run cases again after each change until the user presses Ctrl-C.
 
     `values` are the parameters of the command by name. If the user presses Ctrl-C between two runs, return 0.
 
@@ -219,7 +219,13 @@ class _WatchLoop:
         self.child: subprocess.Popen[bytes] | None = None
 
     def run_forever(self) -> None:
-        """Run all cases once. Then run the affected cases after each change. Never return."""
+        """Run all cases once. Then, after each change, run the cases that `choose_cases` selects.
+
+        Never return.
+
+        Raises:
+            KeyboardInterrupt: the user pressed Ctrl-C.
+        """
         self._seen = self._watcher.take_snapshot()
         wanted: Sequence[CaseKey] | None = () if self._load_cases() is None else None
         while True:
@@ -247,7 +253,10 @@ class _WatchLoop:
         return self._cases.choose_cases(edited, is_code=bool(set(changed) - self._sets))
 
     def _load_cases(self) -> set[CaseKey] | None:
-        """Read the eval sets and return the new or edited cases. Return None if the input is invalid."""
+        """Read the eval sets, and return the cases that have not run since they were added or edited.
+
+        If the input is invalid, print the problems and return None.
+        """
         from evalgate.datasets.eval_set_paths import build_notes_name
         from evalgate.runner.plan import build_plan
 
@@ -276,7 +285,7 @@ class _WatchLoop:
         return self._cases.update_cases(fingerprints, patterns)
 
     def _watch_sets_outside(self) -> bool:
-        """Watch eval sets outside of the folder, too. Return True if any of them was not watched before.
+        """Watch eval sets outside of the working folder, too. Return True if one was not watched before.
 
         An eval set that was not watched before does not count as a changed file.
         """
@@ -287,7 +296,13 @@ class _WatchLoop:
         return bool(new)
 
     def _run_cases(self, wanted: Sequence[CaseKey] | None) -> None:
-        """Run the cases in a new process and read their results. None runs all cases of the command line."""
+        """Run the cases `wanted` in a new process, and read their results.
+
+        None runs all cases that the command line selects.
+
+        Raises:
+            KeyboardInterrupt: the user pressed Ctrl-C, which ended the process.
+        """
         is_all = wanted is None or len(wanted) == len(self._cases.fingerprints)
         # The command line strips blanks around the id of a case: a case with such an id cannot be named.
         is_all = is_all or any(eval_id != eval_id.strip() for _, eval_id in wanted or ())
@@ -315,9 +330,10 @@ class _WatchLoop:
             self._cases.update_results({case.key: case.status == "passed" for case in record.cases})
 
     def _note_changes(self) -> None:
-        """Let eval sets that changed during a run cause another run. Print the other files that changed.
+        """Let eval sets that changed during a run cause another run. Print all other changed files.
 
-        The other files cause no run: the agent may have written them, and then runs would never end.
+        A change of any other file causes no run: the agent may have written the file, and then runs would
+        never end.
         """
         now = self._watcher.take_snapshot()
         changed = compare_snapshots(self._seen, now)
@@ -331,7 +347,10 @@ class _WatchLoop:
 
 
 def build_watch_overrides(values: Mapping[str, Any]) -> "Overrides":
-    """Build overrides from the options of the command line. `--tag` and `-k` select the cases."""
+    """Build overrides from the options of the command line.
+
+    Of the options that select cases, only `--tag` and `-k` are used.
+    """
     from evalgate.config.cli_overrides import Overrides, SelectionOptions
 
     known = {each.name for each in fields(Overrides)}

@@ -19,8 +19,8 @@ class SelectionOptions:
     """Options that select cases of the eval sets. A case runs if every given option selects it."""
 
     tags: tuple[str, ...] = ()
-    """Values of `--tag`. A case must have none of the tags with `!` in front and, if there are tags without
-    `!`, at least one of them."""
+    """Values of `--tag`. A value with `!` in front excludes the cases with this tag. If there are values
+    without `!`, a case must have at least one of these tags."""
     keyword: str | None = None
     """Value of `-k`: names joined by `and`, `or` and `not`. A name stands for the cases with the name in
     their id, eval set id or a tag."""
@@ -55,7 +55,7 @@ class Overrides:
 
     eval_sets: tuple[str, ...] = ()
     agent: str | None = None
-    """`KIND:WHAT`."""
+    """`KIND:WHAT`, such as `python:agent.py:answer`."""
     runs: int | str | None = None
     workers: int | None = None
     concurrency: int | None = None
@@ -73,10 +73,10 @@ class Overrides:
     policy: Literal["base", "head"] | None = None
     """Branch with the rules by which a change is tested: its base branch (`base`), or its own (`head`)."""
     judge: str | None = None
-    """`PROVIDER/MODEL`."""
+    """`PROVIDER/MODEL`, such as `openai/gpt-4.1-mini`."""
     judge_cache: CacheMode | None = None
     simulated_user: str | None = None
-    """`PROVIDER/MODEL`."""
+    """`PROVIDER/MODEL`, such as `openai/gpt-4.1-mini`."""
     executor: str | None = None
     ray_address: str | None = None
     initial_session: str | None = None
@@ -88,9 +88,10 @@ class Overrides:
     trace: bool = False
     """True: keep a trace of each run."""
     report_only: bool = False
-    """True: the gate never closes."""
+    """True: the run ends with exit code 0 even if the gate is closed or inconclusive."""
     control: str | None = None
-    """Revision of git, such as `main`, with the agent that makes the control runs."""
+    """Revision of git, such as `main`, with the agent that makes the control runs. Failed cases are compared
+    with these runs."""
     selection_options: SelectionOptions = EVERY_CASE
 
     @property
@@ -156,7 +157,7 @@ def _override_executor(config: ExecutorConfig, overrides: Overrides) -> Executor
     """Return the `executor` section with the kind and address that the command line names.
 
     Raises:
-        InvalidInputError: `--ray-address` is given without the executor `ray`.
+        InvalidInputError: `--ray-address` is given without the executor `ray`, or a value is invalid.
     """
     kind = overrides.executor or config.kind
     if kind == "local" and overrides.ray_address is not None:
@@ -186,7 +187,10 @@ def _override_judge(config: JudgeConfig | None, overrides: Overrides) -> JudgeCo
 
 
 def _override_model(option: str, name: str, config: JudgeConfig | None) -> JudgeConfig:
-    """Return `config` with the model `name`. If the provider changes, address and key are removed.
+    """Return the judge settings `config` with the model `name`, which must be PROVIDER/MODEL.
+
+    If `config` is None, all other settings have their defaults. If the provider changes, address and key are
+    removed.
 
     Raises:
         InvalidInputError: the name is not PROVIDER/MODEL, or the provider is unknown. The message names
@@ -232,7 +236,10 @@ def _override_agent(config: AgentConfig | None, overrides: Overrides) -> AgentCo
 
 
 def _reset_kind(kind: str, config: AgentConfig) -> AgentConfig:
-    """Return `config` with this kind of agent; if the kind changes, without the options of the old kind."""
+    """Return `config` for agents of `kind`.
+
+    If the kind changes, only the settings that all kinds share are kept.
+    """
     if config.kind == kind:
         return config
     return AgentConfig(**{name: getattr(config, name) for name in AgentConfig.model_fields} | {"kind": kind})

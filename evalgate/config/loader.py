@@ -28,7 +28,7 @@ from evalgate.documents.validation_errors import translate_validation_error
 from evalgate.system.files import is_readable_name, read_text
 
 DEFAULT_NAMES = ("evalgate.yaml", "evalgate.yml", "evalgate.toml", "evalgate.json", "pyproject.toml")
-"""Names of a thresholds file, in search order; pyproject.toml counts with a [tool.evalgate] table."""
+"""Names of a thresholds file, in search order. A pyproject.toml counts only with a [tool.evalgate] table."""
 OUR_TABLE = "[tool.evalgate"
 """Start of the table headers that make a pyproject.toml a thresholds file."""
 # `config` must not import integrations, so their functions are loaded by name, each with its type for mypy.
@@ -43,6 +43,9 @@ def find_thresholds_file(folder: Path) -> Path | None:
     """Return the first file of `DEFAULT_NAMES` that exists in `folder`, or None.
 
     A pyproject.toml is found only if it has a table for evalgate.
+
+    Raises:
+        OSError: a pyproject.toml cannot be read.
     """
     for name in DEFAULT_NAMES:
         path = folder / name
@@ -86,11 +89,12 @@ def load_thresholds(path: Path, shown_as: str) -> Thresholds:
 def load_thresholds_or_default(folder: Path, thresholds_file: str | None) -> Thresholds:
     """Return the thresholds of `thresholds_file`, which is relative to `folder`.
 
-    If it is None, return the thresholds of the file that `find_thresholds_file` finds in `folder`, or the
-    defaults if it finds none.
+    If `thresholds_file` is None, the file that `find_thresholds_file` finds in `folder` is read. If there is
+    no such file, return the defaults.
 
     Raises:
-        InvalidInputError: the file is invalid; the error has every problem.
+        InvalidInputError: the file cannot be read, is invalid, or is a dataset of another tool. The error
+            has every problem.
     """
     path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
     return load_thresholds(path, thresholds_file or path.name) if path else Thresholds(DEFAULT_CONFIG, folder)
@@ -233,9 +237,9 @@ def _read_valid_rest(
 def _remove_invalid(value: object, location: Location, *, is_unknown: bool) -> None:
     """Remove the invalid part at `location` from `value`, the decoded content of a file.
 
-    Of a criterion, only the invalid option is removed. If `is_unknown`, the format has no such key as the
-    last of `location`: only this key is removed, unless it is in a list. In all other cases, the whole
-    section is removed.
+    In a criterion, only the invalid option is removed, and a missing threshold becomes 1.0. `is_unknown` is
+    True if the format does not know the last key of `location`. Then only this key is removed, unless
+    `location` leads through a list. In all other cases, the whole section of the file is removed.
     """
     if not isinstance(value, dict) or not location:
         return
@@ -339,7 +343,7 @@ def add_env_files(
     value of the same name in `environ`. Paths of env files are relative to `folder`, the working folder.
 
     Raises:
-        InvalidInputError: a file cannot be read, or has a line that is not an assignment.
+        InvalidInputError: an env file cannot be read, or has an invalid line.
     """
     if config.agent is None or not config.agent.env_file:
         return config, environ

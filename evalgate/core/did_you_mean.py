@@ -7,13 +7,13 @@ SIMILAR = 0.6
 NEARLY_EQUAL = 0.8
 """Least similarity, from 0 to 1, at which a name counts as misspelt although unknown names are allowed.
 
-`treshold` counts as a misspelling of the action's input `threshold`; `path` is not similar to any input."""
+For example, `treshold` counts as a misspelling of the GitHub action's input `threshold`."""
 
 
 def did_you_mean(name: str, candidates: Iterable[str], *, cutoff: float = SIMILAR) -> str:
     """Return " Did you mean `x`?", with a leading space, for the most similar candidate.
 
-    Return "" if no candidate reaches the similarity `cutoff`, from 0 to 1, as in `find_similar`.
+    Return "" if the similarity of all candidates is below `cutoff`. Similarities are from 0 to 1.
     """
     near = find_similar(name, candidates, cutoff=cutoff)
     return f" Did you mean `{near[0]}`?" if near else ""

@@ -28,9 +28,9 @@ class Problem:
     file: str
     """Path as the user wrote it, or "" when the problem is in no file."""
     line: int
-    """1-based; 0 when unknown."""
+    """Line number, from 1; 0 when unknown."""
     column: int
-    """1-based; 0 when unknown."""
+    """Column number, from 1; 0 when unknown."""
     message: str
     """The problem and its remedy, in one sentence."""
 
@@ -79,12 +79,12 @@ class InvalidInputError(EvalgateError):
 
 
 class NoVerdictError(EvalgateError):
-    """The run allows no trustworthy verdict; the message states the reason and the next step."""
+    """Error for a run without a trustworthy verdict; the message states the reason and the next step."""
 
     exit_code = ExitCode.NO_VERDICT
 
 
 class RunInterruptedError(EvalgateError):
-    """The user stopped the run."""
+    """Error for a run that the user stopped, for example with Ctrl-C."""
 
     exit_code = ExitCode.INTERRUPTED

@@ -25,7 +25,7 @@ class ExitCode(IntEnum):
 
 
 OUT_OF_MEMORY = b"evalgate: there is not enough memory to go on: raise `ulimit -v`, or the limit of the job\n"
-"""Message as bytes, for `os.write`: `print` would need memory to decode and redact a text."""
+"""Message about a lack of memory. It is bytes for `os.write`, because `print` would need more memory."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

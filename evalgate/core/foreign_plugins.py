@@ -44,7 +44,10 @@ def _blame(plugin: str, path: str) -> Iterator[None]:
 
 
 class ForeignFormat:
-    """Wrapper of another package's eval-set format that turns its exceptions into InvalidInputError."""
+    """Wrapper of an eval-set format of another package, with the methods of `EvalFormat`.
+
+    An `EvalgateError` of the format is raised unchanged. Any other exception becomes an InvalidInputError.
+    """
 
     def __init__(self, found: EvalFormat, plugin: str) -> None:
         self._format = found
@@ -61,7 +64,8 @@ class ForeignFormat:
         """Return True if the document is of this format.
 
         Raises:
-            InvalidInputError: the plugin raised an exception.
+            EvalgateError: the plugin raised this error.
+            InvalidInputError: the plugin raised any other exception.
         """
         with _blame(self._plugin, document.path):
             return self._format.matches_document(document)
@@ -86,6 +90,8 @@ class ForeignFormat:
 
 def check_file_name(reporter: AnyReporter, taken: set[str], plugin: str) -> AnyReporter:
     """Check the file name of a reporter, add the name to `taken` and return the reporter.
+
+    `taken` has the file names of other reporters. `plugin` is the name of the reporter in messages.
 
     Raises:
         InvalidInputError: the reporter has no file name, or the name is taken.

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from evalgate.core.means import EPSILON
 
 Neighbours: TypeAlias = float | Iterable[float | None] | None
-"""Numbers printed next to a formatted number, which gets more decimals until its text differs from theirs."""
+"""Numbers that are printed next to a formatted number, and from which its text must differ."""
 
 _MOST_DIGITS = 7
 """Most decimals of a score. If two numbers still look equal with them, the number is cut and ends in "…"."""
@@ -23,11 +23,12 @@ def to_sentence(text: str) -> str:
 
 
 def format_score(value: float | None, *, beside: Neighbours = None, digits: int = 2) -> str:
-    """Return `value` with at least `digits` decimals, and enough to differ visibly from `beside`.
+    """Return `value` as text with at least `digits` decimals; None is "–".
 
-    Compared with 0.8, 0.7999999 is "0.7999999", never "0.80". If seven decimals do not show a difference,
-    the number is cut instead of rounded: 0.7999999999999999 is "0.7999999…". If another number would be cut
-    to the same text, all digits are shown. None is "–".
+    More decimals are added until the text differs from those of the numbers in `beside`: beside 0.8, the text
+    of 0.7999999 is "0.7999999", never "0.80". If seven decimals show no difference, the number is cut instead
+    of rounded: 0.7999999999999999 is "0.7999999…". If another number would be cut to the same text, all
+    digits are shown.
     """
     if value is None:
         return "–"
@@ -81,8 +82,8 @@ def format_drop_pair(drop: float, limit: float) -> tuple[str, str]:
 def format_limit(limit: float, *, beside: Neighbours = None) -> str:
     """Return the limit of a score with all its decimals, at least two.
 
-    The limit is rounded to 12 decimals, which removes rounding errors. If it would then look equal to another
-    number in `beside`, it is formatted by `format_score` instead.
+    The limit is rounded to 12 decimals, which removes rounding errors. If another number in `beside` is
+    rounded to the same value, `format_score` formats the limit instead.
     """
     known, others = round(limit, _RELIABLE_DECIMALS), _list_others(limit, beside)
     if any(round(other, _RELIABLE_DECIMALS) == known for other in others):
@@ -119,8 +120,8 @@ def _trim_zeros(text: str, digits: int) -> str:
 def format_delta(delta: float | None, *, beside: Neighbours = None, digits: int = 2) -> str:
     """Return a difference with its sign: "+0.05", "−0.10" (with U+2212), or "±0.00" for rounding errors.
 
-    `beside` is the limit of the difference, as in `format_score`. A difference that would be shown as 0 gets
-    more decimals. None is "–".
+    `digits` is the least number of decimals. Decimals are added if the text would be a zero, or would be
+    equal to the text of another number in `beside`, such as the limit of the difference. None is "–".
     """
     if delta is None:
         return "–"
@@ -166,7 +167,7 @@ def format_figure_pair(value: float, limit: float) -> tuple[str, str]:
 def format_money(usd: float) -> str:
     """Return US dollars with two decimals (`$1.20`).
 
-    Amounts below one cent have two significant digits instead (`$0.0034`).
+    Amounts below one cent, except 0, have two significant digits instead (`$0.0034`).
     """
     return f"${usd:,.2f}" if usd >= 0.01 or not usd else f"${_format_small_amount(usd)}"
 
@@ -174,7 +175,7 @@ def format_money(usd: float) -> str:
 def format_usd(usd: float) -> str:
     """Return US dollars with four decimals (`0.0123 USD`).
 
-    Amounts below 0.00005 have two significant digits instead (`0.000034 USD`).
+    Amounts below 0.00005, except 0, have two significant digits instead (`0.000034 USD`).
     """
     return f"{usd:,.4f} USD" if usd >= 0.00005 or not usd else f"{_format_small_amount(usd)} USD"
 
@@ -221,7 +222,7 @@ def join_quoted(names: Sequence[str]) -> str:
 def build_case_quote(keys: Iterable[tuple[str, str]]) -> Callable[[tuple[str, str]], str]:
     """Return a function that turns a case key (eval set id, case id) into the case's name for sentences.
 
-    The name is the case id. If `keys` have several eval sets, it is `eval set/case`.
+    If all `keys` have the same eval set id, the name is the case id. If not, it is `eval set/case`.
     """
     several = len({eval_set_id for eval_set_id, _ in keys}) > 1
 

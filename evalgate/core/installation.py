@@ -3,7 +3,7 @@
 The name `evalgate` on the Python index belongs to another project, so `pip install "evalgate[judge]"` would
 install that project. The command therefore names the source that this evalgate was installed from, and calls
 the installer that made the environment. In a container, installed packages are lost when the container ends.
-The message therefore names an image to use or to build.
+There, messages about a missing extra name a container image to use or to build.
 """
 
 import json
@@ -65,9 +65,9 @@ def _is_in_image() -> bool:
 
 
 def find_local_packages(folder: Path) -> Mapping[str, Path]:
-    """Return the source folder of each plugin package that was installed from `folder` or a folder below.
+    """Return the source folders of packages with plugins that were installed from `folder`, by package name.
 
-    The keys are package names. `folder` must be absolute.
+    `folder` must be absolute. A source folder may be `folder` itself, or any folder below.
     """
     from evalgate.core import plugin_registry
 
@@ -87,7 +87,10 @@ def find_local_packages(folder: Path) -> Mapping[str, Path]:
 
 
 def _read_origin(package: "Distribution") -> Mapping[str, object]:
-    """Return the content of `direct_url.json`, the installer's record of the source; {} if there is none."""
+    """Return the content of `direct_url.json`, the installer's record of the source of a package.
+
+    Return {} if the file is missing, unreadable or invalid.
+    """
     try:
         found = json.loads(package.read_text("direct_url.json") or "{}")
     except (OSError, ValueError):

@@ -6,10 +6,10 @@ import operator
 from collections.abc import Collection, Iterable, Sequence
 
 EPSILON = 1e-9
-"""Largest rounding error of a mean, or of a difference of two means. Smaller differences decide nothing."""
+"""Smallest difference that counts. A smaller difference between two means is taken for a rounding error."""
 
 _MEAN_ERROR = 1e-12
-"""Largest rounding error of a mean: absolute for means below 1, relative to the mean for larger means."""
+"""Largest rounding error of one mean: absolute for means below 1, relative to the mean for larger means."""
 
 
 def compute_mean(values: Collection[float]) -> float:
@@ -39,7 +39,7 @@ def compute_weighted_mean(values: Sequence[float], weights: Sequence[float]) -> 
 
 
 def round_mean_to_limit(mean: float, values: Collection[float], limit: float) -> float:
-    """Return `limit` if the mean of `values` differs from it only by rounding errors, else `mean`.
+    """Return `limit` if `mean`, the mean of `values`, differs from it only by rounding errors; else `mean`.
 
     For example, the mean of 0.6, 0.8 and 1.0 is computed as 0.7999999999999999, which would miss a limit of
     0.8. If all values are equal, their mean has no rounding error and is returned unchanged.

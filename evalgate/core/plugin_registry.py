@@ -1,8 +1,8 @@
-"""Registry of plugins: evalgate's own by module path, other packages' by entry point.
+"""Registry of plugins. It lists evalgate's own plugins, and finds those of other packages by entry point.
 
-Installed packages are searched only for a name that evalgate does not have, or to list all plugins of a
-family, and at most once per family. A plugin is imported when it is used, so that a run loads only what it
-needs.
+A family is a kind of plugins, such as `metrics` or `agents`. Installed packages are searched only for a name
+that evalgate does not have, or to list all plugins of a family, and at most once per family. A plugin is
+imported when it is used, so that a run loads only what it needs.
 """
 
 import os
@@ -82,10 +82,11 @@ def translate_plugin_errors(
 ) -> Iterator[None]:
     """Turn an exception in the block into an InvalidInputError that names the package of the plugin `name`.
 
-    `where` is the place and the text of the user's setting. `own` lists evalgate's own plugins. An
-    `EvalgateError`, and any exception of evalgate's own plugins, is raised unchanged.
+    `where` has the place of the user's setting, and a text that begins the message. `own` lists evalgate's
+    own plugins; exceptions in blocks with these plugins are raised unchanged.
 
     Raises:
+        EvalgateError: the block raised this error.
         InvalidInputError: the block raised any other exception, and the plugin is of another package.
     """
     try:
@@ -104,7 +105,7 @@ def translate_plugin_errors(
 
 @cache
 def list_entry_points(family: Family) -> tuple["EntryPoint", ...]:
-    """Return all entry points of installed packages for `family`, sorted by name."""
+    """Return all entry points of installed packages for `family`, sorted by name; () if there are none."""
     if not _may_have_plugins():
         return ()
     from importlib.metadata import entry_points
@@ -267,7 +268,10 @@ BASELINES: Mapping[str, str] = {
     "artifact": "evalgate.baselines.stores.artifact:build_artifact_store",
     "url": "evalgate.baselines.stores.fsspec:build_fsspec_store",
 }
-"""Baseline stores that are named by a scheme; a plain file needs no name."""
+"""Kind of a baseline store to the `module:name` of the function that builds the store.
+
+A baseline in a plain file has no kind.
+"""
 
 
 class _Formats(Mapping[str, EvalFormat]):
@@ -340,7 +344,11 @@ def resolve_baseline_store(text: str, context: StoreContext) -> BaselineStore | 
 
 
 def _check_path(text: str, kind: str, context: StoreContext) -> None:
-    """Raise InvalidInputError if `text` looks like a misspelt store. Do nothing if a file has this path."""
+    """Raise InvalidInputError if `text`, a baseline's path, looks like a misspelt store.
+
+    `kind` is the part of `text` before the first colon; "" without a colon. Do nothing if a file or folder
+    has this path.
+    """
     from evalgate.core.did_you_mean import did_you_mean
 
     hint = did_you_mean(kind, BASELINES) if kind else ""
@@ -379,7 +387,12 @@ def _build_reporter(point: "EntryPoint", taken: set[str]) -> AnyReporter:
 
 
 def list_report_files() -> list[str]:
-    """Return the file or folder name of every report, optional reports included; raise as `get_reporters`."""
+    """Return the file or folder name of every report, optional reports included.
+
+    Raises:
+        InvalidInputError: a reporter of another package cannot be loaded or created, has no file name, or
+            writes another reporter's file.
+    """
     return [*(each.file_name for each in get_reporters()), *ON_REQUEST.values()]
 
 

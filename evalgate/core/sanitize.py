@@ -28,7 +28,7 @@ _UNSEEN = (
 _INVISIBLE = compile_lazily(f"[{_UNSEEN}]")
 _HIDDEN = compile_lazily(f"[{_UNSEEN}\\t\\n\r\v\f\x85\u2028\u2029]")
 _FROM_MARKS = compile_lazily("[^\0-\u034e]+")  # `re` takes milliseconds for a range as long as the rest
-"""Runs of characters from U+034F on, the first invisible character for which `str.isprintable` is True."""
+"""Pattern of characters from U+034F on. Lower characters that `str.isprintable` accepts are all visible."""
 _NOT_OF_MARKS = bytes(set(range(256)) - set(b"\xcd\xe1\xf3"))
 """All bytes except CD, E1 and F3. In UTF-8, invisible characters for which `str.isprintable` is True begin
 with one of these three bytes. The exceptions are U+3164 and U+FFA0, which `_is_visible` looks for by

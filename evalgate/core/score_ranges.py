@@ -49,10 +49,10 @@ class Range(NamedTuple):
         return -score if self.lower_is_better else score
 
     def clamp(self, score: float) -> float:
-        """Remove a rounding error at the ends of the range, and return the score.
+        """Return the score without a rounding error at the ends of the range.
 
-        A score that is outside the range by at most 1e-9 becomes the nearest end; any other stays unchanged.
-        For a budget, a figure from 0 to 1e-9 becomes 0, its best score.
+        A score that is outside the range by at most 1e-9 becomes the nearest end. Any other score is
+        returned unchanged. For a budget, a figure from 0 to 1e-9 becomes 0, its best score.
         """
         if self.low <= score <= self.high:
             return score  # the usual case, checked first
@@ -139,7 +139,6 @@ SCORE_RANGES: Mapping[str, Range] = {
 def get_score_range(metric: str) -> Range:
     """Return the range of a metric's scores; 0 to 1 for a name that evalgate does not know.
 
-    Use `get_score_range` of `config.schema.thresholds.Config` for custom metrics, which may declare another
-    range.
+    A custom metric may declare its own range in the thresholds file: `Config.get_score_range` returns it.
     """
     return SCORE_RANGES.get(metric, UNIT_RANGE)

@@ -38,18 +38,19 @@ class AcceptedParts:
     turn: int | None = None
     """1-based number of the only accepted turn; None: all turns."""
     only: Part | None = None
-    """The only accepted part of each turn; None: both calls and response."""
+    """The only accepted part of each turn. None: the calls, and the response if the turn expects one."""
 
 
 def choose_run(result: CaseResult, accepted: AcceptedParts) -> RunResult:
     """Return the run that is accepted as the new expectation of a case.
 
-    It is the run with the number `accepted.run`. If this is None, it is the first run, and all other runs
-    must agree with it. Follow-up runs (`RunResult.confirms`) count only if their number is given.
+    If `accepted.run` is a number, return the run with this number. If it is None, return the first run, with
+    which all other runs must agree in the accepted parts. Follow-up runs (`RunResult.confirms`) are then
+    ignored.
 
     Raises:
-        InvalidInputError: the case was not run, or has no run of the given number. Also raised if the agent
-            did not answer, or if no number is given and the runs disagree.
+        InvalidInputError: the case was not run, or has no run of the given number. Also raised if one of
+            these runs has no answer, or if no number is given and the runs disagree.
     """
     counting = [run for run in result.runs if not run.confirms]
     if accepted.run is not None:
@@ -126,7 +127,10 @@ def _describe_calls(reply: Reply) -> list[tuple[str, object]]:
 
 
 def _select_parts(run: RunResult, accepted: AcceptedParts) -> list[object]:
-    """Return [response, calls without ids] of each accepted turn, with None for a part not accepted."""
+    """Return [response, calls without ids] of each accepted turn, with None for a part that is not accepted.
+
+    Turns without a reply are left out.
+    """
     turns = run.turns if accepted.turn is None else run.turns[accepted.turn - 1 : accepted.turn]
     return [
         [
@@ -150,9 +154,9 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
 
     Raises:
         InvalidInputError: the case has no turn `accepted.turn`, or has no turns because its user is
-            simulated. Other reasons are: a turn of the run has no reply, or lacks a response that the case
-            expects; the record hides a part of a reply; `accepted` selects a turn or a part, but the case has
-            several turns and goals, which belong to the whole conversation.
+            simulated. Also raised if a turn of the run has no reply, or lacks a response that the case
+            expects, or if the record hides a part of a reply. Also raised if `accepted` selects a turn or a
+            part of a case with several turns and with goals, which belong to the whole conversation.
     """
     replies = dict(_iter_accepted_replies(case, run, accepted))
     if case.journey is not None and len(case.turns) > 1:
@@ -172,11 +176,12 @@ def accept_run(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> EvalC
 
 
 def build_alternative(case: EvalCase, run: RunResult, accepted: AcceptedParts) -> dict[str, object]:
-    """Return the behaviour of a run as a `NotedAlternative`: a second right way, in the form of case notes.
+    """Return the behaviour of a run as an alternative of the case, with the keys of a `NotedAlternative`.
 
     Raises:
-        InvalidInputError: the case has goals, or the run has a call with arguments that are no object. Also
-            raised for turns and replies that `accept_run` refuses.
+        InvalidInputError: the case has goals, has no turn `accepted.turn`, or has no turns. Also raised if a
+            turn of the run has no reply, or lacks a response that the case expects. Also raised if the record
+            hides a part of a reply, or if the arguments of a call are no object.
     """
     if case.journey is not None:
         raise InvalidInputError(
@@ -210,7 +215,12 @@ def _describe_call(call: ToolCall) -> dict[str, object]:
 def _iter_accepted_replies(
     case: EvalCase, run: RunResult, accepted: AcceptedParts
 ) -> Iterator[tuple[int, Reply]]:
-    """Yield (index from 0, new expectation) for each accepted turn. Raise the errors of `accept_run`."""
+    """Yield (index from 0, new expectation) for each accepted turn.
+
+    Raises:
+        InvalidInputError: the case has no turn `accepted.turn`, or has no turns. Also raised if a turn of the
+            run has no reply, or lacks a response that the case expects, or if the record hides a part of it.
+    """
     if case.scenario is not None or not case.turns:
         raise InvalidInputError(f"{case.eval_id!r} has no expected turns: its user is simulated")
     places = range(len(case.turns)) if accepted.turn is None else [accepted.turn - 1]

@@ -47,10 +47,10 @@ def normalize_keys(value: Any) -> Any:
 
 
 def extract_native_data(invocation: Mapping[str, Any]) -> JsonObject:
-    """Return the data of an invocation that a `CaseTurn` cannot hold: whole contents and durations.
+    """Return the data of an invocation for which a `CaseTurn` has no other field; {} if there are none.
 
-    The returned keys are in snake_case. Return {} if there is no such data, as for nearly every invocation. A
-    quick check finds most of these invocations without converting keys.
+    The result has the durations, and each content (`CONTENTS`) with such data as a whole. Its keys are in
+    snake_case. Nearly every invocation has no such data, so a quick check looks for this case first.
     """
     if _is_plain_invocation(invocation):
         return NO_JSON
@@ -144,7 +144,7 @@ def _is_plain_data(data: Any) -> bool:
 
 
 def _is_plain_event(event: Mapping[str, Any]) -> bool:
-    """Return True for an event with exactly one part, which is a text, a call or an answer."""
+    """Return True for an event with exactly one part: a text, a call or an answer, without further data."""
     content = event.get("content")
     if not event.keys() <= _EVENT or not isinstance(content, dict) or not content.keys() <= _CONTENT:
         return False

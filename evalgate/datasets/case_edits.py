@@ -39,7 +39,8 @@ def replace_turn(case: EvalCase, at: int, turn: CaseTurn) -> EvalCase:
 def set_expected_reply(case: EvalCase, at: int, reply: Reply) -> EvalCase:
     """Return the case with `reply` as the expected reply of the turn at the 0-based index `at`.
 
-    If the case has goals, they are adapted to the reply, and of `reply` only calls and response are kept.
+    If the case has goals, the goals are changed to fit the reply. The turn then expects only the calls and
+    the response of `reply`, because goals express nothing else.
 
     Raises:
         InvalidInputError: there is no such turn, or the case has goals and several turns.
@@ -57,7 +58,9 @@ def set_expected_reply(case: EvalCase, at: int, reply: Reply) -> EvalCase:
 
 
 def set_conversation_goals(case: EvalCase, replies: Sequence[Reply]) -> EvalCase:
-    """Return the case with goals for all calls of a conversation, and for its last response.
+    """Return the case with goals for all calls in `replies`, and for the last response in `replies`.
+
+    `replies` are the agent's replies of a whole conversation. Goals of other kinds stay.
 
     Raises:
         InvalidInputError: the case has no goals.
@@ -101,10 +104,12 @@ def set_calls(reply: Reply, calls: Sequence[ToolCall], sources: Sequence[int | N
 
 
 def arrange_turns(case: EvalCase, order: Sequence[int | None]) -> EvalCase:
-    """Return the case with its turns in the order of `order`: old indices, and None for an added, empty turn.
+    """Return the case with its turns arranged by `order`.
 
-    Tool mocks of one turn move with this turn, or are removed with it. Recorded replies do the same if no
-    turn is added and each turn has a recorded reply. Otherwise, they stay unchanged.
+    `order` has an item for each turn of the result: the 0-based index of an old turn, or None for an added,
+    empty turn. Old turns that are not in `order` are removed. A tool mock for a single turn moves with this
+    turn, or is removed with it. Recorded replies are arranged in the same way, but stay unchanged if a turn
+    is added or if there is not exactly one for each turn.
     """
     turns = [CaseTurn(UserMessage("")) if old is None else case.turns[old] for old in order]
     places = {old: new for new, old in enumerate(order) if old is not None}
@@ -143,6 +148,7 @@ def set_goal(case: EvalCase, at: int, goal: Goal) -> EvalCase:
 
     Raises:
         InvalidInputError: the case has no goals.
+        IndexError: the case has goals, but none at this index.
     """
     journey = _get_journey(case)
     old = journey.goals[at].name
@@ -172,6 +178,7 @@ def delete_goal(case: EvalCase, at: int) -> EvalCase:
 
     Raises:
         InvalidInputError: the case has no goals.
+        IndexError: the case has goals, but none at this index.
     """
     journey = _get_journey(case)
     name = journey.goals[at].name
@@ -196,8 +203,8 @@ def _set_expected_goals(journey: Journey, calls: Sequence[ToolCall], response: s
     Kept goals stay in their places in the list, so that the text of the file changes as little as possible.
 
     If the old goals must be reached one after the other (`find_linear_goal_order`), the new goals must, too.
-    Their old order is kept if no goal is new or removed, and the order has the calls as in `calls`.
-    Otherwise, the calls come first, and the other goals follow.
+    The old order is kept if no goal is added or removed, and the calls have the same order in `calls`.
+    Otherwise, the goals of the calls come first, in the order of `calls`, and all other goals follow.
     """
     ranks = find_linear_goal_order(journey)
     rank = {name: at for at, name in enumerate(ranks or ())}

@@ -113,7 +113,7 @@ class CaseNotes(BaseModel):
     @field_validator("cases", mode="before")
     @classmethod
     def _replace_null(cls, value: object) -> object:
-        """Return {} for None: `cases:` has no content if all cases were dropped."""
+        """Return {} for None, which `cases:` has if all cases were dropped; any other value unchanged."""
         return {} if value is None else value
 
 

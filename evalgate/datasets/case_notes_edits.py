@@ -39,7 +39,7 @@ def change_notes(path: Path, shown_as: str, edit: Callable[[str], str]) -> FileC
     `edit`, and CR LF becomes LF if all lines end in CR LF. The new content has both again.
 
     Raises:
-        InvalidInputError: the file cannot be read, or would hold invalid notes.
+        InvalidInputError: the file cannot be read, would hold invalid notes, or `edit` raised the error.
     """
     before = read_content(path, shown_as)
     text = "" if before is None else decode_text(before, shown_as)
@@ -102,9 +102,9 @@ def mark_expected(text: str, names: Iterable[str], shown_as: str) -> str:
 def drop_notes(text: str, names: Iterable[str], shown_as: str) -> str:
     """Return the text of a notes file without the notes about the named cases.
 
-    The sources of these cases are added to the list `dropped`, except a source that another case has too,
-    such as a copy of the case. A case without a source is added by its id if its status is `observed`; if
-    not, it was not imported, and is not added.
+    The sources of these cases are added to the list `dropped`. A source is not added if a remaining case,
+    such as a copy, has the same source. For a case without a source, the id is added, but only if its status
+    is `observed`: other cases were not imported, so no later import can add them again.
 
     Raises:
         InvalidInputError: the text is not a YAML object, or its `cases` are written in braces (YAML's flow
@@ -157,7 +157,8 @@ def copy_notes(text: str, name: str, new_name: str, shown_as: str) -> str:
     """Return the text of a notes file with the notes about the case `name` copied to the case `new_name`.
 
     Raises:
-        InvalidInputError: the text is not a YAML object, or cannot be changed there, as within an alias.
+        InvalidInputError: the text is not a YAML object, or the place cannot be changed, for example because
+            it is within a YAML alias.
     """
     note = get_value(compose_yaml(text, shown_as)[1], ("cases", name))
     return set_yaml_value(text, ("cases", new_name), note, shown_as)
@@ -225,8 +226,8 @@ def set_check(
     about. Files with JSON Schemas that the conditions name are not read.
 
     Raises:
-        InvalidInputError: the conditions are wrong, the text is not a YAML object, or it cannot be changed
-            there, as within an alias.
+        InvalidInputError: the conditions are wrong, the text is not a YAML object, or the place of the check
+            cannot be changed, for example because it is within a YAML alias.
     """
     if conditions is not None:
         _validate_check(name, conditions, shown_as)
@@ -236,10 +237,12 @@ def set_check(
 def set_note(text: str, case: str, keys: Sequence[str], value: object, shown_as: str, eval_set: str) -> str:
     """Return the text of a notes file with `value` at the path `keys` in the note about a case.
 
-    A `value` of None removes the last key of the path, and the objects on the path that become empty.
+    `eval_set` is the name of the file that the notes are about. A `value` of None removes the last key of the
+    path, and the objects on the path that become empty.
 
     Raises:
-        InvalidInputError: the text is not a YAML object, or cannot be changed there, as within an alias.
+        InvalidInputError: the text is not a YAML object, or the place cannot be changed, for example because
+            it is within a YAML alias.
     """
     if value is not None and not text.strip():
         text = _HEADER.format(eval_set)

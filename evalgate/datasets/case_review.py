@@ -158,7 +158,8 @@ def check_names(review: Review, names: Iterable[str]) -> set[str]:
     """Return the names as a set, after checking that each is the id of a case with the status `observed`.
 
     Raises:
-        InvalidInputError: a name is no such id. The error has a problem for each wrong name.
+        InvalidInputError: a name is not the id of an observed case. The error has a problem for each such
+            name.
     """
     known = [case.eval_id for case in review.open_cases]
     wanted = set(names)

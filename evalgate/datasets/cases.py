@@ -12,8 +12,8 @@ from evalgate.datasets.fingerprint import compute_case_fingerprint
 from evalgate.documents.validation_errors import list_case_names
 
 MakeCase: TypeAlias = Callable[[int, Any], EvalCase | None]
-"""Function that builds a case from its index in a list and its decoded item. If the item is invalid, it adds
-the problem to its own list of problems, and returns None."""
+"""Function that builds a case from its index in a list (0-based) and its decoded item. For an invalid item,
+the function records the problem in a list of the reader that created the function, and returns None."""
 
 CaseChange: TypeAlias = Callable[[EvalCase], EvalCase]
 """Function that returns a changed case. It must be pure: it may be called several times for the same case."""
@@ -27,7 +27,11 @@ class CasesInFile(Sequence[EvalCase]):
 
     @abstractmethod
     def map_cases(self, change: CaseChange, *, keeps_metadata: bool = False) -> "CasesInFile":
-        """Return the cases with `change` applied each time they are decoded; see the function `map_cases`."""
+        """Return the cases with `change` applied to a case each time it is decoded.
+
+        `keeps_metadata=True` promises that `change` keeps each case's id, line, tags, status, source and
+        kinds of expectations. Then no case is decoded now.
+        """
 
     @abstractmethod
     def assign_eval_set(self, eval_set_id: str) -> "CasesInFile":
@@ -39,9 +43,9 @@ class CasesInFile(Sequence[EvalCase]):
 
 
 def build_cases(items: Sequence[Any], make: MakeCase) -> Sequence[EvalCase]:
-    """Build a case from each item, and return a tuple; `CasesInFile` if the list stays in its file.
+    """Return a tuple with a case for each item, or `CasesInFile` if the list stays in its file.
 
-    An item for which `make` returns None is left out: it is invalid, and `make` records the problem.
+    `make` builds the cases. An item for which `make` returns None is invalid and left out.
     """
     if not isinstance(items, list | tuple):
         from evalgate.datasets.large.large_json import LongList
@@ -118,10 +122,10 @@ def describe_unmatched_names(
     eval_sets: Sequence[EvalSet],
     find_tags: Callable[[CaseKey], Collection[str]],
 ) -> str:
-    """Return the ids and tags that select no case by mistake, worded as by `describe_selection`; "" if none.
+    """Return ids and tags that select no case by mistake, worded as "called `a` or tagged `b`"; "" if none.
 
-    If `ids` and `tags` together select no case, all of them are returned. If they select some case, only ids
-    without wildcards that match no case are returned: an unmatched wildcard or tag is no mistake then.
+    If `ids` and `tags` together select no case, the text names all of them. If they select a case, the text
+    names only ids that match no case and have no wildcards: an unmatched wildcard or tag is no mistake then.
     """
     if not any(True for _ in select_cases(ids, tags, eval_sets, find_tags)):
         return describe_selection(ids, tags)

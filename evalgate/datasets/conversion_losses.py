@@ -104,9 +104,9 @@ def _build_trpc_part(held: dict[str, Any], source: str, target: str) -> JsonObje
 
 
 def find_linear_goal_order(journey: Journey) -> tuple[str, ...] | None:
-    """Return the names of the goals in order if the goals form one chain, each followed by the next.
+    """Return the names of the goals in order if they must be reached one after the other, else None.
 
-    Return None for any other order, such as one with two first goals. Goals of the type `check` are left out,
+    For example, the result is None if two goals may be the first. Goals of the type `check` are left out,
     because they have neither name nor order.
     """
     names = dict.fromkeys(goal.name for goal in journey.goals if goal.type != "check")
@@ -155,7 +155,7 @@ def _describe_lost_goal(goal: Goal, response: str | None) -> Iterator[str]:
 
 
 AttachmentConverter: TypeAlias = Callable[[JsonObject], JsonObject | None]
-"""Converts an attachment to the form of a format; returns None if the format has no equivalent."""
+"""Function that converts an attachment to the form of a format; None if the format has no equivalent."""
 
 
 def _get_messages(reply: Reply) -> list[Message]:
@@ -238,11 +238,11 @@ _OF_A_REPLY: Mapping[str, tuple[str, Callable[[Reply], object]]] = {
 def describe_losses(
     eval_set: EvalSet, *, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
-    """Yield a sentence `case id: loss` about all data that is lost if an eval set is written in a format.
+    """Yield a text `case id: loss` for each kind of data that a case loses in the format `format_name`.
 
-    `holds` names the data that the format can hold: keys of `_OF_A_CASE`, `_OF_A_TURN` and `_OF_A_REPLY`, and
-    `journey` and `other_args`. `attachment` converts an attachment, and returns None if the format cannot
-    hold it.
+    `holds` names the data that the format can hold. Possible names are the keys of `_OF_A_CASE`, `_OF_A_TURN`
+    and `_OF_A_REPLY`, `journey` and `other_args`. `attachment` returns None for an attachment that the format
+    cannot hold.
     """
     for case in eval_set.cases:
         for sentence in describe_case_losses(
@@ -254,7 +254,12 @@ def describe_losses(
 def describe_case_losses(
     case: EvalCase, *, format_name: str, holds: frozenset[str], attachment: AttachmentConverter
 ) -> Iterator[str]:
-    """Yield the losses of one case, as `describe_losses` does, without the case's id."""
+    """Yield a text, such as `turn 2: the rubrics`, for each kind of data that a case loses in a format.
+
+    `holds` names the data that the format can hold. Possible names are the keys of `_OF_A_CASE`, `_OF_A_TURN`
+    and `_OF_A_REPLY`, `journey` and `other_args`. `attachment` returns None for an attachment that the format
+    cannot hold.
+    """
     if "journey" not in holds:
         yield from describe_lost_goals(case)
     for thing, (words, is_there) in _OF_A_CASE.items():
@@ -273,7 +278,10 @@ def describe_case_losses(
 
 
 def _group_by_turn(losses_of: Iterable[Iterable[str]]) -> Iterable[tuple[str, list[int]]]:
-    """Return (loss, 1-based numbers of the turns with this loss) for each loss."""
+    """Return (loss, 1-based numbers of the turns with this loss) for each loss.
+
+    `losses_of` has the losses of each turn, in the order of the turns.
+    """
     numbers: dict[str, list[int]] = {}
     for number, losses in enumerate(losses_of, start=1):
         for words in dict.fromkeys(losses):

@@ -43,10 +43,10 @@ def read_metrics(paths: Iterable[Path], format_path: Callable[[Path], str]) -> D
     be read or parsed, or have more than 1,000,000 characters. `format_path` returns a path as messages show
     it.
 
-    `ToolCorrectnessMetric` becomes `trajectory_recall`, or `trajectory_exact_match` if it asks for an exact
-    match. If several become the same metric, the highest threshold counts, and `lost` does not list the
-    others. If a metric that becomes a check is constructed several times with different options, it is lost,
-    because only the code of the tests decides which case gets which options.
+    A `ToolCorrectnessMetric` becomes the criterion `trajectory_recall`, or `trajectory_exact_match` if it
+    asks for an exact match. If several become the same criterion, only the one with the highest threshold is
+    kept, and `lost` does not list the others. A metric that becomes a check is lost if it is constructed with
+    different options, because only the code of the tests decides which case gets which options.
     """
     criteria: dict[str, object] = {}
     lost: list[str] = []
@@ -168,7 +168,10 @@ def _read_value(options: Mapping[str, ast.expr], name: str, default: object) -> 
 
 
 def _require_threshold(options: Mapping[str, ast.expr], least: float) -> None:
-    """Raise NoCounterpartError unless the option `threshold` is absent, None, or in (`least`, 1]."""
+    """Raise NoCounterpartError unless the option `threshold` is absent, None, or in (`least`, 1].
+
+    The error is also raised if the value of the option is computed.
+    """
     threshold = _read_value(options, "threshold", 1)
     if threshold is not None and not (isinstance(threshold, int | float) and least < threshold <= 1):
         raise NoCounterpartError(f"with the threshold {threshold}")
@@ -232,4 +235,4 @@ _PARAMETERS = {
     "PatternMatchMetric": ("pattern", "ignore_case", "threshold"),
     "ToolPermissionMetric": ("allowed_tools", "denied_tools", "threshold"),
 }
-"""Names of the parameters that may be given by position."""
+"""Class of a metric to the names of its parameters that may be given by position, in order."""

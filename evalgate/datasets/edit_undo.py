@@ -44,7 +44,13 @@ class UndoableEdits:
         self._undone: dict[Path, list[Sequence[FileChange]]] = {}
 
     def save(self, edited: EditedFile, *also: FileChange) -> None:
-        """Write the files `also`, then the edited eval set, as one edit; raise errors as `save_changes`."""
+        """Write the files `also`, then the edited eval set, as one edit.
+
+        Raises:
+            FileChangedError: a file changed since the edit began. All files are as before.
+            InvalidInputError: a file cannot be read or written. All files are as before, except those that
+                the error names because they cannot be restored.
+        """
         file = edited.before
         self.save_changes(file.path, [*also, FileChange(file.path, file.shown_as, file.data, edited.data)])
 
@@ -92,7 +98,13 @@ class UndoableEdits:
             self._undone.setdefault(path, []).append(step)
 
     def redo(self, path: Path, shown_as: str) -> None:
-        """Repeat the edit of an eval set that was undone last; raise errors as `undo`."""
+        """Repeat the edit of an eval set that was undone last.
+
+        Raises:
+            FileChangedError: a file was changed after the edit was undone. All files are as before.
+            InvalidInputError: there is no edit to redo, or a file cannot be read or written. All files are as
+                before, except those that the error names because they cannot be restored.
+        """
         with self._lock:
             step = _get_last(self._undone, path, shown_as, "redo")
             _write_changes(step)
@@ -147,8 +159,8 @@ def _write_changes(changes: Sequence[FileChange]) -> None:
 def _restore_file(change: FileChange) -> Sequence[Problem]:
     """Write a file as it was before a change; return the problem if it cannot be written.
 
-    If the file does not hold the result of the change, leave it: the change was not made, or something else
-    has changed the file since.
+    If the file does not hold the result of the change, leave it as it is: the change was not made, or another
+    program has changed the file since.
     """
     try:
         if read_content(change.path, change.shown_as) == change.after:

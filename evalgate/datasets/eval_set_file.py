@@ -269,10 +269,10 @@ def _normalize_turn(
 ) -> tuple[object, object]:
     """Return the parts of a turn that must be equal after an edit: as intended, and as found in the new text.
 
-    With `is_kept`, the edit left the turn unchanged, so all of it must be equal. Otherwise, differences that
-    a format makes in a new turn are removed, such as the order between calls and messages. The turns of a
-    case with goals are compared by the user's message; with `is_same_journey` (goals and number of turns are
-    unchanged), also by the expected reply.
+    In a case with goals, these parts are the user's message and, if `is_same_journey` is True, the expected
+    reply. `is_same_journey` means that the goals and the number of turns are unchanged. In any other case,
+    the parts are the whole turn if the edit left it unchanged (`is_kept`). For a changed turn, differences
+    that a format makes are removed, such as another order between calls and messages.
     """
     if case.journey is not None:
         if not is_same_journey:
@@ -291,7 +291,10 @@ def _normalize_turn(
 
 
 def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
-    """Return both replies with their events sorted by kind: most formats hold no order between kinds."""
+    """Return both replies with their events sorted by kind, because most formats hold no order between kinds.
+
+    If the replies have different numbers of events of a kind, both are returned unchanged.
+    """
     values: tuple[list[object], list[object]] = [wanted.response], [found.response]
     for kind in (ToolCall, ToolResult, Message):
         events = [[event for event in reply.events if isinstance(event, kind)] for reply in (wanted, found)]
@@ -306,8 +309,8 @@ def _normalize_replies(wanted: Reply, found: Reply) -> tuple[object, object]:
 def _normalize_events(wanted: Event, found: Event) -> tuple[Event, Event]:
     """Return both events, without their ids if a difference between the ids does not matter.
 
-    It does not matter if the wanted event has no id, or if its id is a number and the found event has a
-    number or no id.
+    The ids of tool calls and results do not matter in two cases: the wanted event has no id, or its id is a
+    number and the found event has a number or no id.
     """
     if isinstance(wanted, ToolCall | ToolResult) and isinstance(found, ToolCall | ToolResult):
         has_no_id = wanted.id is None or (wanted.id.isdigit() and (found.id or "1").isdigit())
@@ -374,8 +377,8 @@ def create_eval_set(path: Path, shown_as: str, format_name: str, eval_set: EvalS
     Data of a case that the format cannot hold, such as tags in `adk`, is left out without an error.
 
     Raises:
-        InvalidInputError: the file exists, evalgate does not write the format, or the written text lacks a
-            case.
+        InvalidInputError: the file exists, evalgate does not write the format, or the format cannot hold all
+            cases.
         OSError: the file cannot be written.
     """
     if path.exists():

@@ -1,8 +1,8 @@
 """Paths of eval sets: the files that patterns name, and the names of files next to an eval set.
 
 A pattern, on the command line or in `eval_sets`, is a file, `file:case_a,case_b`, a folder or a glob.
-`loading.py` reads the files, and of these only the cases after the colon. Options such as `--tag` are
-handled by `evalgate.runner.selection_options`.
+`loading.py` reads the files, and selects the cases that a pattern names after the colon. Options such as
+`--tag` are handled by `evalgate.runner.selection_options`.
 """
 
 import glob
@@ -48,7 +48,7 @@ class EvalFile:
     """True if at least one pattern names the file without selecting cases."""
 
     def add_selections(self, other: "EvalFile") -> "EvalFile":
-        """Return this file with the selections of `other`, the same file as another pattern names it."""
+        """Return this file with the selections of `other` added: the same file, named by another pattern."""
         selections, is_whole = (*self.selections, *other.selections), self.is_whole or other.is_whole
         return replace(self, selections=selections, is_whole=is_whole)
 
@@ -215,6 +215,9 @@ def _parse_selection(pattern: str, folder: Path) -> EvalFile | None:
     """Parse `file:case_a,case_b`; return None if there is no such file.
 
     The longest prefix that is a file counts, because paths and ids may contain colons.
+
+    Raises:
+        InvalidInputError: no case is named after the colon.
     """
     colons = [at for at, character in enumerate(pattern) if character == ":"]
     for at in reversed(colons):

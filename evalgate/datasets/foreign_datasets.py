@@ -49,7 +49,8 @@ class Dataset:
     """Prefix of the id of a case made of a row without a name: `question` makes `question-3`."""
     rows: tuple[Row, ...]
     is_known: bool = True
-    """False for a JSON file if any item does not look like a row, and for JSON lines if no line does."""
+    """False for JSON if an item has no message of the user, and for JSON lines if no line has one. Such a
+    file may be something else than a data set."""
 
 
 @frozen
@@ -64,7 +65,10 @@ class ConvertedDataset:
 
 
 def suggest_conversion(path: Path, shown_as: str) -> str:
-    """Return a sentence with the kind of a file and the command that converts it; "" for an unknown kind."""
+    """Return a sentence with the kind of another tool's data set and the command that converts it.
+
+    Return "" if the file cannot be read, or is of no known kind.
+    """
     try:
         dataset = detect_dataset(path, shown_as)
     except InvalidInputError:
@@ -78,10 +82,12 @@ def suggest_conversion(path: Path, shown_as: str) -> str:
 def detect_dataset(path: Path, shown_as: str) -> Dataset | None:
     """Read a file as a data set; return None if there is no file, or if its kind is unknown.
 
+    A table with a column `story` is of an unknown kind here, because `read_stories` reads it.
+
     Raises:
         InvalidInputError: the file cannot be read, or is not in the format that its suffix names. Also
-            raised for a table without a column for the question, unless it has a column `story`, or is
-            DeepEval's table with a column `scenario`.
+            raised for a table with a wrong number of cells, a repeated column or no column for the question.
+            A table of DeepEval needs no such column if it has a column `scenario`.
     """
     if not path.is_file():
         return None

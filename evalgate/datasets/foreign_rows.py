@@ -232,7 +232,7 @@ _NAMES = ("eval_id", "case_id", "id", "name", "custom_id", "description")
 _TOOLS = ("expected_tools", "expected_tool_calls")
 _ARGUMENTS = ("input_parameters", "inputParameters", "args", "arguments")
 _KEYS_SHOWN, _KEY_SHOWN = 6, 40
-"""Number of a row's keys that a message shows, and of characters of each."""
+"""Number of a row's keys that a message shows, and number of characters of each key."""
 _IGNORABLE_KEYS = frozenset({"metadata", "comments", "model", "tools", "parallel_tool_calls"})
 """Keys without information about the expected behavior; they are not counted as lost."""
 
@@ -246,10 +246,10 @@ class Row:
 
 
 def is_question_list(items: Iterable[object]) -> bool:
-    """Return True for rows with `query` and an expected answer; False for turns in Google ADK's old format.
+    """Return True if the items are rows with `query` and an expected answer.
 
-    Turns in that format also have `query`, but name their expectations differently, such as
-    `expected_tool_use`. Items with only `query` count as turns.
+    Return False for turns in Google ADK's old format. These turns also have `query`, but other keys for their
+    expectations, such as `expected_tool_use`. Items with `query` and no expectation count as turns, too.
     """
     keys = {key for item in items if isinstance(item, Mapping) for key in get_lowercase_keys(item)}
     return "query" in keys and not keys & _ADK_TURN_KEYS and bool(keys & {*_ANSWERS, *_TOOLS})
@@ -373,7 +373,13 @@ def _parse_expected_calls(value: object) -> Iterator[ToolCall]:
 
 
 def _flatten_promptfoo_test(values: dict[str, object], lost: Counter[str]) -> dict[str, object]:
-    """Return a promptfoo test as a row: its variables, and the answer that an `equals` assertion expects."""
+    """Return a promptfoo test as a row: its variables, and the answer that an `equals` assertion expects.
+
+    All other assertions are counted in `lost`.
+
+    Raises:
+        DamagedRowError: no variable holds the message of the user.
+    """
     variables = values.pop("vars")
     items = variables.items() if isinstance(variables, Mapping) else ()
     found = {str(key).lower(): value for key, value in items}

@@ -25,7 +25,7 @@ from evalgate.documents.strict_json import Location, as_sequence
 from evalgate.documents.validation_errors import describe_unknown_key
 
 KeyNormalizer: TypeAlias = Callable[[str], str]
-"""Returns a common form for all spellings of a key, as `evalid` for `evalId` and `eval_id`."""
+"""Function that returns a common form of all spellings of a key: `evalid` for `evalId` and `eval_id`."""
 
 _EMPTY_VALUES: tuple[object, ...] = (None, "", [], {})
 
@@ -52,9 +52,9 @@ def collect_ignored_keys(
 ) -> list[IgnoredKey]:
     """Return the keys of `value`, to any depth, that `model` and the models of its fields do not read.
 
-    A key may be spelled like the field, like its alias, or in camelCase, or so that `spelled` returns the
-    same as for one of these. A key with the value null is not returned. A key with another empty value is
-    returned only if the format's engine rejects the key. `value` may have any type.
+    A key of a field may be spelled like the field, like its alias, or in camelCase. It may also be any other
+    text for which `spelled` returns the same form. A key with the value null is not returned. A key with
+    another empty value is returned only if the format's engine rejects the key. `value` may have any type.
     """
     scanner, found = _get_model_scanner(model, spelled), list[IgnoredKey]()
     if not scanner.is_clean(value):
@@ -78,7 +78,7 @@ _KeyScanners: TypeAlias = tuple[_KeyScanner, ...]
 
 
 class _ModelScanner:
-    """Scanner for the keys of an object that neither its model nor the models of its fields read."""
+    """Scanner of objects that `model` reads. It finds keys that no model reads, also in nested objects."""
 
     def __init__(self, model: type[BaseModel], spelled: KeyNormalizer) -> None:
         self._spelled = spelled
@@ -166,7 +166,7 @@ def _iter_annotated_scanners(metadata: Iterable[object], spelled: KeyNormalizer)
 
 
 class _MappingScanner:
-    """Scanner of the values of objects with arbitrary keys."""
+    """Scanner of objects with arbitrary keys, such as `dict[str, Model]`: it scans each value."""
 
     def __init__(self, scanner: _KeyScanner) -> None:
         self._scanner = scanner
@@ -215,9 +215,9 @@ class KeyChecker:
     file: str
     """Path as the user wrote it."""
     position: Callable[[Location], tuple[int, int]]
-    """Returns line and column of the value at a location of the document."""
+    """Function that returns line and column of the value at a location of the document."""
     problems: list[Problem]
-    """Receives a problem for each key that the format's engine rejects."""
+    """List to which a problem is added for each key that the format's engine rejects."""
     spelled: KeyNormalizer = str
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """Key of another format to the equivalent key of this format; "" if there is no equivalent."""

@@ -68,7 +68,7 @@ class SampledAnswer(BaseModel):
 
 
 class DrawnSample(BaseModel):
-    """Record of a sample: when it was drawn from a metric's answers, and how many of these passed."""
+    """Record of a sample of one metric's answers: its time, and the verdicts on all answers to draw from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -76,7 +76,7 @@ class DrawnSample(BaseModel):
     metric: str
     fingerprint: str
     passed: int = Field(ge=0)
-    """Number of answers that the judge passed, among all that the sample was drawn from."""
+    """Number of answers that the judge passed, among all answers from which the sample was drawn."""
     failed: int = Field(ge=0)
 
 

@@ -20,7 +20,7 @@ from evalgate.core.types import (
 )
 
 _JUDGED_KEYS = ("samples", "judged", "responses")
-"""Keys of a metric's details that only a judge's answers fill."""
+"""Keys of a metric's details that have a value only if a judge answered."""
 
 
 @frozen
@@ -35,7 +35,7 @@ class JudgedAnswer:
     case: str
     """Eval set and case, as `faq:refund`."""
     question: str
-    """Last message of the user after all earlier turns; "" if `answer` is a conversation of several turns."""
+    """Last message of the user, preceded by all earlier turns; "" if `answer` is a whole conversation."""
     answer: str
     expected: str
     """Expected answer to the last message; "" if there is none."""
@@ -94,9 +94,13 @@ def _build_answer(
 ) -> JudgedAnswer:
     """Return an answer with the verdict of `decided`; if this is None, with the verdict of `judged`.
 
-    `decided` is the metric's result in the whole run. `judged` may be its result in one turn: the rubrics or
-    statements that were judged are in its details. `texts` are the question and the answer. `turn` is the
-    last turn, which has the expected answer.
+    Args:
+        case: Case of the run.
+        texts: The question and the answer.
+        turn: Last turn of the answer, which has the expected response.
+        judged: Result of the metric, in the run or in one turn, with details about what was judged.
+        fingerprint: Fingerprint of the metric.
+        decided: Result of the metric in the whole run; None if the answer is a single turn of several.
     """
     verdict = decided or judged
     name = f"{case.eval_set_id}:{case.eval_id}"
@@ -163,11 +167,11 @@ def _iter_asked(details: JsonObject) -> Iterator[str]:
 
 
 def sample_answers(answers: Sequence[JudgedAnswer], size: int, seed: int) -> list[JudgedAnswer]:
-    """Draw up to `size` answers, spread over the scores.
+    """Draw up to `size` answers, spread over the scores, and return them in random order.
 
-    Each combination of metric, judge and verdict gets the same number of answers, or all of its answers if it
-    has fewer. The same arguments give the same answers. The order of the answers does not depend on the
-    verdicts.
+    The answers of each combination of metric, judge and verdict get equal shares of the sample. If a
+    combination has fewer answers than its share, all of them are drawn. The same arguments give the same
+    result.
     """
     draw = random.Random(seed)  # noqa: S311  no secret
     strata: dict[tuple[str, str, bool], list[JudgedAnswer]] = {}

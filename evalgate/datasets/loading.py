@@ -1,4 +1,4 @@
-"""Loading of eval sets: read each file that patterns name in its format, with the cases that they select.
+"""Load eval sets: read the files that patterns name, and keep the cases that the patterns select.
 
 `eval_set_paths.py` finds the files.
 """
@@ -164,7 +164,7 @@ def _describe_unrecognized(document: Document, formats: Mapping[str, EvalFormat]
 
 
 def _select_cases(eval_set: EvalSet, file: EvalFile) -> EvalSet:
-    """Return the eval set with only the cases that `file` selects, and set its id in each case.
+    """Return the eval set with only the cases that `file` selects; each case gets the id of the eval set.
 
     Raises:
         InvalidInputError: a selected case is not in the file.

@@ -46,7 +46,7 @@ _MOST_COMBINATIONS = 1000
 _SHOWN_CASES = 3
 
 Locate = Callable[[tuple[str | int, ...]], int]
-"""Returns the line of a value in a test, by its path of keys and indices."""
+"""Function that returns the line (1-based) of a value in a test, by its path of keys and indices."""
 
 
 @frozen
@@ -310,9 +310,9 @@ def _convert_test(
 ) -> Iterator[tuple[EvalCase, Sequence[CarriedCheck]]]:
     """Yield a case with its checks for each combination of the test's variables.
 
-    A test without a description is named by its `number`, from 1. `shared` is `defaultTest`. Losses are added
-    to `lost`; lost assertions also to `listed`, and only if they are not in it yet. A combination without a
-    message or checks becomes no case; `lost` names each reason once, with the combinations that have it.
+    A combination without a message or checks becomes no case. A test without a description is named by its
+    `number`, from 1. `shared` is `defaultTest`. Sentences about all losses are added to `lost`. `listed` has
+    the sentences about assertions that are in `lost` already, so that each is added only once.
     """
     defaults = shared.values
     name = str(test.values.get("description") or f"test-{number}")
@@ -399,7 +399,10 @@ def _convert_all_assertions(
     context: AssertionContext,
     lost: list[str],
 ) -> list[CarriedCheck]:
-    """Return the checks of a test and of `defaultTest` (`shared`), and add lost assertions to `lost`."""
+    """Return the checks for the assertions of `defaultTest` (`shared`) and of a test.
+
+    Sentences about assertions without a counterpart are added to `lost`. `name` is the name of the test.
+    """
     threshold = test.values.get("threshold", shared.values.get("threshold"))
     own = test.values.get("assert")
     own = own if isinstance(own, list) else []

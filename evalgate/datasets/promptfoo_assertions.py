@@ -26,7 +26,7 @@ _GRADED = frozenset({"similar", "similar:cosine", "llm-rubric", "model-graded-cl
 _LONGEST_COUNT = 1000
 """Most repetitions in a regular expression of RE2."""
 BUDGETS: Mapping[str, str] = {"cost": "budget/cost_usd", "latency": "budget/latency_s"}
-"""Types of assertions on cost and latency, to the names of their budgets."""
+"""Type of an assertion on cost or latency to the name of its budget."""
 _MILLISECONDS = 1000.0
 _UNREAD = "no check reads a text of this kind"
 _MEASURED = "a model grades it from 0 to 1"
@@ -57,7 +57,7 @@ class CarriedCheck:
     name: str
     """The assertion's `metric`, or its type if it has none; `any` for several alternative assertions."""
     content: JsonObject
-    """Content of the check in a thresholds file, without the cases."""
+    """Content of the check in a thresholds file, without the keys that select cases."""
     is_budget: bool = False
     """True if `name` is a budget, such as `budget/cost_usd`; then `content` is its criterion."""
 
@@ -85,11 +85,12 @@ The path () means the whole list.
 def convert_assertions(
     assertions: object, threshold: object, context: AssertionContext, report_loss: ReportLoss
 ) -> Iterator[CarriedCheck]:
-    """Yield checks that pass if and only if the converted assertions pass.
+    """Yield checks that all pass if and only if the converted assertions pass.
 
     `threshold` is the lowest mean of the assertions' scores that passes; None if all assertions must pass.
-    `report_loss` is called for each assertion without a counterpart. If no checks can express the threshold,
-    it is called once for the whole list.
+    `report_loss` is called for each assertion without a counterpart. Nothing is converted if checks cannot
+    express the threshold, or if one assertion is enough for it and any of them has no counterpart. Then
+    `report_loss` is called once, for the whole list.
     """
     listed = assertions if isinstance(assertions, list) else []
     is_any = False
@@ -228,7 +229,8 @@ def _render(assertion: Mapping[str, object], context: AssertionContext) -> str:
     """Return the value of an assertion as text, with its variables filled in.
 
     Raises:
-        NoCounterpartError: the value is empty, in a file, or neither text nor number.
+        NoCounterpartError: the value is empty, in a file, or neither text nor number. Also raised if the
+            value is a template that cannot be rendered.
     """
     text = render_template(format_text(assertion.get("value")), context.variables)
     if text.startswith("file://"):

@@ -77,9 +77,9 @@ def read_schema(value: object, folder: Path) -> JsonObject:
     every value fits, if there is no schema. A schema without a version gets draft 7.
 
     Raises:
-        NoCounterpartError: the value is not a schema, or names a file of another kind. Also raised for a
-            schema with a template or with `format`.
-        InvalidInputError: the file of the schema cannot be read.
+        NoCounterpartError: the value is not a schema, or names a file that is missing or neither JSON nor
+            YAML. Also raised for a schema with a template or with `format`.
+        InvalidInputError: the file of the schema cannot be read or parsed.
     """
     if isinstance(value, str) and value.startswith("file://"):
         path = folder / value.removeprefix("file://")

@@ -74,7 +74,7 @@ class _FieldLayout(NamedTuple):
     always: tuple[str, ...]
     """Fields that are always written."""
     always_of: Callable[[object], tuple[object, ...]]
-    """Returns the values of the fields `always` of an object."""
+    """Function that returns the values of the fields `always` of an object."""
     optional: tuple[str, ...]
     """Fields that are omitted if they have their default."""
     optional_of: Callable[[object], tuple[object, ...]]
@@ -112,7 +112,10 @@ def _build_getter(names: Sequence[str]) -> Callable[[object], tuple[object, ...]
 
 
 def _build_encoded_run_getter(names: Sequence[str]) -> Callable[[Any], tuple[object, ...]]:
-    """Return a function like that of `_build_getter`, for runs that may still have their turns as JSON."""
+    """Return a function that returns the attributes `names` of a run as a tuple, with its turns as dicts.
+
+    If the run still has its turns as JSON, no `TurnResult` objects are built.
+    """
 
     def get_values(run: RunResult) -> tuple[object, ...]:
         turns = encode_turns(run)
@@ -167,7 +170,7 @@ def as_tree(value: "DataclassInstance") -> dict[str, Any]:
 
 @cache
 def create_case_serializer() -> "SchemaSerializer":
-    """Create the serializer that writes the JSON of a case, with the fields of `as_dict`.
+    """Create the serializer that writes the JSON of a case, with the same fields as `as_tree`.
 
     Call its `to_json` with `exclude_defaults=True`. This takes half the time of `as_tree` with `to_json`.
     """

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 _MOST_PROBLEMS = 20
 _HUGE = compile_lazily(rf"[0-9]{{{MOST_DIGITS}}}")
 _UNPRINTABLE = compile_lazily("[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""C1 controls, line separators, direction marks, lone surrogates."""
+"""Characters that are escaped in the file: C1 controls, line separators and direction marks. Lone surrogates,
+which match as well, become U+FFFD."""
 
 
 def dump_record(record: Record) -> str:
@@ -54,7 +55,7 @@ def dump_record(record: Record) -> str:
 
 
 def iter_record_chunks(record: Record) -> Iterator[str]:
-    """Yield the text of `dump_record` in parts, so that the whole text of a large run is never in memory.
+    """Yield the text of `results.json` in parts, so that the whole text of a large run is never in memory.
 
     Each case is one part. A shard's record is encoded twice, the first time to compute its digest.
     """
@@ -107,7 +108,8 @@ def read_record(path: Path, shown_as: str) -> Record:
     """Read a `results.json`.
 
     Raises:
-        InvalidInputError: the file is missing or cannot be read, or `load_record` rejects it.
+        InvalidInputError: the file is missing, cannot be read, is not JSON, is no record, or has a newer
+            schema.
     """
     return load_record(read_record_bytes(path, shown_as), shown_as)
 
@@ -299,7 +301,7 @@ def _build_position_finder(
 ) -> "Callable[[tuple[int | str, ...]], tuple[int, int]]":
     """Return a function that takes a pydantic location and returns the line and column of its value.
 
-    For JSON that `parse_json` rejects, the function returns (0, 0).
+    If the text is not strict JSON, the function returns (0, 0) for each location.
     """
     from evalgate.documents.strict_json import parse_json
 
@@ -322,7 +324,8 @@ _CLASSES = ("ToolCall", "ToolResult", "Message")
 
 
 _BEFORE, _BETWEEN, _AFTER = b',\n "cases": [\n', b",\n", b"\n ]\n}\n"
-"""Bytes before, between and after the lines of cases. No case has them: its JSON has no line end."""
+"""Bytes before, between and after the lines of cases. They never occur within the JSON of a case, because
+this JSON has no line end."""
 
 
 def split_record(data: bytes, shown_as: str) -> tuple[Record, Iterator[bytes]]:
@@ -330,7 +333,7 @@ def split_record(data: bytes, shown_as: str) -> tuple[Record, Iterator[bytes]]:
 
     Raises:
         ValueError: the file does not have the layout of `dump_record`, or has no cases.
-        InvalidInputError: `load_record` rejects the rest of the file.
+        InvalidInputError: the file without its cases is not JSON, is no record, or has a newer schema.
     """
     begin = data.find(_BEFORE)
     if begin < 0 or not data.endswith(_AFTER):

@@ -22,9 +22,10 @@ class ToolCallPairs:
 
 
 def match_tool_results(reply: Reply) -> ToolCallPairs:
-    """Match each call, in order, with the first unmatched result that fits.
+    """Return the calls of a reply, each with its result.
 
-    The result may come before the call.
+    Each call, in order, gets the first result that belongs to it and to no earlier call. The result may come
+    before the call.
     """
     left = [event for event in reply.events if isinstance(event, ToolResult)]
     pairs = []
@@ -38,5 +39,5 @@ def match_tool_results(reply: Reply) -> ToolCallPairs:
 
 
 def is_result_of(result: ToolResult, call: ToolCall) -> bool:
-    """Return True if a result has the call's id. If one of them has no id, equal names suffice."""
+    """Return True if a result has the call's id. If the result or the call has no id, compare their names."""
     return result.id == call.id if result.id and call.id else result.name == call.name

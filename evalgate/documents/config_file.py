@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import yaml
 
     _YamlEntries: TypeAlias = dict[int, dict[str, tuple[yaml.Node, yaml.Node]]]
-    """From the `id()` of a mapping's node to its entries: each key with the nodes of the key and value."""
+    """`id()` of a mapping's node to the mapping's entries: each key to its node and the node of its value."""
 
 
 @frozen

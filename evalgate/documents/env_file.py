@@ -39,8 +39,8 @@ def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
     """Return the variables of several env files; a later file overrides an earlier one.
 
     Raises:
-        InvalidInputError: a file cannot be read, or has a line that is not an assignment, a bare name, a
-            comment or blank.
+        InvalidInputError: a file cannot be read, or has the character U+0000. Also raised for a line that is
+            not an assignment, a bare name, a comment or blank.
     """
     values: dict[str, str] = {}
     for file in files:
@@ -53,7 +53,10 @@ def read_env_files(files: Iterable[str], folder: Path) -> dict[str, str]:
 
 
 def _check_lines(text: str, file: str) -> None:
-    """Raise InvalidInputError unless each line is an assignment, a bare name, a comment or blank."""
+    """Raise InvalidInputError unless each line is an assignment, a bare name, a comment or blank.
+
+    The error is also raised for a line with the character U+0000.
+    """
     problems = []
     for number, line in enumerate(text.splitlines(), 1):
         # The line itself is not shown: it may hold a secret.

@@ -30,8 +30,9 @@ def normalize_key(key: str) -> str:
 def find_key_in_any_case(value: object, name: str) -> str:
     """Return the key `name` as the object `value` spells it, in any case and with or without underscores.
 
-    An exact key comes first, then the first such key of the object. Without one, or if `value` is no object,
-    return `name`. Go's `encoding/json` also ignores case, but not underscores.
+    If the object has several such keys, an exact key comes first, then the first one in the object. Return
+    `name` if the object has none, or if `value` is no object. Go's `encoding/json` also ignores case, but not
+    underscores.
     """
     if not isinstance(value, dict) or name in value:
         return name

@@ -50,7 +50,8 @@ class _Token(NamedTuple):
 def parse_keyword_expression(text: str) -> Matcher:
     """Return a function that evaluates the expression `text`.
 
-    It takes a function that says of each name in the expression whether it holds, and returns the result.
+    The returned function takes a function that returns True for each name that matches. It returns True if
+    the expression holds.
 
     Raises:
         KeywordExpressionError: the text is empty or no expression, or nests deeper than 100 levels.

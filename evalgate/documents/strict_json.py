@@ -153,7 +153,7 @@ def read_json(path: Path | str, shown_as: str) -> JsonDocument:
     """Read and decode a file of strict JSON; `shown_as` is the name of the file in messages.
 
     Raises:
-        InvalidInputError: the file cannot be read, or `parse_json` rejects its content.
+        InvalidInputError: the file cannot be read, does not fit into memory, or is not strict JSON.
     """
     try:
         data = read_input_file(Path(path), shown_as)
@@ -221,7 +221,7 @@ def extract_marks(data: bytes) -> bytes:
 def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
     """Return True if the brackets in `marks`, from `extract_marks`, are nested deeper than `levels`.
 
-    The innermost pairs are removed at most `levels` times.
+    The function removes the innermost pairs of brackets `levels` times, and returns True if any are left.
     """
     marks = marks.replace(b":", b"")
     for _ in range(levels):
@@ -293,7 +293,9 @@ def _parse_text(text: str, shown_as: str, marks: bytes) -> JsonDocument:
 
 
 def _decode_document(text: str, offsets: _MemberOffsets, members: int) -> object:
-    """Decode the whole text, and fill `offsets`; `members` is the number of members of all objects in it.
+    """Decode the whole text, and add the offsets of the outermost values to `offsets`.
+
+    `members` is the number of members of all objects in the text.
 
     Raises:
         NotStrictJsonError: more text follows the value, or an object has a key twice.

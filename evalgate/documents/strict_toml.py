@@ -46,8 +46,8 @@ def load_toml(text: str, shown_as: str) -> dict[str, object]:
 def _find_extremes(text: str) -> Iterator[tuple[int, str]]:
     """Yield at most one pair: offset and message of the first nesting, number or key beyond a limit.
 
-    `load_toml` names the limits. For a text beyond one, `tomllib` would raise an error without a position, or
-    take too much memory.
+    The limits are 200 levels of nesting, 200 parts of a key, and 4,300 digits. For a text beyond a limit,
+    `tomllib` would raise an error without a position, or take too much memory.
     """
     depth = 0
     for token in _token.finditer(text):

@@ -1,7 +1,7 @@
 """Decode YAML, and report errors with their position.
 
-For some invalid values PyYAML raises plain Python exceptions without a position; these are reported with one,
-too.
+For some invalid values, PyYAML raises plain Python exceptions without a position. These errors are reported
+with their position, too.
 """
 
 from typing import Any
@@ -42,7 +42,8 @@ def compose_yaml(text: str, shown_as: str) -> tuple[yaml.Node | None, object]:
 
     Raises:
         InvalidInputError: the text is not YAML, nests deeper than 200 levels, has a key twice in a mapping,
-            or has a value that cannot be read as its type. The error has the position.
+            or has a value that cannot be read as its type. Also raised if merges (`<<`) give a mapping more
+            than 10,000 entries. The error has the position.
     """
     loader = None
     try:

@@ -84,7 +84,8 @@ def validate_model(
 ) -> _Model | None:
     """Return an instance of `model` for `value`; if `value` is invalid, add to `problems` and return None.
 
-    `translate_validation_error` describes `file`, `position` and `prefix`. `context` is passed to pydantic.
+    `file` is the name of the file in the problems, and `prefix` the location of `value` in the file.
+    `position` returns line and column of a location. `context` is passed to pydantic.
     """
     try:
         return model.model_validate(value, context=context)
@@ -189,7 +190,7 @@ def validate_id(name: str) -> str:
 
 
 def is_valid_id(name: str) -> bool:
-    """Return True if `name` is a valid id by `validate_id`."""
+    """Return True if `name` is a valid id: it is not blank and holds no control characters."""
     try:
         validate_id(name)
     except ValueError:

@@ -69,7 +69,10 @@ def get_value(root: object, path: Sequence[str]) -> object:
 
 
 def _set_value(root: object, path: Sequence[str], value: object) -> object:
-    """Return decoded YAML with `value` at a path; None removes the old value, as in `set_yaml_value`."""
+    """Return decoded YAML with `value` at a path of keys.
+
+    If `value` is None, the old value is removed, with the objects on the path that become empty.
+    """
     before = root if isinstance(root, Mapping) else {}
     key, rest = path[0], path[1:]
     new = _set_value(before.get(key), rest, value) if rest else value
@@ -79,10 +82,11 @@ def _set_value(root: object, path: Sequence[str], value: object) -> object:
 
 
 def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: object) -> str:
-    """Return the text with the first missing key of `path`, and `value`, added to the last of `nodes`.
+    """Return the text with a new entry in the innermost object on `path` that exists.
 
-    `nodes` are the node of the document and the nodes of the existing keys of `path`, in order. If the last
-    node is not an object, an object replaces it.
+    The key of the entry is the first missing key of `path`, and `value` is its value. `nodes` are the node of
+    the document and the nodes of the existing keys of `path`, in order. If the last node is not an object, an
+    object replaces it.
     """
     node, key = nodes[-1], path[len(nodes) - 1]
     if node is None:

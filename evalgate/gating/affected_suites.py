@@ -28,13 +28,13 @@ class SuiteScope:
     affects: tuple[str, ...] = ()
     """Globs that the thresholds file declares."""
     opened: frozenset[str] = frozenset()
-    """Files that the agent opened in stored runs of its eval sets."""
+    """Files that the agent opened in stored runs of the suite's eval sets."""
     unknown_because: str = ""
     """Reason why every change concerns the suite; "" if the suite's files are known.
 
-    The text ends a sentence that begins with the suite's name, such as `has no …`. One kind of file does not
-    concern the suite: a file that `ChangeRules.ignored` matches, if it is in no suite's `files`, `affects` or
-    `opened`."""
+    The text ends a sentence that begins with the suite's name, such as `has no …`. Files that
+    `ChangeRules.ignored` matches are an exception: they concern the suite only if they are in the `files`,
+    `affects` or `opened` of any suite."""
     is_planned: bool = True
     """False: the suite is not part of this run, which only needs to know the suite's files."""
 
@@ -63,11 +63,11 @@ class ChangeRules:
     suites: tuple[SuiteScope, ...]
     ignored: tuple[str, ...] = ()
     """Globs of files that usually concern no suite. Such a file concerns a suite only if it is in the suite's
-    `files`, `affects` or `opened`, or if the suite's agent opens files with the same ending in the same
-    folder."""
+    `files`, `affects` or `opened`, or if the agent opens files with the same ending in the same folder for
+    the suite. The last rule does not apply to Python files."""
     rule_files: frozenset[str] = frozenset()
-    """Files that decide how the agent runs in all suites, or how the gate judges. They concern every suite,
-    even if a glob in `ignored` matches them."""
+    """Files that decide how the agent runs in all suites, or how the gate judges. Such a file concerns every
+    suite, even if a glob in `ignored` matches it."""
 
     @property
     def planned(self) -> tuple[SuiteScope, ...]:

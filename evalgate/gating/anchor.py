@@ -54,14 +54,14 @@ class AnchorContext:
     commits: int | None = None
     """Commits since the anchor; None if not known."""
     cleared: AbstractSet[str] = frozenset()
-    """Names of the score tables of the metrics for which the control runs have an answer other than
-    `broke`."""
+    """Metrics, by the names of their score tables, for which the control runs (runs of the base commit's
+    agent) have an answer other than `broke`."""
 
 
 def compare_with_anchor(
     scored: ScoredRuns, anchor_baseline: Baseline, gate: GateConfig, context: AnchorContext
 ) -> AnchorComparison:
-    """Compare the average of each gating metric, except budgets, with the stored runs of the anchor.
+    """Compare the average of each gating metric, except budgets, with an older, fixed baseline (the anchor).
 
     Raises:
         ValueError: `gate.anchor` is not set, or the scored runs have no settings of the statistics.
@@ -108,7 +108,7 @@ def compare_with_anchor(
 def build_anchor_tables(
     cases: Sequence[CaseResult], anchor_baseline: Baseline, gate: GateConfig, statistics: StatisticalPolicy
 ) -> Mapping[str, GatingMetric]:
-    """Build one score table for each metric, with the anchor's runs as the baseline.
+    """Build one score table (a metric's scores in all cases) for each metric, with the anchor as baseline.
 
     The limit of a drop is `gate.anchor.max_regression`. If this is None, the limits for the moving baseline
     count. Budgets are left out: they are compared with the moving baseline alone.
@@ -151,7 +151,10 @@ def decide_anchor_outcome(
 
 
 def describe_anchor(found: AnchorComparison) -> Iterator[str]:
-    """Yield notices about averages that held, drops that do not close the gate, and metrics left out."""
+    """Yield notices about averages that held, drops that do not close the gate, and metrics left out.
+
+    If there is no metric to compare at all, yield one notice that says so.
+    """
     held = [
         f"{each.name} {_format_means(each)}{_describe_coverage(each)}"
         for each in found.metrics
@@ -175,7 +178,7 @@ def _format_means(metric: AnchorMetric) -> str:
 
 
 def _describe_coverage(metric: AnchorMetric) -> str:
-    """Return a phrase on the number of cases unchanged since the anchor; "" if all cases are unchanged."""
+    """Return a phrase on the number of cases compared with the anchor; "" if all cases are compared."""
     if metric.cases == metric.of:
         return ""
     return f" over the {metric.cases} of {pluralize(metric.of, 'case')} that are as they were"

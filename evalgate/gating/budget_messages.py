@@ -26,8 +26,8 @@ def describe_growth(
 ) -> str:
     """Return the sentences about the increase of a budget since the baseline.
 
-    `metric` is the budget's name, `budget/…`. `ratio` is that of the figures now to the stored figures; None
-    if nothing could be compared. `growth` is the decision on the increase.
+    `metric` is the budget's name, such as `budget/tokens`. `ratio` compares the figures now with the stored
+    figures; None if nothing could be compared. `growth` is the decision on the increase.
     """
     from evalgate.gating.verdict_messages import format_odds, suggest_more_runs
 
@@ -71,7 +71,7 @@ def describe_cost_from_zero(figures: Sequence[float], context: "MessageContext")
 def describe_left_out(left_out: tuple[int, int]) -> str:
     """Return a sentence about runs that are not compared because they did not pass; "" without such runs.
 
-    `left_out` has the number of such runs in this gate run, and in the baseline.
+    `left_out` has two numbers: such runs among those made now, and such runs in the baseline.
     """
     now, then = left_out
     if not (now or then):
@@ -95,7 +95,7 @@ def describe_percentile(
     Args:
         found: The comparison with the limit; None: there are too few runs.
         runs: Number of runs with a figure.
-        needed: Fewest runs that bound the percentile.
+        needed: Fewest runs with which the percentile can be bounded.
         limit: Largest allowed figure.
         alpha: Chance that a bound of the percentile is wrong.
     """

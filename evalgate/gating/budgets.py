@@ -65,8 +65,8 @@ class BudgetFigures:
     measured: tuple[float, ...]
     """Figures of all answered runs except follow-up runs, passed or not."""
     left_out: tuple[int, int]
-    """Number of runs with a figure that are not compared because they did not pass: in this gate run, and in
-    the baseline."""
+    """Numbers of runs with a figure that are not compared because they did not pass: among the runs made now,
+    and among the stored runs."""
     unknown: int
     """Number of cases that have a figure in the baseline, but none in their passed runs now."""
 
@@ -141,7 +141,7 @@ def collect_budget_figures(
 def _build_row(
     case: CaseResult, metric: CaseMetric, old: BaselineCase | None
 ) -> tuple[CaseFigures, tuple[int, int]]:
-    """Return the figures of one case, and the numbers of runs left out, in this gate run and in the baseline.
+    """Return the figures of one case, and how many runs were left out: of those made now, and of the stored.
 
     A run with a figure is left out if it was not answered, or if it missed a gating metric that is no budget.
     """
@@ -271,8 +271,9 @@ def _compare_means(
 ) -> MetricSummary:
     """Return the summary with the budget's mean in the baseline, and the change of the mean as delta.
 
-    Only cases with figures now and in the baseline count. `line` has the names of the rows that belong to the
-    summary; `figures` may have further rows, of other lines of the same budget in the report.
+    Only cases with figures now and in the baseline count. Without such cases, both are None. `line` has the
+    names of the rows (cases) that belong to the summary. `figures` may have further rows, which belong to
+    other summaries of the same budget. `regressed` becomes False.
     """
     rounds = growth.rounds if growth else None
     pairs = []
@@ -392,7 +393,10 @@ def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep:
 
 
 def _compare_case_figures(row: CaseFigures, keep: int) -> CaseComparison:
-    """Compare the figures of one case with its newest `keep` stored runs, over the runs that passed."""
+    """Return the comparison of a case's figures now with those of its newest `keep` stored runs.
+
+    Only runs that passed all gating metrics except budgets count.
+    """
     then = [each for each in (row.baseline or ())[-keep:] if each is not None]
     now = [each for each in row.candidate if each is not None]
     unpaired: UnpairedReason | None = None

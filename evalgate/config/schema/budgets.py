@@ -91,11 +91,12 @@ def is_budget(metric: str) -> bool:
 
 
 def complete_budgets(criteria: object) -> object:
-    """Return the raw section `criteria` with missing `threshold` and `gates` of budgets filled in.
+    """Return the section `criteria`, not validated yet, with missing keys of budgets filled in.
 
-    A missing threshold becomes `max`, or `UNLIMITED` if `max` is missing, too. A missing `gates` becomes
-    False for `budget/latency_s`, because seconds depend on the machine, and True for all others. A section
-    that is not a mapping is returned unchanged.
+    A budget that is a number becomes an object with the number as `threshold`. A missing `threshold` becomes
+    `max`, or `UNLIMITED` if `max` is missing or no number. A missing `gates` becomes False for
+    `budget/latency_s`, because seconds depend on the machine, and True for all other budgets. A section that
+    is not a mapping is returned unchanged.
     """
     if not isinstance(criteria, Mapping):
         return criteria
@@ -103,7 +104,7 @@ def complete_budgets(criteria: object) -> object:
 
 
 def convert_case_limits(criteria: object) -> object:
-    """Return the raw `criteria` of an entry of `cases`, with `{max: 6}` of a budget converted to 6.
+    """Return the key `criteria` of an entry of `cases`, with `{max: 6}` of a budget converted to 6.
 
     An object with other keys than `max` stays. A section that is not a mapping is returned unchanged.
     """

@@ -66,7 +66,13 @@ class ConfigSection(BaseModel):
 
 
 def _normalize_entry(entry: str) -> str:
-    """Convert Google ADK's `package.module.function` to `package.module:function`."""
+    """Convert Google ADK's `package.module.function` to `package.module:function`.
+
+    Return a text with a colon unchanged.
+
+    Raises:
+        ValueError: the text has no colon and does not name a module and a function.
+    """
     if ":" in entry:
         return entry
     module, dot, function = entry.rpartition(".")

@@ -63,7 +63,10 @@ class JudgeFloor(BaseModel):
 
     @property
     def label_floors(self) -> Mapping[str, float]:
-        """Return the floors that are set for comparisons with people's labels (not `anchors`), by name."""
+        """Return the minimums for the comparison with people's labels that are set, by name.
+
+        `anchors` is not one of these minimums.
+        """
         found = self.model_dump(exclude={"anchors"})
         return {name: value for name, value in found.items() if value is not None}
 

@@ -98,10 +98,11 @@ def expand_suite_names(names: Sequence[str], suites: Mapping[str, SuiteConfig]) 
 
 
 def complete_eval_sets(value: object) -> object:
-    """Return a raw thresholds file with the names of suites in `eval_sets` replaced by the suites' eval sets.
+    """Return the content of a thresholds file with suites in `eval_sets` replaced by the suites' eval sets.
 
-    If `eval_sets` is missing, it becomes the eval sets of all suites. If a section is invalid, the file is
-    returned unchanged, because the validation of the section reports the problem.
+    `value` is the decoded content, not validated yet. If `eval_sets` is missing, it becomes the eval sets of
+    all suites. Return `value` unchanged if it has no suites. Return it unchanged, too, if a section is
+    invalid, because the validation reports the problem later.
     """
     suites = value.get("suites") if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping) or not isinstance(suites, Mapping) or not suites:
@@ -228,8 +229,8 @@ class Thresholds:
 
     config: Config
     folder: Path
-    """Folder of the file. Paths in the file are relative to this folder, except those, such as `eval_sets`,
-    that are relative to the working directory."""
+    """Folder of the file. Paths in the file are relative to this folder. Exceptions, such as `eval_sets`, are
+    relative to the working directory."""
     file: str = ""
     """Path of the file, as the user wrote it; "" without a file."""
     dialect: Literal["evalgate", "adk", "trpc"] = "evalgate"

@@ -90,11 +90,11 @@ def _find_rule(case: CaseResult, name: str, criteria: Criteria) -> _MatchRule | 
 def find_call_divergence(
     case: CaseResult, run: RunResult, failed: Sequence[RunMetric], criteria: Criteria
 ) -> Divergence | None:
-    """Return the first difference of the tool calls from the expected calls, or None.
+    """Return the first difference of a run's tool calls from the expected calls; None if none is found.
 
-    The calls are compared by the rule of the first metric in `failed` that compares tool calls. If no metric
-    of the run compares calls, but a metric of responses failed, the calls are compared exactly. In any other
-    case, or if the calls do not differ, the result is None.
+    `failed` are the failed metrics of the run. The calls are compared by the rule of the first failed metric
+    that compares tool calls. If no metric of the run compares tool calls, but a metric that compares
+    responses failed, the calls must be exactly the expected ones. Otherwise, calls are not compared.
     """
     rules = {metric.name: _find_rule(case, metric.name, criteria) for metric in run.metrics}
     for metric in failed:
@@ -208,8 +208,8 @@ def _find_argument(expected: object, actual: object, path: str, depth: int) -> t
     """Return the kind of the first difference between arguments, and its path, such as `items[*].sku`.
 
     The path has `[*]` instead of the index of an item, so that failures in different items of a list are
-    grouped together. Differences more than 20 levels deep are reported at the 20th level. `path` and `depth`
-    are those of the two values: "" and 0 for whole arguments.
+    grouped together. A difference more than 20 levels deep gets the path of its parent at the 20th level.
+    `path` and `depth` tell where `expected` and `actual` are: "" and 0 for whole arguments.
     """
     if isinstance(expected, Mapping) and isinstance(actual, Mapping) and depth < _DEEPEST:
         for key, value in expected.items():

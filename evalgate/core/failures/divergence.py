@@ -70,7 +70,8 @@ class Divergence:
     tool: str = ""
     """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
-    """The other tool, path of the argument, check, rubric, budget, metric or exception; "" if none."""
+    """Second name, by `kind`: the other tool, the path of the argument, the check, rubric, budget or metric,
+    or the exception. "" if the kind has none."""
 
     @property
     def label(self) -> str:
@@ -83,7 +84,7 @@ class Divergence:
     def signature(self) -> str:
         """Return kind, tool and detail as one text, such as `missing_call lookup_order`.
 
-        Baselines store it, so it must stay the same in later versions of evalgate.
+        Baselines store this text, so later versions of evalgate must return the same text.
         """
         return " ".join(filter(None, (self.kind, self.tool, self.detail)))
 

@@ -16,8 +16,8 @@ _HALF = 0.5  # judges' scores of rubrics: yes is 1, no is 0
 def find_failing_run(case: CaseResult) -> RunResult | None:
     """Return the run of a case that shows the failure best; None if the case was not run.
 
-    The first choice is the first run without an answer, the second choice the first run with a failed or
-    errored gating metric. Otherwise, return the first run.
+    Return the first run without an answer. If all runs have an answer, return the first run with a failed or
+    errored gating metric. If there is no such run either, return the first run.
     """
     if len(case.runs) <= 1:
         return case.runs[0] if case.runs else None
@@ -30,8 +30,8 @@ def find_divergence(case: CaseResult, criteria: Criteria) -> Divergence:
     """Return the divergence of a failed case: the divergence of the run that `find_failing_run` chooses.
 
     A case can also fail without a failed run, as when only the mean of its runs misses the threshold. Then
-    the result names the first failed gating metric of the case, else the first errored one. If there is
-    neither, its kind is `unknown`.
+    the divergence names the case's first failed gating metric. Without one, it names the first errored gating
+    metric. Without either, the kind of the divergence is `unknown`.
     """
     run = find_failing_run(case)
     found = find_run_divergence(case, run, criteria) if run is not None else None
@@ -86,7 +86,8 @@ def _describe_ending(run: RunResult) -> Divergence:
 def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
     """Return a divergence that names the first failed gating metric of a case.
 
-    If no metric failed, it names the first errored metric. If none errored either, its kind is `unknown`.
+    If no gating metric failed, the divergence names the first errored one. If no gating metric failed or
+    errored, the kind of the divergence is `unknown`.
     """
     failed = (metric for metric in metrics if metric.gating_status == "failed")
     errored = (metric for metric in metrics if metric.gating_status == "errored")
@@ -100,7 +101,8 @@ def _find_case_fault(metrics: Sequence[CaseMetric]) -> Divergence:
 def _find_odd_turn(run: RunResult, failed: Sequence[RunMetric]) -> Divergence | None:
     """Return a divergence of the kind `missing_turn` or `extra_turn`; None if no turn is missing or extra.
 
-    Return None, too, if only checks or budgets failed: the number of turns does not explain such a failure.
+    In a conversation with a simulated user, no turn counts as extra. Return None, too, if all metrics in
+    `failed` are checks or budgets, because the number of turns does not explain such a failure.
     """
     if all(metric.name.startswith(_CHECK) or metric.name in BUDGETS for metric in failed):
         return None
@@ -114,9 +116,10 @@ def _find_odd_turn(run: RunResult, failed: Sequence[RunMetric]) -> Divergence | 
 
 
 def _find_judged_fault(run: RunResult, failed: Sequence[RunMetric]) -> Divergence:
-    """Return the divergence of the first failed check, else of a missed rubric, else of another metric.
+    """Return a divergence that names a failed check, a missed rubric or a failed metric of a run.
 
-    If only metrics that compare responses failed, the kind is `response`.
+    The first failed check comes first, then the first missed rubric, then the first metric in `failed` that
+    does not compare responses. If there is none of these, the kind of the divergence is `response`.
     """
     for metric in failed:
         if metric.name.startswith(_CHECK):
@@ -137,7 +140,7 @@ def _name_metric(name: str) -> Divergence:
 
 
 def _find_missed_rubric(run: RunResult, metric: RunMetric) -> str:
-    """Return the id of the first rubric that a judge scored below 0.5; "" if there is no such rubric."""
+    """Return the id of the metric's first rubric that a judge scored below 0.5; "" without such a rubric."""
     turns = (each.details for turn in run.turns for each in turn.metrics if each.name == metric.name)
     for details in (*turns, metric.details):
         listed = (details or {}).get("rubrics") or (details or {}).get("rubric_scores")

@@ -52,8 +52,8 @@ class User(Protocol):
 
 
 CreateUser: TypeAlias = Callable[[EvalCase, int], User]
-"""Function that gets a case and the number of a run (1-based), and creates the user for this run. May raise
-`SimulatedUserError`."""
+"""Function that gets a case and the number of a run (1-based), and creates the user for this run. The
+function may raise `SimulatedUserError`."""
 
 
 class AgentError(Exception):
@@ -75,11 +75,11 @@ class AgentError(Exception):
 
 
 class SessionLostError(Exception):
-    """Loss of a session because its worker ended. Another case in the same worker may be the cause.
+    """Loss of a session because its worker process ended. Another case in the same process may be the cause.
 
-    If `alone` is True, the case is run again in a worker without other cases: only a case that ends such a
-    worker is blamed. If `alone` is False, no case can be the cause, for example because the machine was lost.
-    The case is then run again in any worker.
+    If `alone` is True, the case is run again in a process without other cases. If the case ends this process,
+    too, the case is to blame. If `alone` is False, no case can be the cause, for example because the machine
+    was lost. The case is then run again in any process.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class SessionLostError(Exception):
 
 
 class AgentUnreachableError(Exception):
-    """The agent cannot be imported, started or connected to, so no case can run."""
+    """Error for an agent that cannot be imported, started or connected to, so that no case can run."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -159,11 +159,11 @@ class AgentContext:
     track_files: bool = False
     """True: the record keeps the files that the agent opens."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The gate's own environment, for placeholders in the agent's section. Never passed on as a whole."""
+    """The gate's own environment, for placeholders in the section `agent`. The agent never gets all of it."""
 
 
 class Agent(Protocol):
-    """The repository's agent, started once per gate run. `async with` starts and stops its resources.
+    """The agent under test. `async with` starts it once for all cases, and stops it at the end.
 
     `AgentOptions.build` builds it: `agents/workers/pool.py: WorkerPool` for an agent in processes of its own.
     """
@@ -201,7 +201,7 @@ class AgentType(Protocol):
     """
 
     named_by: str
-    """Name of the option that is set to WHAT by `--agent KIND:WHAT`."""
+    """Name of the option that gets the part WHAT of the command line's `--agent KIND:WHAT`."""
     model_fields: Mapping[str, object]
 
     def model_validate(self, obj: object) -> AgentOptions:
@@ -273,7 +273,8 @@ class RecordsSpans(Protocol):
     def take_spans(self) -> Sequence[TraceSpan]:
         """Return the steps of the last turn, and remove them from the session.
 
-        Times are seconds since the turn began. The caller sets `turn`, and checks ids, parents and sizes.
+        Times are in seconds since the turn began. The caller sets the field `turn` of the steps, and checks
+        their ids, parents and sizes.
         """
         ...
 

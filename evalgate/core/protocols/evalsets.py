@@ -20,7 +20,8 @@ class Document(Protocol):
     def value(self) -> object:
         """Return the decoded JSON; a long list of a large file is a lazy `Sequence` and not a `list`.
 
-        Each access to an item of a lazy sequence decodes the item again: iterate once, and keep no item.
+        Each access to an item of a lazy sequence decodes the item again, so iterate over it only once. Keep
+        no items, because all items together may not fit into memory.
         """
         ...
 
@@ -109,14 +110,14 @@ class LintWarning:
     """Likely mistake in a valid eval set."""
 
     line: int
-    """1-based; 0 when unknown."""
+    """Line number, from 1; 0 when unknown."""
     eval_id: str
     message: str
-    """One sentence."""
+    """The likely mistake, in one sentence."""
 
 
 CaseChecker: TypeAlias = Callable[[EvalCase], Iterable[str]]
-"""Function that returns one sentence per likely mistake in a case. Called once per case, in file order."""
+"""Function that yields a sentence for each likely mistake in a case. Called once per case, in file order."""
 
 
 class Lint(Protocol):

@@ -9,8 +9,9 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import CaseRun, Criterion, EvalCase, JsonObject, MetricResult, Rubric
 
 PathResolver: TypeAlias = Callable[[Path], Path]
-"""Function that takes the path of a file with rules of the gate, such as a prompt, and returns the path to
-read. This is the same path, or the path of a copy of the base branch's version of the file."""
+"""Function that takes the path of a file that belongs to the rules of the gate, such as a prompt, and returns
+the path to read instead. This is the same path, or the path of a copy of the file in its version of the base
+branch."""
 
 
 class Metric(Protocol):
@@ -19,17 +20,18 @@ class Metric(Protocol):
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Score a run that has an answer.
 
-        Return a `MetricFailure` if the metric itself fails. evalgate records an exception as one, with the
-        kind of a `NoScoreError`, such as the `JudgeError` of a judge without a usable answer.
+        Return a `MetricFailure` if the metric itself fails. The metric may also raise an exception, which
+        evalgate records as a `MetricFailure`. If the exception is a `NoScoreError`, the failure gets its
+        `kind`.
         """
         ...
 
 
 class NoScoreError(Exception):
-    """A metric cannot score a run, and the reason is not the agent: a judge does not answer, for example."""
+    """Error of a metric that cannot score a run for another reason than the agent, such as a silent judge."""
 
     kind: str
-    """Kind of the failure; becomes `MetricFailure.kind`."""
+    """Kind of the failure, a stable word. It becomes `MetricFailure.kind`."""
 
 
 @runtime_checkable
@@ -47,7 +49,7 @@ class RequiresReference(Protocol):
     """A metric that compares each turn with its expected reply."""
 
     compares_with: ClassVar[Literal["response", "tools"]]
-    """The part of an expected reply that the metric compares with."""
+    """The part of an expected reply that the metric compares with: its response or its tool calls."""
 
 
 @runtime_checkable
@@ -184,7 +186,7 @@ class MetricType(Protocol):
     def build(self, criterion: Criterion, context: MetricContext) -> Metric:
         """Return the metric with the options of `criterion`.
 
-        `criterion` is an entry of `criteria`, `checks` or `budgets`, or of another tool's file.
+        `criterion` is an entry of `criteria` or `checks`, or of another tool's file.
 
         Raises:
             pydantic.ValidationError: an option is unknown or wrong.

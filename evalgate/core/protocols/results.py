@@ -18,7 +18,7 @@ class Reporter(Protocol):
     def render(self, record: Record) -> str:
         """Return the text of the report.
 
-        A pure function of the record (no clock, no file, no environment).
+        The text must depend on the record alone: not on the time, on files or on the environment.
         """
         ...
 
@@ -36,7 +36,7 @@ class FolderReporter(Protocol):
     def render_files(self, record: Record) -> Iterator[tuple[str, str]]:
         """Yield (path, text) of each file; the path is relative to the folder and has forward slashes.
 
-        A pure function of the record (no clock, no file, no environment).
+        The result must depend on the record alone: not on the time, on files or on the environment.
         """
         ...
 
@@ -58,8 +58,8 @@ class ReportContext:
     """Facts about the report folder that are not in the record."""
 
     folder: str = ""
-    """Folder to which paths in the record are relative, itself relative to the repository's root; "" is the
-    root."""
+    """Folder to which paths in the record are relative. It is given as a path from the repository's root; ""
+    is the root itself."""
     files: frozenset[str] = frozenset()
     """The file names of this run's reports in the same folder, this one included."""
 
@@ -112,7 +112,7 @@ class StoreContext:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The gate's own environment, which holds the credentials."""
     owner: tuple[int, int] | None = None
-    """uid and gid that files written here belong to."""
+    """User id and group id that the written files get; None: those of the process."""
 
 
 @runtime_checkable

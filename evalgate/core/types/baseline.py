@@ -10,10 +10,10 @@ from evalgate.core.types.result import Status
 
 @frozen
 class BaselineSource:
-    """A gate run that contributed runs to a baseline."""
+    """A gate run (one whole run of `evalgate run`) that contributed runs to a baseline."""
 
     created_at: str | None = None
-    """ISO 8601."""
+    """Time of the gate run, as ISO 8601."""
     commit: str | None = None
     branch: str | None = None
     accepted: str | None = None
@@ -28,7 +28,7 @@ class BaselineRun:
     """Scores by metric, and the outcome, of one stored run of a case."""
 
     source: int
-    """Index of its `BaselineSource`."""
+    """0-based index of the run's `BaselineSource` in `Baseline.sources`."""
     outcome: Outcome
     scores: Mapping[str, float | None]
     """Metric name to score. None: the agent gave no answer, or the metric failed or did not apply. A metric
@@ -49,7 +49,7 @@ class FailingSince:
     """The gate run in which a case began to fail on the default branch."""
 
     created_at: str | None = None
-    """ISO 8601."""
+    """Time of this gate run, as ISO 8601."""
     commit: str | None = None
     branch: str | None = None
 
@@ -71,9 +71,9 @@ class BaselineCase:
     """The agent's replies, turn by turn, in the newest gate run in which it answered; empty if they are too
     long to keep, or not known."""
     failing_since: FailingSince | None = None
-    """Gate run in which the case broke: it passed before, and all runs since have failed. These are at least
-    two, and more than luck explains. It stays set when the passed runs are no longer stored. None: the case
-    did not break."""
+    """Gate run in which the case broke: the case passed before, and all runs since have failed. At least two
+    runs have failed since, more than luck explains. The field stays set when the passed runs are no longer
+    stored. None: the case did not break."""
 
     @property
     def key(self) -> CaseKey:
@@ -107,7 +107,8 @@ class Baseline:
     """Version of the source that was read, in words, as `commit 1a2b3c4d5e6f`; "" if the path says enough.
     It is not stored with the baseline."""
     files: tuple[TrackedFiles, ...] = ()
-    """Files that the agent opened in any stored run, for eval sets whose newest run tracked all of them."""
+    """Files that the agent opened in any stored run, for each eval set. An eval set is left out if not all
+    files of its newest gate run are known."""
 
     def index_cases(self) -> dict[CaseKey, BaselineCase]:
         """Return the cases by (eval set id, case id)."""

@@ -57,7 +57,7 @@ class RatioEstimate:
     """
 
     value: float
-    """Above 1: the budget's figures grew."""
+    """The ratio. If it is above 1, the budget's figures grew."""
     low: float
     high: float
     notice: float
@@ -65,7 +65,7 @@ class RatioEstimate:
     max: float
     """Smallest ratio that is too large."""
     cases: int
-    """Cases with a run that passed on both sides."""
+    """Number of cases with a passed run now and in the baseline."""
 
 
 @frozen
@@ -81,12 +81,12 @@ class MetricComparison:
     """Smallest drop of the mean that is too large; None: not compared with the baseline."""
     require: Literal["guard", "proof"] = "guard"
     rounds: int = 0
-    """Runs of every case that the mean is computed from."""
+    """Number of runs of every case that the mean is computed from."""
     missing: int = 0
     """Number of the `planned` runs that have no score."""
     planned: int = 0
     drop: float | None = None
-    """Baseline minus now: positive is worse. None: nothing was compared."""
+    """Mean of the baseline minus the mean now, so that above 0 is worse. None: nothing was compared."""
     noise: float | None = None
     """Change of the mean that luck alone causes; None: not measured, as with one run of each case on both
     sides."""
@@ -103,9 +103,9 @@ class MetricComparison:
     reliability: ThresholdEstimate | None = None
     flip: Margin | None = None
     shared: tuple[str, ...] = ()
-    """Sentences about all lines of the metric together, if several share one comparison; only one of the
-    lines has them. Then `verdict`, `p` and `level` belong to the whole metric, `drop` and `noise` to the
-    line."""
+    """Sentences about the whole metric, if several lines of a report (`MetricSummary`) share one comparison.
+    Only one of these lines has the sentences. `verdict`, `p` and `level` then belong to the whole metric,
+    `drop` and `noise` to the line."""
     ratio: RatioEstimate | None = None
     """Increase of a budget since the baseline; `p` and `level` are those of its test."""
     percentile: ThresholdEstimate | None = None
@@ -113,8 +113,8 @@ class MetricComparison:
 
 
 CaseStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun", "new", "removed", "changed", "no_score"]
-"""Status of one case compared with its baseline. `rerun`: the case needs further runs; no final decision has
-it."""
+"""Status of one case compared with its baseline. `rerun` means that the case needs further runs; no case has
+this status in a final decision."""
 
 MEASURED_STATUSES: frozenset[str] = frozenset({"ok", "suspect", "broken"})
 """Statuses of cases that the statistics could judge."""
@@ -126,18 +126,18 @@ class CaseComparison:
 
     status: CaseStatus
     baseline_runs: int
-    """Stored runs that have a score."""
+    """Number of stored runs that have a score."""
     baseline_passed: int
     baseline_mean: float | None
     runs: int
-    """Runs that have a score, follow-up runs included."""
+    """Number of runs that have a score, follow-up runs included."""
     passed: int
     mean: float | None
     p: float | None = None
     """Probability that luck alone causes a fall of this size; None if the case did not fall far enough to be
     tested."""
     need: int | None = None
-    """Failed runs that would confirm a break of the case; None: its baseline cannot confirm a break."""
+    """Number of failed runs that would confirm that the case broke; None: its baseline cannot confirm it."""
 
     @property
     def drop(self) -> float | None:
@@ -164,13 +164,13 @@ class FollowUp:
     """Conclusion from all runs of a failing case, follow-up runs included: whether the case broke."""
 
     outcome: Literal["broke", "flake", "excused", "open"]
-    """`broke`: the first `need` runs all failed, or all runs of a longer beginning failed except one.
+    """`broke`: the first `need` runs all failed, or in a longer series from the first run on, all but one.
     `flake`: too many of the first runs did not fail. `excused`: runs of the baseline failed in the same way.
-    `open`: too few runs to decide."""
+    `open`: there are too few runs to decide."""
     runs: int
-    """Runs that ended in a pass or a failure, follow-up runs included."""
+    """Number of runs that ended in a pass or a failure, follow-up runs included."""
     failed: int
-    """Number of these runs that failed in a new way: no stored run failed in this way."""
+    """Number of the `runs` that failed in a new way, in which no stored run failed."""
     need: int
     """Number of failures in a row, from the first run on, that luck does not explain; 0 if `excused`."""
     baseline_runs: int
@@ -179,7 +179,7 @@ class FollowUp:
     """Number of the `baseline_runs` that failed as the case did: by a crash, or by missing the threshold of
     the same metric."""
     crashed: bool = False
-    """The agent crashed or timed out in a run that counts."""
+    """True: the agent crashed or timed out in a run that is not a follow-up run."""
     baseline_otherwise: int = 0
     """Number of the `baseline_runs` that failed in other ways only."""
     baseline_unscored: int = 0
@@ -192,16 +192,19 @@ class SamplingCost:
     """Numbers of runs that `runs: auto` made and saved."""
 
     spent: int
-    """Runs that were made."""
+    """Number of runs that were made."""
     fixed: int
-    """Runs that would be made if each case got the most runs that `runs: auto` allows."""
+    """Number of runs that would be made if each case got the most runs that `runs: auto` allows."""
     saved: int
 
 
 AnchorOutcome: TypeAlias = Literal["held", "fell", "fell_before", "doubtful"]
-"""`held`: the mean did not fall too far. The other three mean that it fell too far. `fell`: this closes the
-gate. `fell_before`: the mean fell before the tested, unmerged change, which is not shown to contribute. So
-the gate stays open. `doubtful`: luck alone may cause the fall."""
+"""Outcome of comparing a mean with that of the anchor, an older baseline.
+
+`held`: the mean did not fall too far. In all other outcomes it did. `fell`: the drop closes the gate.
+`fell_before`: the gate stays open, because the mean fell before the tested change, which is not merged and
+is not shown to add to the drop. `doubtful`: luck alone may cause the drop.
+"""
 
 
 @frozen
@@ -217,9 +220,9 @@ class AnchorMetric:
     max_drop: float
     """Smallest drop since the anchor that is too large, in points of the metric's scores."""
     cases: int
-    """Cases that can be compared."""
+    """Number of cases that can be compared with the anchor."""
     of: int
-    """Cases of this run that the metric applies to, comparable or not."""
+    """Number of cases of this run that the metric applies to, comparable or not."""
     sentence: str
     p: float | None = None
     """Probability that luck alone causes such a drop; None if the agent is deterministic."""
@@ -239,17 +242,21 @@ class AnchorComparison:
     created_at: str | None = None
     """Time of the newest gate run in the anchor, ISO 8601."""
     commit: str | None = None
-    """Commit of that gate run."""
+    """Commit of the newest gate run in the anchor."""
     gate_runs: int = 1
-    """Gate runs in the anchor."""
+    """Number of gate runs in the anchor."""
     not_compared: tuple[str, ...] = ()
     """Gating metrics without a case that can be compared."""
 
 
 ControlAnswer: TypeAlias = Literal["broke", "drifted", "recovered", "open"]
-"""`broke`: the head is worse than the control, which closes the gate. `drifted`: the control is worse today
-than its history, and the head is not shown to be worse than the control. `recovered`: head and control no
-longer fail: the suspicion was luck, or an outage that is over. `open`: too close to tell."""
+"""Answer of the control runs, which compare the agent of the change (head) with the agent of the base commit
+(control), both run today.
+
+`broke`: the head is worse than the control, which closes the gate. `drifted`: the control is worse today than
+in the stored runs, and the head is not shown to be worse than the control. `recovered`: neither head nor
+control fails any more, so that the failure was luck, or an outage that is over. `open`: too close to tell.
+"""
 
 
 @frozen
@@ -259,13 +266,14 @@ class ControlRun:
     side: Literal["head", "control"]
     """`head`: the agent of the change; `control`: the agent of the base commit."""
     run: int
-    """1-based, over both sides, in the order in which runs were begun."""
+    """Number of the run, from 1, in the order in which the runs of both sides began."""
     outcome: Outcome
     duration_s: float
     scores: Mapping[str, float | None] = field(default_factory=dict)
     """Metric name to score; None: the metric has no score."""
     failed: bool | None = None
-    """True: the run failed in the way that made its case a suspect. None: the run does not show it."""
+    """True: the run failed in the way that made its case a suspect. False: it did not fail in this way. None:
+    the run does not show whether it did."""
 
 
 @frozen
@@ -276,16 +284,16 @@ class ControlCase:
     eval_id: str
     runs: tuple[ControlRun, ...]
     answer: ControlAnswer | None = None
-    """Answer about the case. None: the case was run for an average only, or its runs have too few results;
-    then the comparison with the baseline stands."""
+    """Answer about the case. None: the case was run only for the average of a metric, or too few of its runs
+    have a result. Then the comparison with the baseline decides about the case."""
     head_runs: int = 0
-    """Runs of the change that have a result."""
+    """Number of runs of the change that have a result."""
     head_failed: int = 0
     """Number of the `head_runs` that failed in the way that made the case a suspect."""
     head_otherwise: int = 0
     """Number of the `head_runs` that failed in other ways only."""
     control_runs: int = 0
-    """Runs of the control that have a result."""
+    """Number of runs of the control that have a result."""
     control_failed: int = 0
     control_otherwise: int = 0
     p: float | None = None
@@ -319,14 +327,14 @@ class ControlMetric:
     fingerprint: str
     """Hash of the metric and its options, as `CaseMetric.fingerprint`."""
     answer: ControlAnswer | None
-    """None: too few runs have a score, so the comparison with the baseline stands."""
+    """None: too few runs have a score, so that the comparison with the baseline decides about the metric."""
     stored: float | None = None
     """Mean of the stored runs."""
     head: float | None = None
     control: float | None = None
     drop: float | None = None
-    """Control minus head, over all cases of the metric; cases without control runs count as no
-    difference."""
+    """Mean of the control minus mean of the head, over all cases of the metric. For cases without control
+    runs, the difference counts as 0."""
     p: float | None = None
     level: float | None = None
     sentence: str = ""
@@ -340,13 +348,13 @@ class ControlComparison:
     commit: str
     """Full hash of the base commit."""
     answer: ControlAnswer
-    """First of `broke`, `open`, `drifted` and `recovered` that is the answer for any case or metric, even if
-    its control runs were too few to count. `open` if there is no answer at all."""
+    """First of `broke`, `open`, `drifted` and `recovered` that is the answer for any case or metric. Answers
+    from too few control runs count here, too. `open` if there is no answer at all."""
     cases: tuple[ControlCase, ...]
-    """In file order."""
+    """Cases with control runs, in the order of the files."""
     metrics: tuple[ControlMetric, ...] = ()
     runs: int = 0
-    """Runs that were made, of both sides."""
+    """Number of runs that were made of the change and of the base commit together."""
     cost_usd: float | None = 0.0
     """Cost of the control runs in US dollars, without judges; None: the cost of some runs is not known."""
     url: str = ""

@@ -133,7 +133,7 @@ class Usage:
     models: tuple[str, ...] = ()
     """Names of the models that answered, as far as they are known, sorted."""
     known_usd: float = 0.0
-    """Known part of a cost that is not known in whole: a lower bound."""
+    """Known part of the cost, a lower bound, if `cost_usd` is None."""
 
     @classmethod
     def from_tokens(
@@ -180,7 +180,7 @@ class TraceSpan:
     """One timed step of a run: a call of a model or tool, an agent's turn, or a step such as a retrieval."""
 
     id: str
-    """Unique in its run."""
+    """Id of the step, unique in its run."""
     name: str
     """Name of the model, tool or agent."""
     kind: SpanKind
@@ -250,10 +250,10 @@ class CaseRun:
     """Replies, outcome and usage of one run of one case, before it is scored."""
 
     run: int
-    """1-based."""
+    """Number of the run among the runs of its case, from 1."""
     outcome: Outcome
     replies: tuple[Reply | None, ...] = ()
-    """Replies turn by turn, up to a turn that failed; None if a recording lacks the reply of a turn.
+    """Replies turn by turn, up to a turn that failed. An item is None if a recording lacks the reply.
 
     A recording may have replies to more turns than the case has.
     """

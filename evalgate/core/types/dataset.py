@@ -16,8 +16,8 @@ class Rubric:
     text: str
     type: str | None = None
     """Subject of the rubric, as `FINAL_RESPONSE_QUALITY`. None: the rubric is for every metric that reads
-    rubrics. But if the criteria are in Google ADK's own file, its metrics ignore a rubric without a type,
-    unless the rubric has `points`."""
+    rubrics. But if the criteria are in Google ADK's own file, Google ADK's metrics ignore a rubric without a
+    type, unless the rubric has `points`."""
     description: str | None = None
     metric: str = ""
     """The metric that the rubric is for; "" if the eval set names no metric."""
@@ -52,7 +52,7 @@ class CaseTurn:
     each agent to its `name`, `instructions` and `tool_declarations`."""
     invocation_id: str = ""
     creation_timestamp: float = 0.0
-    """Unix seconds; 0 when unknown."""
+    """Time of the recorded turn in Unix seconds; 0 when unknown."""
     native: NativeData = field(default_factory=lambda: NO_NATIVE_DATA)
     execution: JsonObject | None = None
     """Trace of the recorded agent's nodes, as tRPC-Agent-Go writes it (`Steps`); None: untraced."""
@@ -156,7 +156,7 @@ class ToolMock:
 
     tool: str
     result: object
-    """Any JSON."""
+    """Result that the agent gets: any JSON value."""
     args: JsonObject | None = None
     """Arguments that the call must have; None: any."""
     exact: bool = False
@@ -172,7 +172,7 @@ class RecordedAnswer:
     """Answer of a tool in one recorded call."""
 
     result: object = None
-    """Any JSON."""
+    """Result that the tool returned: any JSON value."""
     error: str | None = None
     """Text of the error that the tool raised; None if it returned `result`."""
     error_type: str = ""
@@ -219,7 +219,7 @@ class EvalCase:
     """
 
     eval_id: str
-    """Unique within its eval set."""
+    """Id of the case, unique within its eval set."""
     turns: tuple[CaseTurn, ...] = ()
     scenario: Scenario | None = None
     """Plan of a simulated conversation, instead of `turns`; None: the case is no scenario."""
@@ -305,8 +305,8 @@ class EvalSet:
 
     eval_set_id: str
     cases: Sequence[EvalCase]
-    """In the order of the file. A tuple, or for a large file a sequence that reads a case when its content is
-    used: iterate in order, and keep no case."""
+    """The cases in the order of the file: a tuple, or for a large file a sequence that decodes a case when
+    its content is used. Iterate over such a sequence in order, and keep no case in memory."""
     path: str = ""
     """The file, as the user wrote it or relative to the working folder."""
     name: str | None = None

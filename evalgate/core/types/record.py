@@ -61,10 +61,10 @@ class MetricSummary:
     threshold: float
     status: Status
     baseline: float | None
-    """Mean of the baseline's case scores over the comparable cases."""
+    """Mean of the baseline's case scores over the cases that can be compared."""
     delta: float | None
-    """Change of the mean over the comparable cases, now minus then. A crash or timeout counts as the worst
-    score; a budget counts only runs that passed all other metrics."""
+    """Change of the mean over the comparable cases: the mean now minus the mean of the baseline. A crash or
+    timeout counts as the worst score. For a budget, only runs count that passed all other metrics."""
     n: int
     """Number of cases that the metric was evaluated on, crashed cases included."""
     errors: int
@@ -73,13 +73,13 @@ class MetricSummary:
     compared: int = 0
     """Number of cases that `baseline` and `delta` are computed from."""
     eval_sets: tuple[str, ...] = ()
-    """The eval sets that share this threshold; empty when all do."""
+    """The eval sets to which this threshold applies; empty if it applies to all."""
     scope: str = ""
-    """The cases that `threshold` holds for, as the thresholds file names them; "" when for all."""
+    """The cases to which `threshold` applies, as the thresholds file names them; "" if it applies to all."""
     regressed: bool = False
     """True if the mean is worse than the baseline by more than the gate allows, or if a case broke."""
     judgement: MetricComparison | None = None
-    """Result of the statistics; None if they do not judge this line, for example because there is neither a
+    """Result of the statistics; None if they do not judge this metric, for example because there is neither a
     baseline nor a statistical rule, or because scores are out of range."""
     agreement: float | None = None
     """Share of agreeing pairs among the judge's samples, in [0, 1]; None: the judge was not asked twice."""
@@ -132,8 +132,8 @@ class MetricSummary:
     def iter_sentences(self) -> Iterator[tuple[str, str]]:
         """Yield (name, sentence) for each sentence of the statistics; reports print the name first.
 
-        Sentences about this summary come first, with `label` as the name. Sentences about all summaries of
-        the metric follow, with the metric's `name`.
+        Sentences about this summary come first, with `label` as the name. If this summary also holds the
+        sentences about all summaries of its metric, they follow with the metric's `name`.
         """
         if self.judgement is not None:
             yield from ((self.label, sentence) for sentence in self.judgement.sentences)
@@ -183,12 +183,12 @@ class Comparison:
     created_at: str | None = None
     commit: str | None = None
     changes: tuple[CaseChange, ...] = ()
-    """In file order; removed cases last. Cases that did not change are not listed."""
+    """Changed cases in the order of the files, then removed cases. Unchanged cases are not listed."""
     unchanged: int = 0
     other_metrics: tuple[str, ...] = ()
     """Metrics that are not compared on some case because they, or their options, have changed."""
     then: AverageRunUsage | None = None
-    """Usage of a run in the baseline; None if no case was answered on both sides."""
+    """Average usage of a run in the baseline; None if no case has an answer both now and in the baseline."""
     now: AverageRunUsage | None = None
     other_judges: tuple[str, ...] = ()
     """Metrics that are not compared on some case because the judge, or its prompt, has changed."""
@@ -197,9 +197,9 @@ class Comparison:
     branch: str | None = None
     """Branch of the newest gate run in the baseline."""
     gate_runs: int = 1
-    """Gate runs in the baseline."""
+    """Number of gate runs in the baseline."""
     left_out: int = 0
-    """Cases of the baseline that the user did not select for this run."""
+    """Number of cases of the baseline that the user did not select for this run."""
 
 
 VerdictStatus: TypeAlias = Literal["pass", "fail", "inconclusive", "error", "skipped"]
@@ -220,7 +220,7 @@ class Verdict:
     """0 open, 1 closed, 2 a report could not be written, 3 no trustworthy verdict, 4 inconclusive, 130
     interrupted."""
     reasons: tuple[str, ...] = ()
-    """Whole sentences, the weightiest first."""
+    """Reasons for the verdict as whole sentences, the weightiest first."""
     gating_exit_code: int | None = None
     """Exit code that the gate would have without `report_only`; None: the same as `exit_code`."""
 
@@ -258,7 +258,7 @@ class Totals:
     cost_usd: float | None = 0.0
     """Cost of the runs with known usage; None: the cost of some of them is not known."""
     known_usd: float = 0.0
-    """Known part of a cost that is not known in whole: a lower bound."""
+    """Known part of the cost, a lower bound, if `cost_usd` is None."""
 
 
 @frozen
@@ -277,7 +277,7 @@ class Shard:
     """The part of a run that one of several machines made."""
 
     index: int
-    """1-based."""
+    """Number of the shard, from 1."""
     count: int
     cases: tuple[int, ...]
     """Indices of the shard's cases among all cases of the run."""
@@ -300,14 +300,16 @@ class FailureGroup:
     newly_failing: int
     """Number of the group's cases that passed in the baseline."""
     cases: tuple[CaseKey, ...]
-    """Ids of eval set and case; at least one. Newly failing cases are first."""
+    """(eval set id, case id) of each case of the group, of which there is at least one. Newly failing cases
+    come first."""
     tool: str = ""
     """The tool that was called, or was expected and not called; "" if no tool is concerned."""
     detail: str = ""
     """The other tool, the path of the argument, the check, rubric or metric, or the exception."""
     unprecedented: bool = False
-    """True: the baseline knows how each of its failed runs failed, and none failed in this way. At least
-    one of the cases has comparable stored runs, and is neither excused nor failing since an earlier run."""
+    """True: the baseline knows how each of its failed runs failed, and none failed in this way. In addition,
+    at least one case of the group has comparable stored runs, has not failed since an earlier gate run, and
+    has no follow-up with the outcome `excused`."""
 
 
 # A field that is renamed or removed here breaks every program that reads results.json: raise SCHEMA_VERSION.
@@ -317,11 +319,11 @@ class Record:
 
     evalgate_version: str
     created_at: str
-    """ISO 8601, UTC."""
+    """Time of the run in UTC, as ISO 8601."""
     duration_s: float
     agent: AgentInfo
     runs: int
-    """Runs of every case that the means are computed from."""
+    """Number of runs of every case that the means are computed from."""
     verdict: Verdict
     metrics: tuple[MetricSummary, ...]
     cases: tuple[CaseResult, ...]
@@ -331,16 +333,17 @@ class Record:
     """Facts that did not change the verdict and that a reader should know."""
     schema_version: int = SCHEMA_VERSION
     options: tuple[str, ...] = ()
-    """Options that a run of one case needs, in addition to eval sets and agent, as words of the command
-    line. Variables are named without their values."""
+    """Options, as words of the command line, with which a user can run one of the cases again. Eval sets and
+    agent are not among them. Environment variables are named without their values."""
     shard: Shard | None = None
     """Set if this is one shard of a run; a shard has no verdict of its own."""
     effort: SamplingCost | None = None
     """Cost of `runs: auto`; None if the number of runs was given."""
     judge: ModelUsage | None = None
-    """Consumption of judging over the whole run, anchors included; None: no model was asked to judge."""
+    """Consumption of judging over the whole run, including the check of the judge with its `anchors`. None:
+    no model was asked to judge."""
     criteria: tuple[RecordedCriterion, ...] = ()
-    """Options of the metrics, each set of options once; a case's metric refers to it by its fingerprint."""
+    """Options of the metrics. Each set of options is stored once; `CaseMetric.fingerprint` refers to it."""
     selection: CaseSelection | None = None
     """Set if options such as `--tag` left out some cases: such a run is never stored as a baseline."""
     partial_sets: tuple[str, ...] = ()
@@ -352,8 +355,8 @@ class Record:
     """Values such as `env.MODEL` that a variant of `evalgate matrix` had; such a run is never stored as a
     baseline. None: the run is no variant."""
     failure_groups: tuple[FailureGroup, ...] = ()
-    """The failing cases that gate, each in one group: first those with the most newly failing cases, then the
-    largest. Empty if none fails; files of older versions have none."""
+    """Groups of the failing cases that gate; each case is in one group. Groups with more newly failing cases
+    come first, then larger groups. Empty if no case fails, and in files of older versions."""
     anchor: AnchorComparison | None = None
     """Comparison with an older, fixed baseline; None without `gate.anchor`."""
     files: tuple[TrackedFiles, ...] = ()
@@ -405,6 +408,6 @@ class GateInput:
     anchor: AnchorComparison | None = None
     """Comparison with an older, fixed baseline; None if there is none."""
     control: ControlComparison | None = None
-    """Comparison with the control; None: the comparison with the baseline alone decides."""
+    """Comparison with runs of the base commit's agent; None: only the baseline comparison decides."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
     """Metric name to its criterion; the reasons of a verdict name the drop that the criterion allows."""

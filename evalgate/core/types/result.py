@@ -73,7 +73,7 @@ class ReliabilityRule:
 class Criterion:
     """A metric with its options and the score that it must reach.
 
-    It is an entry of `criteria`, `checks` or `budgets`, or of another tool's file.
+    It is an entry of `criteria` or `checks`, or of another tool's file.
     """
 
     metric: str
@@ -84,7 +84,7 @@ class Criterion:
     evaluator: str = ""
     """Name of the metric in the registry, if that is not `metric`."""
     reliability: ReliabilityRule | None = None
-    """None: the mean over the runs decides a case."""
+    """Rule for pass^k or pass@k that decides a case. None: the mean over the case's runs decides."""
     rule: Literal["literal", "statistical"] = "literal"
     """`literal`: a mean below the threshold fails; `statistical`: only if it is below by more than noise."""
     max_regression: float | None = None
@@ -112,7 +112,7 @@ class TurnScore:
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
-    """Same meaning as `MetricScore.passed`."""
+    """None: the threshold decides. Set if the tool that defines the metric has another rule."""
 
 
 @frozen
@@ -121,7 +121,7 @@ class MetricScore:
 
     score: float
     turns: tuple[TurnScore, ...] = ()
-    """One per turn, or empty when the metric judges the conversation as a whole."""
+    """Scores of the turns, one for each; empty when the metric judges the conversation as a whole."""
     reason: str = ""
     details: JsonObject | None = None
     passed: bool | None = None
@@ -167,7 +167,8 @@ class TurnResult:
 
     user: str
     expected: Reply | None
-    """None: the case does not have this turn, because a recording is longer than the case."""
+    """None: the case does not have this turn, because a simulated user made up the messages, or because a
+    recording is longer than the case."""
     actual: Reply | None
     """None: the agent gave no reply in this turn."""
     metrics: tuple[TurnMetric, ...] = ()
@@ -208,9 +209,9 @@ class ModelUsage:
     cost_usd: float = 0.0
     """Cost of the calls whose cost is known."""
     unpriced: int = 0
-    """Calls whose cost is not known; more than 0 makes `cost_usd` a lower bound."""
+    """Number of calls with an unknown cost. If it is above 0, `cost_usd` is only a lower bound."""
     spared: int = 0
-    """Calls that were answered from the cache."""
+    """Number of calls that were answered from the cache."""
     spared_usage: Usage = NO_USAGE
     """Consumption of the spared calls when they were first made."""
 
@@ -247,7 +248,8 @@ class RunResult:
     final_state: JsonObject | None = None
     earlier_attempts: tuple[Attempt, ...] = ()
     confirms: bool = False
-    """True for a follow-up run: it is part of no mean, and never of a baseline."""
+    """True for a follow-up run, which only helps to decide whether a failing case broke. It is part of no
+    mean, and never of a baseline."""
     user_usage: Usage | None = None
     """Consumption of the simulated user."""
     judge: ModelUsage | None = None
@@ -273,7 +275,7 @@ class RecordedCriterion:
     metric: str
     """The name as the user wrote it."""
     fingerprint: str
-    """`CaseMetric.fingerprint` of the scores."""
+    """Hash of the metric and its options, which `CaseMetric.fingerprint` of the results refers to."""
     options: JsonObject = field(default_factory=dict)
     """The metric's own options, as the user wrote them."""
     evaluator: str = ""
@@ -286,8 +288,8 @@ class CaseMetric:
 
     name: str
     score: float | None
-    """Mean over the runs to which the metric applies, without follow-up runs. None if it applies to none, if
-    a run has no answer, if the metric failed on a run, or if pass^k or pass@k lacks runs."""
+    """Mean over the runs to which the metric applies, without follow-up runs. None if the metric applies to
+    no run or failed on a run, if a run has no answer, or if there are too few runs for pass^k or pass@k."""
     threshold: float
     status: Status
     reason: str = ""
@@ -352,8 +354,8 @@ class CaseResult:
     quarantine: Quarantine | None = None
     """Reason why the case does not gate, and is in no mean, verdict or statistics; None: no quarantine."""
     follow_up: FollowUp | None = None
-    """Explanation of a failure by its baseline and further runs. None: the case passed, its failure cannot
-    be compared with stored runs, or `max_failed_cases` decides."""
+    """Conclusion whether a failing case broke, from stored and further runs. None: the case passed, its
+    failure cannot be compared with stored runs, or `max_failed_cases` decides."""
     observed: bool = False
     """True: the case was imported and not reviewed yet. Like a quarantined case, it does not gate."""
     source: str = ""
@@ -376,5 +378,8 @@ class CaseResult:
 
     @property
     def is_conclusive(self) -> bool:
-        """Return True if the result is due to the agent; False if a judge or a service failed."""
+        """Return True if the case passed or failed, or if the agent crashed or timed out.
+
+        If False, the result shows nothing about the agent: a judge or a service failed, for example.
+        """
         return self.status in {"passed", "failed"} or self.agent_failed

@@ -255,7 +255,7 @@ class LongList(Sequence[Any]):
 
     @property
     def size(self) -> int:
-        """Return the number of bytes from the start of the first item to the end of the last, or 0."""
+        """Return the number of bytes from the start of the first item to the end of the last; 0 if empty."""
         return self._get_item_end(-1) - self._starts[0] if self._starts else 0
 
     def __len__(self) -> int:
@@ -281,9 +281,10 @@ class LongList(Sequence[Any]):
             yield from items
 
     def read_block(self, first: int) -> list[Any]:
-        """Return the item at `first` and the next items, together at most one step (in bytes) of the file.
+        """Return decoded items from the 0-based index `first` on: as many as fit into `step` bytes.
 
-        A single item may be longer.
+        `step` is the number of bytes of the file that are decoded at once. At least one item is returned,
+        even if it is longer.
         """
         past = first + 1
         while past < len(self) and self._get_item_end(past) - self._starts[first] <= self._file.step:
@@ -324,7 +325,7 @@ class LongDocument:
     """Positions of the members of the top-level object."""
 
     def find_position(self, location: Location) -> tuple[int, int]:
-        """Return line and column of the value at a location, or of the nearest value around the location.
+        """Return line and column (1-based) of the value at a location, or of the nearest value around it.
 
         Raises:
             InvalidInputError: the file was changed since it was opened.
@@ -359,7 +360,7 @@ def read_large_json(path: Path, shown_as: str, *, step: int = _STEP) -> JsonDocu
     into memory.
 
     Raises:
-        InvalidInputError: `read_json` rejects the file.
+        InvalidInputError: the file cannot be read, does not fit into memory, or is not strict JSON.
     """
     try:
         with path.open("rb") as file, pause_gc():
@@ -387,7 +388,7 @@ def _scan_document(window: JsonWindow, file: _SourceFile) -> LongDocument:
 def _scan_object(window: JsonWindow, file: _SourceFile, spans: dict[str, ValueSpan]) -> dict[str, Any]:
     """Return the members of the top-level object, and add the position of each value to `spans`.
 
-    Lists that are shorter than one step are decoded; longer lists stay in the file.
+    Lists of less than `file.step` bytes are decoded; longer lists stay in the file.
     """
     members: dict[str, Any] = {}
     window.take("{")

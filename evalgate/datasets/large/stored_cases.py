@@ -99,10 +99,10 @@ class _ItemReader:
     def __init__(self, items: LongList) -> None:
         self._items = items
         self._first, self._block = 0, list[Any]()
-        """Items that were decoded last, and the index of the first of them."""
+        """Index of the first item of the block that was decoded last, and the items of this block."""
 
     def read_item(self, at: int) -> Any:
-        """Return the decoded item at the index `at`."""
+        """Return the decoded item at the 0-based index `at`."""
         past = self._first + len(self._block)
         if not self._first <= at < past:
             self._first = at
@@ -127,7 +127,14 @@ class StoredCase(EvalCase):
         return EvalCase(*values, **fields)
 
     def __getattr__(self, name: str) -> Any:
-        """Decode the case. Python calls this only for a slot that is still empty."""
+        """Decode the case, store all of its fields, and return the field `name`.
+
+        Python calls this method only for a field that is not stored yet, or for a name that is no field.
+
+        Raises:
+            AttributeError: `name` is no field.
+            InvalidInputError: the case has changed in the file.
+        """
         if name not in _CASE_FIELDS:
             raise AttributeError(name)
         case = self._source.build_case(self._index, self._reader.read_item(self._index))
@@ -266,7 +273,7 @@ class StoredCases(CasesInFile):
         return self.build_case(at, self._reader.read_item(at))
 
     def build_case(self, index: int, item: Any) -> EvalCase:
-        """Build the case at `index` from its decoded item.
+        """Build the case at the 0-based `index` from its decoded item.
 
         Raises:
             InvalidInputError: the item is not a valid case any more.

@@ -33,7 +33,10 @@ _IGNORED_FEATURES = {
 
 
 class IgnoredFeaturesLint:
-    """Lint for data of other tools, such as `file_upload`, that evalgate keeps in a case but ignores."""
+    """Lint for data of other tools, such as `file_upload`, that evalgate keeps in a case but ignores.
+
+    It also reports tool mocks that evalgate cannot apply: the case is then not run.
+    """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
         """Return the checker for ignored features; both arguments are unused."""
@@ -57,7 +60,8 @@ _LISTED = 5
 class MissingReferencesLint:
     """Lint for turns without the expected response or tool calls that a metric compares with.
 
-    A turn with a response and no tool calls is fine: it may expect that no tool is called.
+    If a metric compares tool calls, a turn with a response and no tool calls is not reported: it may expect
+    that no tool is called.
     """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
@@ -169,17 +173,17 @@ def _get_member(value: JsonObject | object, name: str) -> object:
 
 _Thing = TypeVar("_Thing")
 _Key: TypeAlias = tuple[object, ...]
-"""Values that are compared quickly; items with equal keys may still differ."""
+"""Parts of an item by which possible duplicates are found quickly. Items with equal keys may still differ."""
 
 
 class DuplicateLint:
     """Lint for two cases, or two turns of a case, with the same messages and expectations.
 
-    1, 1.0 and true are different values: an agent gets them as such.
+    1, 1.0 and true are different values, because an agent would get different arguments or results.
     """
 
     def build_checker(self, eval_set: EvalSet, metrics: Mapping[str, Metric]) -> CaseChecker:
-        """Return the checker for duplicates. Call it once for each case of the set, in order."""
+        """Return the checker for duplicates. The checker must be called once for each case, in order."""
         del metrics
         checks = eval_set.checks.sections if eval_set.checks else {}
 

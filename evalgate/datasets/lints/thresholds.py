@@ -11,7 +11,7 @@ from evalgate.core.types import Criterion
 def lint_thresholds(thresholds: Thresholds) -> Iterator[str]:
     """Yield a sentence, `file:line` first, for each threshold or `gate.anchor` that is probably a mistake.
 
-    These are settings that can never change the verdict, or that contradict another setting.
+    A setting is probably a mistake if it can never change the verdict, or contradicts another setting.
     """
     for criterion in thresholds.criteria:
         for finding in (
