@@ -124,7 +124,7 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """Process that answers one message with its whole stdout. It is its own `ProcessListener`."""
+    """Process that answers one message with its whole stdout. The process listens to its own events."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -176,11 +176,11 @@ def build_command_agent(
         cwd: Working folder of the agent.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
-        workers: Largest number of processes, as in `PoolOptions`.
+        workers: Largest number of processes. If sessions must run alone, the number is at least 4.
         start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
-        memory: Memory that a process and its children may use, as `512m`; None: no limit.
+        memory: Memory that a process and its children may use, such as `512m`; None: no limit.
 
     Raises:
         ValueError: `memory` is not a valid size.

@@ -51,7 +51,8 @@ def find_reachable_endpoint(
 
     Raises:
         InvalidInputError: the package `docker` is missing.
-        AgentUnreachableError: the machine has no address in the container's network.
+        AgentUnreachableError: the machine has no address in the container's network, and the configuration
+            names no other host that the container can reach.
     """
     try:
         client = docker_client.connect_to_daemon()
@@ -103,11 +104,11 @@ def _resolve_without_gateway(
 ) -> CollectorEndpoint:
     """Return the endpoint for a container in a network in which the machine has no address.
 
-    With `host_is_given`, the host of `wanted` is used if a container can reach it. For the machine's own
-    network, `host`, `wanted` is returned unchanged.
+    If `network` is `host`, the machine's own network, return `wanted` unchanged. With `host_is_given`, let
+    the container use the host of `wanted`, unless it is an address such as `localhost`.
 
     Raises:
-        AgentUnreachableError: the container cannot reach the gate.
+        AgentUnreachableError: the container cannot reach the gate in one of these ways.
     """
     if network == "host":
         return wanted
@@ -126,7 +127,7 @@ def find_network_gateway(network: Mapping[str, Any]) -> str:
     """Return the machine's IPv4 address in a Docker network; "" if it is unknown.
 
     `network` holds the attributes of the network, as Docker reports them. Docker reports no gateway for a
-    default bridge that it did not create itself. Then the address is read from the bridge's interface; it is
+    default bridge that it did not create itself. Then the address is read from the bridge's interface. It is
     unknown if the daemon runs in a virtual machine, because the interface is not on this machine.
     """
     settings = network["IPAM"]["Config"] or ()

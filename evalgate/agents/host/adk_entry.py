@@ -1,8 +1,8 @@
 """Search for a Google ADK agent as ADK does: in a module, an agent folder or a file.
 
-The order is: `app` (if it is an app of ADK), `root_agent` and `get_agent_async` in the module; then the same
-names in the module's attribute `agent`, and in its submodule `agent`; then the file `root_agent.yaml` in the
-package's folder, from which ADK builds an agent.
+In a module, the first of these names counts: `app` (if it is an app of ADK), `root_agent`, `get_agent_async`.
+If the module has none of the names, they are searched in the module's attribute `agent`, then in the module's
+submodule `agent`. At last, ADK builds an agent from the file `root_agent.yaml` in the package's folder.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Mocks:
         self.missing: Optional[Exception] = None
         """Error of the last mocked call without a result, in any turn; None if every call got a result.
 
-        It is an `UnsupportedCaseError` if the agent has a mocked tool that evalgate cannot replace.
+        The error is an `UnsupportedCaseError` if the agent has a mocked tool that evalgate cannot replace.
         """
         self._mocks = mocks
         self._recording = recording

@@ -2,7 +2,8 @@
 
 Its command line has one argument, a JSON object with these options:
 
-- `entry` (required): the object to load, as for `load_entry`, or with `adk` as for `find_adk_agent`
+- `entry` (required): the object to load: `package.module:attribute` or `path/file.py:attribute`; with `adk`,
+  also a module, a folder, a file or a YAML file without an attribute
 - `threads` (required): largest number of threads for a synchronous agent
 - `path`: list of folders to put first on `sys.path`; the working folder if absent
 - `home`: folder to which a path in `entry` is relative; the working folder if absent
@@ -10,7 +11,8 @@ Its command line has one argument, a JSON object with these options:
 - `track`: true to record the files of the project that the process opens
 - `adk`: true for an entry of Google ADK; `agent` then names a sub-agent to run instead of the root
 - `metric`: true to serve the function of a custom metric
-- `digest`: SHA-256 of the manifest in `home`, to verify the code (see `verify_code`)
+- `digest`: SHA-256 of the manifest in `home`, which holds the digest of each file of a metric's code; with
+  `digest`, each file is checked before it is imported
 """
 
 from __future__ import annotations

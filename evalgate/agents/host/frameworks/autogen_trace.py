@@ -100,7 +100,7 @@ class ToolSteps:
 
     @ignore_errors
     def note_message(self, message: Any) -> None:
-        """Begin steps for tool calls that a message requests, or end steps with results in the message."""
+        """Begin a step for each tool call that a message requests; end steps with the message's results."""
         kind = type(message).__name__
         if kind == "ToolCallRequestEvent":
             for call in message.content:
