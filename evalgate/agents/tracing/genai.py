@@ -2,8 +2,8 @@
 
 The attributes are those of the OpenTelemetry semantic conventions, both before 1.37 and later (messages as
 attributes). The equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry are read, too.
-Tool calls are read from the spans of the tools. Without such a span in a turn, the calls in the models'
-answers are read.
+Tool calls are read from the spans of the tools. If a turn has no span of a tool, the calls are read from the
+models' answers.
 """
 
 import json
