@@ -78,7 +78,7 @@ def check_executor(executor: ExecutorConfig, thresholds: Thresholds) -> None:
 
 
 _RECORDING = "replay"
-"""Kind of agent that replays a recording. It runs on this machine even with the executor `ray`."""
+"""Kind of agent that replays a recording. Such an agent runs on this machine even with the executor `ray`."""
 
 
 def build_agent(

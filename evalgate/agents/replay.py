@@ -200,7 +200,7 @@ class _ReplaySession:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True: a replay calls no tool, so there is no call without a mock."""
+        """Return True, so that cases with tool mocks are run: a replay never calls a real tool."""
         return True
 
     @property

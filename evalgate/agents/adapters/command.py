@@ -29,7 +29,7 @@ from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 _EXIT_GRACE_S = 1.0
-"""Seconds that a process may take to end on SIGTERM after its turn timed out, before it is killed."""
+"""Seconds between SIGTERM and SIGKILL for a process that did not answer within the time limit."""
 
 
 class PerTurnAgent:
@@ -176,7 +176,7 @@ def build_command_agent(
         cwd: Working folder of the agent.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
-        workers: Largest number of processes. If sessions must run alone, the number is at least 4.
+        workers: Largest number of processes. For sessions that must run alone, 4 are always allowed.
         start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.

@@ -53,21 +53,24 @@ class PlannedService:
 
 
 class Sidecars:
-    """Services that the agent depends on, with their network and volumes. `start` and `stop` block."""
+    """Services that the agent depends on, with their network and volumes.
+
+    `start` and `stop` block the calling thread.
+    """
 
     def __init__(self, services: Mapping[str, PlannedService], timeout_s: float) -> None:
         """Create the services without starting them.
 
         Args:
             services: Services by name, each after the services that it waits for.
-            timeout_s: Seconds until the condition of a dependency must be true.
+            timeout_s: Seconds that a service may take to fulfil the condition of a service that waits for it.
         """
         self._services = services
         self._timeout_s = timeout_s
         self._client: DockerClient | None = None
         self._network: Network | None = None
         self._gate_container = ""
-        """Id of the container that the gate runs in, once it is connected to the network; else ""."""
+        """Id of the container that the gate runs in; "" if this container is not in the network (yet)."""
         self._volumes: dict[str, DockerVolume] = {}
         self._running: dict[str, Container] = {}
         self._is_cancelled = threading.Event()
@@ -204,7 +207,7 @@ def _remove_quietly(found: "Network | DockerVolume") -> None:
 
 
 class ComposeAgent:
-    """An `Agent` in a container, which is created after the services that it depends on have started."""
+    """An `Agent` that is a Compose service. First, the services that the agent depends on are started."""
 
     def __init__(
         self, sidecars: Sidecars, agent: PlannedService, build_agent: Callable[[ContainerSpec], Agent]
@@ -414,7 +417,7 @@ def build_compose_agent(
         file: The Compose file, relative to `folder`; None: the first default name that exists there.
         folder: The working folder.
         environ: Values of the Compose file's variables.
-        timeout_s: Seconds until the condition of a dependency must be true.
+        timeout_s: Seconds that a service may take to fulfil the condition of a service that waits for it.
         adapt_spec: Function that applies the settings of the `agent` section to the agent's container.
         build_agent: Function that builds the agent in its container.
 

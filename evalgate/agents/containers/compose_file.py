@@ -27,7 +27,7 @@ _VARIABLE = re.compile(
 class InterpolationError(Exception):
     """Error of a variable without a value or with an invalid form.
 
-    The message begins with a verb; the caller puts the key of the Compose file before it.
+    The message begins with a verb; the caller puts the key of the Compose file before the message.
     """
 
 
@@ -80,7 +80,11 @@ IGNORED_KEYS = frozenset(
         *("stop_signal", "tty"),
     }
 )
-"""Keys of a service that are ignored: all services share one private network, and end with the run."""
+"""Keys of a service that have no effect.
+
+Keys such as `ports` and `restart` are not needed: all services share one private network and end with the
+run.
+"""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 HOST_GATEWAY_NAME = "host.docker.internal"
-"""Host name of the machine in Docker Desktop, and in Docker Engine if it is configured."""
+"""Host name by which a container reaches this machine; in Docker Engine, the name must be configured."""
 _UNREACHABLE_HOSTS = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})  # noqa: S104  they are refused
 """Hosts at which a container reaches only itself, or nothing, but never the gate."""
 _SIOCGIFADDR = 0x8915
@@ -88,7 +88,8 @@ def _find_gate_address(client: "DockerClient", spec: ContainerSpec) -> str | Non
 def _is_local_daemon(client: "DockerClient") -> bool:
     """Return True if the daemon runs containers on this machine and not in a virtual machine.
 
-    Docker Desktop always counts as a virtual machine: in WSL, it shares the kernel but not the network.
+    Docker Desktop always counts as a virtual machine: in WSL, it has the kernel of this machine, but another
+    network.
     """
     import docker.errors
 

@@ -56,8 +56,8 @@ class ContainerSpec:
     user: str | None = None
     limits: ContainerLimits = ContainerLimits()
     copied: tuple[tuple[Path, str], ...] = ()
-    """Folders and files of this machine, and their paths in the container. They are copied, not mounted: if
-    the gate itself runs in a container, the Docker daemon would look for its paths on the host."""
+    """Folders and files of this machine, each with its path in the container. They are copied, not mounted:
+    if the gate runs in a container, the Docker daemon would look for the gate's paths on the host."""
     folder: str | None = None
     """Working folder; None: the image's own."""
     port: int | None = None

@@ -128,10 +128,10 @@ def _find_encoding_fault(error: BaseException) -> str | None:
 
 
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
-    """Return the path of the source file that Python could not compile, and `file:line` of its import.
+    """Return (path, importer): a source file that Python could not compile, and the place of its import.
 
-    The path is None if no file was being compiled. The location is "the agent" if the traceback has no
-    frame of the agent's code.
+    `path` is None if no file was being compiled. `importer` is `file:line`, or "the agent" if the traceback
+    has no frame of the agent's code.
     """
     path, importer = None, "the agent"
     while frames is not None:

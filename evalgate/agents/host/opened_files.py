@@ -32,7 +32,7 @@ _FOREIGN_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules", 
 
 
 class FileRecorder:
-    """Recorder of the files that the process imports or opens for reading, and of processes that it starts.
+    """Recorder of the files that this process imports or opens for reading, and of the processes it starts.
 
     Creating the recorder installs an audit hook, which cannot be removed.
     """

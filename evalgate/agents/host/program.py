@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the agent host with the JSON options in `sys.argv[1]` until stdin is closed; then end the process.
+    """Run the agent host until stdin is closed; then end the process.
 
-    The exit code is 0, or 1 after a `fatal` message if the agent cannot be loaded. The docstring of this
-    module lists the options.
+    `sys.argv[1]` holds the options as JSON, such as `entry`. The exit code is 0. If the agent cannot be
+    loaded, a message `fatal` is sent to the gate, and the exit code is 1.
     """
     options: dict[str, Any] = json.loads(sys.argv[1])
     # An agent that parses its command line on import must not find the options of the host.

@@ -59,13 +59,13 @@ class CallRecording:
 
     @property
     def tool_names(self) -> list[str]:
-        """Return the names of the recorded tools that are not live."""
+        """Return the names of the recorded tools, without live tools, which are called for real."""
         return [name for name in self._calls if not self.is_live(name)]
 
     def take_result(self, name: str, args: Optional[dict[str, Any]]) -> Any:
         """Return a copy of the result of the next recorded call with this tool and these arguments.
 
-        Each recorded call is used once, even if it raises an error.
+        Each recorded call is used once, even if an error was recorded instead of a result.
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.

@@ -247,7 +247,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _take_over_stdio() -> tuple[int, GateWriter]:
-    """Return a copy of stdin and a writer to stdout; redirect all other output, as Ray's, to stderr."""
+    """Return a duplicate of stdin and a writer to stdout; redirect all other output, as Ray's, to stderr."""
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -172,9 +172,10 @@ def _join_output(span: Span) -> str:
 
 
 def _find_question(spans: Sequence[Span]) -> str:
-    """Return the last message of the user in the first span that has any; "" if no span has.
+    """Return the user's message of this turn; "" if no span has a message of the user.
 
-    A span holds the whole conversation so far, and only its last message of the user belongs to this turn.
+    The message is read from the first span that has messages of the user. Such a span holds the whole
+    conversation so far, and only the last message of the user belongs to this turn.
     """
     for span in spans:
         texts = [_get_text(part) for part in _iter_parts(span, "gen_ai.input.messages", "text", role="user")]

@@ -45,7 +45,10 @@ class Span:
     """Reason why the operation failed; "" if it did not."""
 
     def get_attribute(self, *names: str) -> object:
-        """Return the first of the named attributes in the span, else in its resource; else None."""
+        """Return the first of the named attributes that the span has.
+
+        If the span has none of them, return the first that its `resource` has, or None.
+        """
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:

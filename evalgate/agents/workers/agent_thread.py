@@ -122,7 +122,7 @@ class AgentThread:
 def _destroy_task(task: asyncio.Task[Any]) -> None:
     """End a task that ignored its cancellation, now and in this thread.
 
-    Otherwise, the garbage collector would run the `finally` blocks of the agent at any time in any thread.
+    If the task were left, the garbage collector would run the agent's `finally` blocks later, in any thread.
     asyncio's warning about a pending task is switched off, because the results report the abandoned turn.
     """
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  asyncio.gather does the same

@@ -32,7 +32,7 @@ class PoolOptions:
 
     _: KW_ONLY
     workers: int
-    """Maximum number of worker processes. For sessions that must run alone, it is at least 4."""
+    """Maximum number of worker processes. For sessions that must run alone, 4 are always allowed."""
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0

@@ -75,7 +75,10 @@ _YIELDING_DECODER = json.JSONDecoder(
     parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=lambda value: value
 )
 THREAD_PARSE_SIZE = 64 * 1024
-"""Characters or bytes above which a JSON text should be parsed in a thread; below, it takes at most 10 ms."""
+"""Characters or bytes above which a JSON text should be parsed in a thread. Shorter texts take at most 10 ms.
+
+In the event loop, a longer parse would make all other cases wait.
+"""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _NOT_ASCII = b"\xff"
 

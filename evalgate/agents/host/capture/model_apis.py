@@ -80,7 +80,7 @@ class ModelToolCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the `ToolAnswer.key` of the result of this call."""
+        """Return the key of this call, which the `ToolAnswer` with the call's result has, too."""
         return self.id or f"name {self.name}"
 
 

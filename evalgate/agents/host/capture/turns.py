@@ -154,8 +154,8 @@ class TurnCapture:
     def add_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
         """Add the tool calls and the usage of a model's answer; do nothing if the turn has ended.
 
-        The text of the answer is added only if the model called a tool without being forced: then it is an
-        intermediate message. In all other cases, it may be the agent's reply, which the agent returns itself.
+        The text of the answer is added only if the model called a tool without being forced. Then the text is
+        an intermediate message. Any other text may be the agent's reply, which the agent returns itself.
 
         Args:
             answer: Content of the answer.

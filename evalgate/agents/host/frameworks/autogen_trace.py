@@ -20,7 +20,7 @@ _MARK = "_evalgate_is_traced"
 
 
 def trace_clients(clients: Iterable[Any]) -> None:
-    """Wrap model clients to record their calls with `current_recorder`. Skip clients already wrapped."""
+    """Wrap model clients, so that `current_recorder` records their calls; skip clients wrapped before."""
     for client in clients:
         if not getattr(client, _MARK, False):
             setattr(client, _MARK, True)
