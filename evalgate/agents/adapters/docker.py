@@ -225,8 +225,8 @@ class DockerAgentOptions(HttpDialectOptions):
         """Return the container of the Compose `service`, changed by the settings of the `agent` section.
 
         `own` is the container that the `agent` section alone describes. The result has the variables and the
-        copied folders of both containers. If both set the same variable or limit, the `agent` section wins.
-        The port is always the one of the `agent` section.
+        copied folders of both containers. If both have a value for a variable or a setting, the value of the
+        `agent` section is taken. The port is always the one of the `agent` section.
         """
         given = self.model_fields_set  # tells `read_only: false` from no `read_only`
         limits = ContainerLimits(

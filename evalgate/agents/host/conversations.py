@@ -38,7 +38,7 @@ class _ActiveTurn:
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.concurrent = False
-        """True once another turn was in progress at the same time, which may have cancelled `task`."""
+        """True once another turn, which may have cancelled `task`, was in progress at the same time."""
         self.exit: BaseException | None = None
         """SystemExit or KeyboardInterrupt that ended the turn. A task that the agent started raised it."""
         self.is_cancel_reported = False

@@ -134,7 +134,7 @@ def _parse_answer(answer: bytes | str) -> A2aResult:
 def _refuse_plaintext(connection: AgentConnection, url: str) -> None:
     """Raise AgentError if the agent's URL has https but `url`, from the agent's card, has http.
 
-    Such a `url` is accepted if the user has configured no headers, which could be read on the way.
+    If the user has configured no headers, such a `url` is accepted: no secret can be read on the way.
     """
     if connection.sends_headers and connection.url.startswith("https:") and not url.startswith("https:"):
         raise build_format_error(

@@ -56,8 +56,7 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
 def read_recorded_reply(events: Iterable[object]) -> Reply:
     """Return the reply of one recorded turn. The response is None if there is no final event.
 
-    The response is read as by ADK: it is the text of the last final event with text, or "" if no final event
-    has text.
+    The response is the text of the last final event with text, or "" if no final event has text.
 
     Raises:
         AgentError: an event is malformed or an error of the server.

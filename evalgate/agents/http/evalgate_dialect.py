@@ -106,7 +106,11 @@ class _TurnResponse:
         self._done: TurnAnswer | None = None
 
     def read_whole(self, body: bytes) -> None:
-        """Read a body that is the whole answer; raise AgentError if this is malformed or an error."""
+        """Read a body that is the whole answer.
+
+        Raises:
+            AgentError: the body is malformed or reports an error.
+        """
         self.accept_answer(parse_json_body(body))
 
     def read_event(self, data: bytes | str) -> None:

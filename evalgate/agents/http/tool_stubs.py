@@ -64,7 +64,7 @@ class ExpectedResults:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the unused result of an expected call that equals `call`, else the tool's first unused one.
+        """Return the result of an expected call that equals `call`, or else the tool's first unused result.
 
         If the tool has no unused result, return an error that the agent can read, instead of an invented
         result. The conversation goes on, and the metrics compare this call like any other.

@@ -178,7 +178,7 @@ class ActorSpec:
     The agent then gets `environ` alone. On another node, `environ` overrides the node's own variables.
     """
     owner: tuple[int, int] | None = None
-    """User id and group id of the working folder's owner, as whom the agent runs; None: as the actor."""
+    """User id and group id of the working folder's owner, for the agent's processes; None: the actor's."""
 
     def to_json(self) -> str:
         """Return the description as JSON."""

@@ -26,7 +26,7 @@ from evalgate.system.loop_timer import TimeLimits
 GRACE_S = 1.0
 """Seconds that an agent may take to answer a cancel before its process or thread counts as blocked."""
 STALL_S = 0.5
-"""Seconds within which a worker answers a cancel, unless its process is blocked, with all of its sessions."""
+"""Seconds after which the answer to a cancel is late: the process was blocked, with all of its sessions."""
 
 
 class SessionState(Enum):

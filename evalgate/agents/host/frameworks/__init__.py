@@ -68,8 +68,8 @@ def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop
         loop: Event loop that awaits the result of an asynchronous factory.
 
     Raises:
-        UnusableEntryError: the object is no agent and creates none. Or the agent stores conversations, the
-            factory always returns this same agent, and it cannot be copied.
+        UnusableEntryError: the object is no agent and creates none. Or the agent stores conversations, cannot
+            be copied, and is not created anew for each conversation.
         AgentCreationError: the class or the factory raised.
     """
     from .agent_factories import adapt_copies, adapt_factory, find_factory
