@@ -61,13 +61,17 @@ _PUBLIC_NAMES = {
     "run": "api.steps",
     "score": "api.steps",
 }
-"""Public name to the module in this package that defines it."""
+"""Module that defines each public name, by the public name. The modules are relative to this package."""
 
 __all__ = [*_PUBLIC_NAMES]  # noqa: PLE0604  the names above, which no analysis of the text can see
 
 
 def __getattr__(name: str) -> object:
-    """Return a public name, imported from its module at its first use."""
+    """Import a public name from its module at the first use, and return its value.
+
+    Raises:
+        AttributeError: the package has no such public name.
+    """
     if name not in _PUBLIC_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -17,7 +17,7 @@ def main(argv: Sequence[str] | None = None, interrupts: InterruptHandler | None 
     """Run the command with `argv`, or with the arguments of the process, and return the exit code.
 
     Errors and interruptions of the command become an exit code. `interrupts` records whether an end signal
-    arrived; if it is None, no handler of signals is installed.
+    arrived. If `interrupts` is None, no handler of signals is installed.
 
     Raises:
         KeyboardInterrupt: an end signal arrives while an error or an earlier interruption is reported.
@@ -81,7 +81,10 @@ def _set_outputs_without_verdict(code: int) -> int:
 
 
 def _report_error(error: BaseException) -> int:
-    """Print an error, set the outputs of a GitHub step, and return the exit code (3 if memory runs out)."""
+    """Print an error and return its exit code; 3 if memory runs out.
+
+    In a job of GitHub Actions, also set the step's outputs, which say that there is no verdict.
+    """
     try:
         return _set_outputs_without_verdict(_explain_error(error))
     except MemoryError:
@@ -127,9 +130,9 @@ def entry_point() -> None:
 
 
 def _prepare_process() -> None:
-    """Ignore broken pipes, and request that the gate is isolated before an agent's process starts.
+    """Ignore broken pipes, and request the isolation of the gate's process from the agent's processes.
 
-    `system.isolation.isolate_process` says what isolation hides from the agent.
+    The request only sets a flag. The isolation takes place before the first process of an agent starts.
     """
     from evalgate.system.isolation import request_isolation
     from evalgate.system.stdio import ignore_broken_pipes

@@ -30,7 +30,7 @@ class AgentSpec:
     """Settings that apply to every kind of agent."""
     options: AgentOptions
     name: str
-    """Name of the agent in reports: the value of an option, such as the `entry` of a Python agent."""
+    """Name of the agent in reports: the value of one of `options`, such as the `entry` of a Python agent."""
 
 
 def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds) -> AgentSpec:
@@ -40,8 +40,8 @@ def resolve_agent(settings: AgentConfig, agent_name: str, thresholds: Thresholds
     replaces the option of the `agent` section that names the agent, such as `entry` for a Python agent.
 
     Raises:
-        InvalidInputError: the kind is unknown, or its options are wrong. Each problem has its line in the
-            thresholds file, unless `agent_name` is given.
+        InvalidInputError: the kind is unknown, its options are wrong, or no option names the agent. Each
+            problem has its line in the thresholds file, unless `agent_name` is given.
     """
     agent_type = _resolve_agent_type(settings.kind, agent_name, thresholds)
     kind_options = dict(settings.model_extra or {})  # the keys that only this kind of agent knows
@@ -78,7 +78,7 @@ def check_executor(executor: ExecutorConfig, thresholds: Thresholds) -> None:
 
 
 _RECORDING = "replay"
-"""Kind of agent that replays a recording. It runs on this machine even with the executor `ray`."""
+"""Kind of agent that replays a recording. Such an agent runs on this machine even with the executor `ray`."""
 
 
 def build_agent(
@@ -96,7 +96,7 @@ def build_agent(
     kind `replay` always runs on this machine.
 
     Raises:
-        EvalgateError: the setup fails, or an option names something that cannot be used.
+        EvalgateError: the setup fails, or the agent cannot be built with its options.
     """
     kind = spec.settings.kind
     if executor.kind == "ray" and kind != _RECORDING:
@@ -116,7 +116,7 @@ def _prepare_context(
 ) -> AgentContext:
     """Run the `setup` command if there is one, and return the context from which the agent is built.
 
-    `cache` is the folder for the virtual environment of `setup`, with the default of `build_agent`.
+    `cache` is the folder for the virtual environment of `setup`; None: `.cache/evalgate` in the agent's home.
     """
     python = config.python
     home = workspace.choose_home(environ)
@@ -220,8 +220,9 @@ def _resolve_agent_type(kind: str, agent_name: str, thresholds: Thresholds) -> A
     """Return the options class of an agent kind, such as `PythonAgentOptions` for `python`.
 
     Raises:
-        InvalidInputError: the kind is unknown. The error has its line in the thresholds file, unless there
-            is no file or the command line names the kind (`agent_name` is not "").
+        InvalidInputError: the kind is unknown. The error has the line of `agent.kind` in the thresholds file.
+            It has no line if there is no file, or if `agent_name` is not "": then the command line names
+            the kind.
     """
     try:
         return plugin_registry.get_agent_type(kind)
@@ -243,7 +244,8 @@ class _HasAlternativeName(Protocol):
 def _choose_naming_option(agent_type: AgentType, kind_options: Mapping[str, object]) -> str:
     """Return the name of the option that names the agent, such as `entry` or `image`.
 
-    This is `agent_type.named_by`, unless `kind_options` lacks it and has `agent_type.otherwise_named_by`.
+    Usually, this is `agent_type.named_by`. If the user did not give this option but gave the alternative,
+    `agent_type.otherwise_named_by`, the alternative is returned. `kind_options` are the user's options.
     """
     other = (
         agent_type.otherwise_named_by if isinstance(agent_type, _HasAlternativeName) else agent_type.named_by

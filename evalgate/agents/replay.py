@@ -139,7 +139,7 @@ class ReplayAgent:
             return _ReplaySession(Recording(failure=failure, outcome="not_run"), self._path)
 
     def create_user(self, case: EvalCase, run: int) -> ScriptedUser:
-        """Return a user who sends the messages of the case's turns.
+        """Return a simulated user who sends the messages of the case's turns.
 
         If the case has no turns, the user sends the recorded messages, with "" for each message that was not
         recorded. If there is no recording either, the user sends a single "".
@@ -200,7 +200,7 @@ class _ReplaySession:
 
     @property
     def applies_mocks(self) -> bool:
-        """Return True: a replay calls no tool, so there is no call without a mock."""
+        """Return True, so that cases with tool mocks are run: a replay never calls a real tool."""
         return True
 
     @property
@@ -212,8 +212,8 @@ class _ReplaySession:
         """Return the recorded reply of the next turn; None if the recording has no reply for it.
 
         Raises:
-            AgentError: the recorded run failed in this turn, or the user's message differs from the
-                recorded message.
+            AgentError: the recorded run failed in this turn, there is no recording of the run, or the user's
+                message differs from the recorded message.
         """
         recording, turn = self._recording, self._asked
         if turn >= len(recording.replies):
@@ -270,8 +270,9 @@ class ReplayAgentOptions(BaseModel):
     def build(self, context: AgentContext) -> ReplayAgent:
         """Build the agent from the recorded runs at `path`.
 
-        An earlier run's results have the agent's replies. Any other recording, such as a saved session or a
-        trace, is read as an eval set, and the expected replies are replayed.
+        If `path` holds the results of an earlier run, the agent's replies in these results are replayed. Any
+        other recording, such as a saved session or a trace, is read as an eval set. Then the expected replies
+        of the eval set are replayed.
 
         Raises:
             InvalidInputError: the recording cannot be read.

@@ -71,7 +71,7 @@ def find_case(content: dict[str, Any], eval_case_id: str) -> int | None:
 
 
 class NotFoundError(InvalidInputError, LookupError):
-    """The requested eval set, case or result does not exist.
+    """Error for a requested eval set, case or result that does not exist.
 
     >>> from evalgate.api.adk import InMemoryEvalSetsManager
     >>> try:
@@ -118,7 +118,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 class Folder:
-    """Text files below a local folder; paths are relative to it.
+    """Text files below a local folder. Paths are relative to this folder.
 
     Methods raise InvalidInputError if a file cannot be read or written.
     """

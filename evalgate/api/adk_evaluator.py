@@ -34,11 +34,11 @@ _MESSAGES = {
     False: "Following are all the test failures. If you looking to get more details on the failures, then "
     "please re-run this test with `print_detailed_results` set to `True`.",
 }
-"""Value of `print_detailed_results` to the first line of the AssertionError, in Google's own words."""
+"""First line of the AssertionError, in Google's own words, by the value of `print_detailed_results`."""
 
 
 class AgentEvaluator:
-    """Evaluate Google ADK agents in tests. Every method is static, as in Google's class.
+    """Evaluator of Google ADK agents in tests. Every method is static, as in Google's class.
 
     >>> AgentEvaluator.find_config_for_test_file("tests/weather.test.json").criteria
     {'tool_trajectory_avg_score': 1.0, 'response_match_score': 0.8}
@@ -102,8 +102,8 @@ class AgentEvaluator:
                 before a failure is raised. None: they are not stored.
 
         Raises:
-            AssertionError: a case fails; the message has a line for each metric of a case, and each run, that
-                failed. Or the agent has no sub-agent `agent_name`.
+            AssertionError: a case fails; the message has a line for each failed run, and for each metric that
+                failed in a case. Or the agent has no sub-agent `agent_name`.
             ValueError: neither `eval_config` nor `criteria` is given, the module has no agent, or a manager
                 is given without an `app_name`.
             ImportError: the module cannot be imported.
@@ -147,23 +147,28 @@ class AgentEvaluator:
         defaults apply. The first file that fails ends the evaluation, as in Google's class.
 
         Args:
-            agent_module: As for `evaluate_eval_set`.
+            agent_module: Dotted path of a module. The agent is the `root_agent` of the module's member
+                `agent` or of the module itself, or is returned by a function `get_agent_async` there.
             eval_dataset_file_path_or_dir: A `.test.json` or `.evalset.json` file, or a folder.
             num_runs: Runs of each case.
             agent_name: Name of a sub-agent to evaluate in place of the root agent.
             initial_session_file: JSON file with the session that every case starts with; only for files in
                 ADK's old format, a list of turns. None: no session.
             print_detailed_results: Whether to print a table for each metric that fails.
-            app_name: As for `evaluate_eval_set`.
-            eval_set_results_manager: As for `evaluate_eval_set`.
+            app_name: Name of the app that the results are stored under, as in newer releases of ADK.
+            eval_set_results_manager: Manager that stores the results, Google's or evalgate's. It stores them
+                before a failure is raised. None: they are not stored.
 
         Raises:
-            AssertionError: as for `evaluate_eval_set`; also if `initial_session_file` is given for an eval
-                set.
-            InvalidInputError: as for `evaluate_eval_set`; also if the folder has no `*.test.json`, or a file
-                cannot be read.
-            ValueError, ImportError, EvalgateError: as for `evaluate_eval_set`.
+            AssertionError: a case fails; the message has a line for each failed run, and for each metric that
+                failed in a case. Or the agent has no sub-agent `agent_name`. Or `initial_session_file` is
+                given for an eval set.
+            ValueError: the module has no agent, or a manager is given without an `app_name`.
+            ImportError: the module cannot be imported.
+            InvalidInputError: the folder has no `*.test.json`, a file cannot be read, or an eval set or a
+                `test_config.json` is invalid.
             pydantic.ValidationError: a value in a `test_config.json` has the wrong form.
+            EvalgateError: the agent cannot be set up.
         """
         _check_app_name(app_name, eval_set_results_manager)
         return [
@@ -260,9 +265,10 @@ def _load_test_file(path: str, session_file: str | None, *, warns: bool = True) 
 
 
 async def _load_agent(module_name: str, agent_name: str | None) -> Any:
-    """Import a module and return its agent, found by Google ADK's conventions.
+    """Import a module and return its agent; with `agent_name`, return the sub-agent of this name.
 
-    With `agent_name`, return the sub-agent of this name.
+    As in Google ADK, the agent is `root_agent` or the result of `get_agent_async()`. Either name is searched
+    in the module's member `agent`, then in the module itself.
 
     Raises:
         ImportError: the module cannot be imported.

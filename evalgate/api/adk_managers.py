@@ -57,7 +57,8 @@ class EvalSetsManager(ABC):
     def list_eval_sets(self, app_name: str) -> list[str]:
         """Return the ids of an app's eval sets.
 
-        For an unknown app, `LocalEvalSetsManager` raises NotFoundError; the others return an empty list.
+        For an unknown app, `LocalEvalSetsManager` raises NotFoundError. The other managers return an empty
+        list.
         """
 
     @abstractmethod
@@ -73,17 +74,17 @@ class EvalSetsManager(ABC):
         """Return a context manager that keeps other threads from changing the app's eval sets.
 
         Files are also locked against other processes. A bucket is not, because buckets have no locks.
-        If `creates` is True, a folder that a new app needs is created. If it is False, an app without a
-        folder is not locked, because it has no eval set to change.
+        If `creates` is True, a folder that a new app needs is created. If `creates` is False, an app without
+        a folder is not locked, because such an app has no eval set to change.
         """
 
     def get_eval_set(self, app_name: str, eval_set_id: str) -> Any:
-        """Return an eval set; None if it does not exist.
+        """Return an eval set; None if the set does not exist.
 
         `LocalEvalSetsManager` also reads files in ADK's old formats, a list of turns or of cases.
 
         Raises:
-            InvalidInputError: the file is invalid; the error lists every problem.
+            InvalidInputError: the file cannot be read or is invalid; the error lists every problem.
         """
         content = self._read_content(app_name, eval_set_id)
         return None if content is None else build_model("EvalSet", content, f"{app_name}/{eval_set_id}")
@@ -94,7 +95,8 @@ class EvalSetsManager(ABC):
         Raises:
             ValueError: the id is empty or has other characters than `a-z`, `A-Z`, `0-9` and `_`, or the set
                 exists.
-            InvalidInputError: the file cannot be written, or an existing file with this name is invalid.
+            InvalidInputError: the file or its folder cannot be written, or an existing file with this name is
+                invalid.
         """
         if not _VALID_ID.fullmatch(eval_set_id):
             raise ValueError("Invalid Eval Set ID. Eval Set ID should have the `^[a-zA-Z0-9_]+$` format")
@@ -111,7 +113,7 @@ class EvalSetsManager(ABC):
         """Return a case; None if the eval set or the case does not exist.
 
         Raises:
-            InvalidInputError: the eval set's file is invalid; the error lists every problem.
+            InvalidInputError: the eval set's file cannot be read or is invalid; the error lists all problems.
         """
         eval_set = self.get_eval_set(app_name, eval_set_id)
         cases = eval_set.eval_cases if eval_set is not None else ()
@@ -123,7 +125,8 @@ class EvalSetsManager(ABC):
         Raises:
             NotFoundError: the eval set does not exist.
             ValueError: the set has a case with this id.
-            InvalidInputError: the case or the set's file is invalid, or the file has the id of another set.
+            InvalidInputError: the case or the set's file is invalid, or the file has the id of another set or
+                cannot be read or written.
         """
 
         def add(content: dict[str, Any]) -> None:
@@ -138,7 +141,8 @@ class EvalSetsManager(ABC):
 
         Raises:
             NotFoundError: the eval set or the case does not exist.
-            InvalidInputError: the case or the set's file is invalid, or the file has the id of another set.
+            InvalidInputError: the case or the set's file is invalid, or the file has the id of another set or
+                cannot be read or written.
         """
 
         def update(content: dict[str, Any]) -> None:
@@ -152,7 +156,8 @@ class EvalSetsManager(ABC):
 
         Raises:
             NotFoundError: the eval set or the case does not exist.
-            InvalidInputError: the set's file is invalid, or has the id of another set.
+            InvalidInputError: the set's file is invalid, has the id of another set, or cannot be read or
+                written.
         """
 
         def delete(content: dict[str, Any]) -> None:
@@ -167,7 +172,9 @@ class EvalSetsManager(ABC):
 
         Raises:
             NotFoundError: the eval set does not exist.
-            InvalidInputError: the set's file is invalid, or has the id of another set.
+            InvalidInputError: the set's file is invalid, has the id of another set, or cannot be read or
+                written.
+            Exception: any exception that `change` raises.
         """
         with self._lock(app_name):
             content = self._read_content(app_name, eval_set_id)
@@ -210,7 +217,7 @@ class InMemoryEvalSetsManager(EvalSetsManager):
         self._changes = threading.Lock()
 
     def list_eval_sets(self, app_name: str) -> list[str]:
-        """Return the ids of an app's eval sets, the oldest set first. An unknown app has none."""
+        """Return the ids of an app's eval sets, the oldest set first; [] for an unknown app."""
         return list(self._contents.get(app_name, {}))
 
     @override
@@ -321,7 +328,7 @@ class GcsEvalSetsManager(EvalSetsManager):
         return found
 
     def list_eval_sets(self, app_name: str) -> list[str]:
-        """Return the ids of an app's eval sets, sorted. An unknown app has none."""
+        """Return the ids of an app's eval sets, sorted; [] for an unknown app."""
         return self._bucket.list_names(f"{check_name(app_name)}/{_BUCKET_SETS}", _EVAL_SET_ENDING)
 
     @staticmethod

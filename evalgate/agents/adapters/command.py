@@ -29,7 +29,7 @@ from evalgate.core.sanitize import replace_lone_surrogates
 from evalgate.core.types import EvalCase, Failure, Reply, UserMessage
 
 _EXIT_GRACE_S = 1.0
-"""Seconds that a process may take to end on SIGTERM after its turn timed out, before it is killed."""
+"""Seconds between SIGTERM and SIGKILL for a process that did not answer within the time limit."""
 
 
 class PerTurnAgent:
@@ -124,7 +124,7 @@ class PerTurnSession:
 
 
 class _TurnProcess(AgentProcess):
-    """Process that answers one message with its whole stdout. It is its own `ProcessListener`."""
+    """Process that answers one message with its whole stdout. The process listens to its own events."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -176,11 +176,11 @@ def build_command_agent(
         cwd: Working folder of the agent.
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
-        workers: Largest number of processes, as in `PoolOptions`.
+        workers: Largest number of processes. For sessions that must run alone, 4 are always allowed.
         start_timeout: Seconds until the agent must report `ready`.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
-        memory: Memory that a process and its children may use, as `512m`; None: no limit.
+        memory: Memory that a process and its children may use, such as `512m`; None: no limit.
 
     Raises:
         ValueError: `memory` is not a valid size.

@@ -224,8 +224,9 @@ class DockerAgentOptions(HttpDialectOptions):
     def _override_service(self, service: ContainerSpec, own: ContainerSpec) -> ContainerSpec:
         """Return the container of the Compose `service`, changed by the settings of the `agent` section.
 
-        `own` is a container with only these settings. The result has the variables and copied folders of both
-        containers. For all other settings, the `agent` section takes precedence.
+        `own` is the container that the `agent` section alone describes. The result has the variables and the
+        copied folders of both containers. If both have a value for a variable or a setting, the value of the
+        `agent` section is taken. The port is always the one of the `agent` section.
         """
         given = self.model_fields_set  # tells `read_only: false` from no `read_only`
         limits = ContainerLimits(

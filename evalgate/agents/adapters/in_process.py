@@ -38,7 +38,7 @@ _TOLERANCE_S = 0.05
 class _LoopWorker:
     """Host of conversations in one event loop: the caller's loop, or the loop of a separate thread.
 
-    A thread that hangs is abandoned. Call all methods except `send` in the gate's event loop.
+    A separate thread that hangs is abandoned. Call all methods except `send` in the gate's event loop.
     """
 
     def __init__(
@@ -102,7 +102,8 @@ class _LoopWorker:
         Messages are delivered in the order of the calls.
 
         Raises:
-            MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
+            MessageTooLargeError: the message is longer than 16 MiB as a line of JSON.
+            TypeError, ValueError, RecursionError: the message has a value that JSON cannot hold.
         """
         # Encoded although both ends are here: the reply must not change when the agent changes its objects
         # later, and a value that JSON cannot hold must fail as it does in a worker.
@@ -134,7 +135,9 @@ class _LoopWorker:
         """Pass a message to the agent. The agent gets a copy: it cannot change the case for later runs.
 
         Raises:
+            MessageTooLargeError: the message is longer than 16 MiB as a line of JSON.
             TypeError, ValueError, RecursionError: the case has a value that JSON cannot hold.
+            WorkerProtocolError: the case has a value that nests too deep.
         """
         copied = dict(decode_message(encode_line(dict(message))))
         if self.thread is not None:
@@ -153,7 +156,7 @@ class _LoopWorker:
     def cancel_turn(self, session: WorkerSession) -> None:
         """Cancel the turn in progress.
 
-        If the agent has its own thread and does not confirm this within 1 s, abandon the thread.
+        If the agent has its own thread and does not answer the cancel within 1 s, abandon the thread.
         """
         session.begin_cancel(concurrent=sum(each.busy for each in self.sessions.values()) > 1)
         self.write_message({"type": "cancel", "session": session.key})
@@ -161,10 +164,10 @@ class _LoopWorker:
             self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Remove the time limit of a cancel that the agent's loop answered.
+        """Stop waiting for the answer to a cancel, because the agent's loop has answered.
 
-        With `still_running`, count the turn as abandoned: its code, such as a function in a thread, could
-        not be ended.
+        With `still_running`, the turn's code could not be ended, such as a function in a thread. Count this
+        turn as abandoned.
         """
         self._cancel_limits.remove_limit(session)
         self.abandoned += still_running
@@ -183,9 +186,9 @@ class _LoopWorker:
     def _abandon_thread(self) -> None:
         """Abandon the blocked thread, and end every session in it with an error.
 
-        If exactly one session is busy, it blocked the thread and fails with a timeout. All other sessions are
-        lost: the runner starts their cases again, each alone. If several are busy, any of them may have
-        blocked the thread, so all sessions are lost.
+        If exactly one session is busy, this session blocked the thread and fails with a timeout. All other
+        sessions are lost: the runner starts their cases again, each alone. If several sessions are busy, any
+        of these may have blocked the thread, so all sessions are lost.
         """
         self.is_blocked = True
         self.turn_limits.remove_all()
@@ -220,9 +223,9 @@ class InProcessOptions:
 class InProcessAgent:
     """`Agent` that runs its turns in this process.
 
-    In a blocking call of the library, the gate has its own event loop (see `is_gate_loop_running`), and
-    asynchronous turns run in the loop of a separate thread. If the caller awaits the evaluation, they run in
-    the caller's loop.
+    In a blocking call of the library, the gate has its own event loop, and asynchronous turns run in the
+    loop of a separate thread. If the caller awaits the evaluation instead, asynchronous turns run in the
+    caller's loop. Synchronous turns always run in threads of a pool.
     """
 
     def __init__(self, agent: object, *, timeout: float, threads: int) -> None:
@@ -240,14 +243,14 @@ class InProcessAgent:
         self._hosted: HostedAgent | None = None
         self._worker: _LoopWorker | None = None
         self._workers: list[_LoopWorker] = []
-        """All workers, in order of creation. A new one replaces a worker with an abandoned thread."""
+        """All workers, in order of creation. A new worker replaces one with an abandoned thread."""
         self._failure: Failure | None = None
-        """Error of the function or class that creates the agent."""
+        """Error that the function or class raised instead of creating the agent; None without an error."""
         self._changed = asyncio.Event()
         self._is_reserved = False
 
     async def __aenter__(self) -> Self:
-        """Create the agent if necessary, and choose the function that runs its turns.
+        """Create the agent if necessary, and choose the function that runs the agent's turns.
 
         If the class or function that creates the agent raises, `open_session` reports the error.
 
@@ -293,8 +296,8 @@ class InProcessAgent:
 
         The agent sees the session id of the case, or a UUID if the case has none. The call waits while
         another conversation with the same id is open: an agent that keeps its memory by the id would mix the
-        two. With `alone`, the call waits until no conversation is open, and no other conversation begins
-        before this one ends.
+        two conversations. With `alone`, the call waits until no conversation is open, and no other
+        conversation begins before this one ends.
 
         Raises:
             AgentUnreachableError: the agent was not started, or could not be created.

@@ -1,4 +1,4 @@
-"""Agents written in Python or with Google ADK, each hosted by a worker in its own interpreter."""
+"""Agents in Python or of Google ADK, hosted by worker processes with the agent's own interpreter."""
 
 import json
 import sys
@@ -30,14 +30,14 @@ def build_python_launch(
     """Return the command, environment, user and limits of a process that hosts a Python agent.
 
     Args:
-        host_options: Options of the host program, such as `entry`; `host.program` lists them.
+        host_options: Options of the host program, such as `entry`. The module `host.program` lists all.
         cwd: Working folder of the process, which is first on its `sys.path`.
         env: Whole environment of the process.
         threads: Largest number of threads in the process for a synchronous agent.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
         uid: The user to run as; None: the user that runs evalgate.
         gid: The group to run as; None: the group that runs evalgate.
-        memory: Memory that a process and its children may use, as `512m`; None: no limit.
+        memory: Memory that a process and its children may use, such as `512m`; None: no limit.
 
     Raises:
         ValueError: `memory` is not a valid size.
@@ -72,7 +72,7 @@ def build_python_agent(
         env: The whole environment of the agent.
         timeout: Seconds that one turn may take.
         python: The interpreter, 3.9 or later; None: the one that runs evalgate.
-        workers: Largest number of processes, as in `PoolOptions`.
+        workers: Largest number of processes. For sessions that must run alone, 4 are always allowed.
         threads: Largest number of threads in each process for a synchronous agent.
         start_timeout: Seconds that a process may take to start and to import the agent.
         uid: The user to run as; None: the user that runs evalgate.

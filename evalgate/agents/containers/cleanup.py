@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 _FOREIGN_AGE_S = 24 * 3600
-"""Age in seconds above which objects of gates on other machines are removed, if their processes cannot be
-checked."""
+"""Age in seconds above which the objects of a gate are removed if it cannot be checked whether it runs."""
 
 
 def remove_orphans(client: "DockerClient") -> int:
-    """Remove the containers, networks and volumes of ended gates (evalgate processes). Return their number.
+    """Remove the containers, networks and volumes of ended gates (evalgate processes).
 
-    A gate has ended if its process on this machine, or the container that it ran in, does not run any more.
-    Objects of other gates are removed if they are older than a day. Objects that cannot be inspected or
+    Return the number of removed objects. A gate on this machine has ended if its process does not run any
+    more. A gate in a container has ended if the container does not run any more. For a gate on another
+    machine, its objects are removed once they are older than a day. Objects that cannot be inspected or
     removed are left to the next run.
     """
     import docker.errors
@@ -51,7 +51,11 @@ def _iter_labeled(client: "DockerClient") -> "Iterator[tuple[Any, Callable[[], N
 
 
 def _is_orphan(client: "DockerClient", attrs: Mapping[str, Any], here: str) -> bool:
-    """Return True if the gate that created a Docker object has ended. `here` is the id of this machine."""
+    """Return True if the gate that created a Docker object has ended, or if the object is too old.
+
+    The age counts only if it cannot be checked whether the gate runs. `attrs` describes the object, as Docker
+    returns it. `here` is the id of this machine.
+    """
     import docker.errors
 
     labels = attrs.get("Labels") or (attrs.get("Config") or {}).get("Labels") or {}

@@ -49,25 +49,28 @@ class PlannedService:
 
     spec: ContainerSpec
     waits_for: Mapping[str, Dependency]
-    """Conditions by the name of the service that must fulfil them."""
+    """Condition that another service must fulfil, by the name of that service."""
 
 
 class Sidecars:
-    """Services that the agent depends on, with their network and volumes. `start` and `stop` block."""
+    """Services that the agent depends on, with their network and volumes.
+
+    `start` and `stop` block the calling thread.
+    """
 
     def __init__(self, services: Mapping[str, PlannedService], timeout_s: float) -> None:
         """Create the services without starting them.
 
         Args:
             services: Services by name, each after the services that it waits for.
-            timeout_s: Seconds until the condition of a dependency must be true.
+            timeout_s: Seconds that a service may take to fulfil the condition of a service that waits for it.
         """
         self._services = services
         self._timeout_s = timeout_s
         self._client: DockerClient | None = None
         self._network: Network | None = None
         self._gate_container = ""
-        """Id of the container that the gate runs in, once it is connected to the network; else ""."""
+        """Id of the container that the gate runs in; "" if this container is not in the network (yet)."""
         self._volumes: dict[str, DockerVolume] = {}
         self._running: dict[str, Container] = {}
         self._is_cancelled = threading.Event()
@@ -75,12 +78,13 @@ class Sidecars:
     def start(self, agent: PlannedService) -> ContainerSpec:
         """Start all services, and return the specification of the agent's container in their network.
 
-        A network and volumes are created for the run. Containers, networks and volumes that ended gates left
-        behind are removed. Call `stop` afterwards, also after an error.
+        First remove the containers, networks and volumes that ended gates left behind. Then create a network
+        and the volumes for this run, and wait until the conditions of the services and of the agent are true.
+        Call `stop` afterwards, also after an error.
 
         Raises:
-            AgentUnreachableError: no daemon answers, a service cannot be started, or a condition does not
-                become true.
+            AgentUnreachableError: no daemon answers, the network or a volume cannot be created, a service
+                cannot be started, or a condition does not become true.
             InvalidInputError: the package `docker` is missing.
         """
         client = self._client = docker_client.connect_to_daemon()
@@ -97,7 +101,7 @@ class Sidecars:
         return place_in_network(agent.spec, network, volumes)
 
     def cancel_start(self) -> None:
-        """Make `start`, which runs in another thread, fail at its next wait for a service."""
+        """Make `start`, which runs in another thread, fail instead of waiting for a condition."""
         self._is_cancelled.set()
 
     def stop(self) -> None:
@@ -161,9 +165,10 @@ class Sidecars:
 
 
 def _inspect_condition(container: "Container", condition: str) -> tuple[str, bool]:
-    """Read the state of a container from the daemon, and return the result of `_check_condition` for it.
+    """Ask the daemon for a container's state, and return (reason, is_true) for a condition of Compose.
 
-    If the daemon does not answer, the condition counts as not true yet.
+    `reason` says why the condition can never become true. It is "" if the condition is true or may become
+    true later. If the daemon does not answer, the condition counts as not true yet.
     """
     import docker.errors
 
@@ -179,8 +184,8 @@ def _inspect_condition(container: "Container", condition: str) -> tuple[str, boo
 def _check_condition(state: Mapping[str, Any], condition: str) -> tuple[str, bool]:
     """Return (reason, is_true) for a Compose condition such as `service_healthy`.
 
-    `reason` says why the condition can never become true. It is "" if the condition is true, or may become
-    true later.
+    `reason` says why the condition can never become true. It is "" if the condition is true or may become
+    true later. `state` is the state of the service's container, as Docker reports it.
     """
     is_over = state["Status"] in {"exited", "dead"}
     if condition == "service_completed_successfully":
@@ -202,7 +207,7 @@ def _remove_quietly(found: "Network | DockerVolume") -> None:
 
 
 class ComposeAgent:
-    """An `Agent` in a container, which is created after the services that it depends on have started."""
+    """An `Agent` that is a Compose service. First, the services that the agent depends on are started."""
 
     def __init__(
         self, sidecars: Sidecars, agent: PlannedService, build_agent: Callable[[ContainerSpec], Agent]
@@ -265,11 +270,12 @@ class ContainerSpecBuilder:
     def build_specs(self) -> Mapping[str, ContainerSpec]:
         """Return the container specification of each service, by the name of the service.
 
-        Volumes have their names in the Compose file; `place_in_network` replaces them later.
+        The volumes in the result have the names from the Compose file. `place_in_network` replaces these
+        names by the names of the created volumes.
 
         Raises:
             InvalidInputError: an env file cannot be read, or a mounted path is missing or outside the working
-                folder. Lists every problem.
+                folder. The error lists every problem.
         """
         found = {name: self._build_spec(name, each) for name, each in self._composition.services.items()}
         if self._problems:
@@ -336,9 +342,10 @@ class ContainerSpecBuilder:
         return {}
 
     def _fill_missing_values(self, given: Mapping[str, str | None]) -> dict[str, str]:
-        """Return `given` with each None replaced by the value of the variable with the same name.
+        """Return the variables in `given`, with values in place of None.
 
-        Names without a value are left out.
+        Such a value comes from the variables that the Compose file may use. A name that has no value there
+        is left out.
         """
         values = self._composition.values
         filled = {name: values.get(name) if value is None else value for name, value in given.items()}
@@ -347,8 +354,9 @@ class ContainerSpecBuilder:
     def _resolve_mount(self, name: str, index: int, volume: Volume) -> Path:
         """Return the path that is copied into the container instead of being bind-mounted.
 
-        Record a problem if the path is missing or outside the working folder. `name` is the service's, and
-        `index` is the position of `volume` in its list `volumes`, from 0; both locate the problem.
+        If the path is missing or outside the working folder, record a problem and return the path anyway.
+        The problem names the place in the Compose file: the service `name`, and `index`, the position of
+        `volume` in the service's list `volumes`, from 0.
         """
         location, source = ("services", name, "volumes", index), volume.source or ""
         # Resolved before it is compared: a link in the working folder may lead out of it.
@@ -409,7 +417,7 @@ def build_compose_agent(
         file: The Compose file, relative to `folder`; None: the first default name that exists there.
         folder: The working folder.
         environ: Values of the Compose file's variables.
-        timeout_s: Seconds until the condition of a dependency must be true.
+        timeout_s: Seconds that a service may take to fulfil the condition of a service that waits for it.
         adapt_spec: Function that applies the settings of the `agent` section to the agent's container.
         build_agent: Function that builds the agent in its container.
 

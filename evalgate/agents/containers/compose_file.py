@@ -27,7 +27,7 @@ _VARIABLE = re.compile(
 class InterpolationError(Exception):
     """Error of a variable without a value or with an invalid form.
 
-    The message begins with a verb; the caller puts the key of the Compose file before it.
+    The message begins with a verb; the caller puts the key of the Compose file before the message.
     """
 
 
@@ -80,7 +80,11 @@ IGNORED_KEYS = frozenset(
         *("stop_signal", "tty"),
     }
 )
-"""Keys of a service that are ignored: all services share one private network, and end with the run."""
+"""Keys of a service that have no effect.
+
+Keys such as `ports` and `restart` are not needed: all services share one private network and end with the
+run.
+"""
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s|m|h)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -136,7 +140,7 @@ class ServiceBuild(_ComposeModel):
 
 
 class Dependency(_ComposeModel):
-    """Condition of another service that must be true before the service starts."""
+    """Condition that another service must fulfil before the service starts."""
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
         "service_started"
@@ -248,7 +252,7 @@ class ComposeProject:
     path: str
     """Path of the Compose file in messages."""
     position: Callable[[Location], tuple[int, int]]
-    """Function that returns the line and column of a location in the file."""
+    """Function that returns the line and column of a location: keys and list indexes, from the top level."""
 
 
 def find_compose_file(folder: Path, named: str | None) -> Path:
@@ -281,8 +285,8 @@ def read_compose_project(
         environ: Values of variables; they take precedence over the `.env` next to the file.
 
     Raises:
-        InvalidInputError: the file or the `.env` cannot be read, or the services have problems; every
-            problem is listed with its position.
+        InvalidInputError: the file or the `.env` cannot be read, the file is not valid YAML, or the services
+            have problems. Every problem of the services is listed with its line and column.
     """
     try:
         text = read_text(path, "utf-8-sig")
@@ -369,9 +373,10 @@ class _ProjectReader:
         return service
 
     def _interpolate_value(self, value: Any, location: Location) -> Any:
-        """Return `value` with all variables in it interpolated.
+        """Return `value` with the variables replaced in every text in it, at any depth.
 
-        Record a problem for each text with an invalid variable, and keep the text.
+        Record a problem for each text with an invalid variable, and keep the text. `location` is the place
+        of `value` in the file.
         """
         if isinstance(value, dict):
             return {key: self._interpolate_value(each, (*location, key)) for key, each in value.items()}

@@ -14,7 +14,11 @@ _TMP = "/tmp"  # noqa: S108  # the container's own
 
 
 def build_container_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
-    """Return the arguments of `client.containers.create` for a container, without its image."""
+    """Return the arguments of `client.containers.create` for a container, without its image.
+
+    Raises:
+        docker.errors.APIError: the daemon does not describe the gate's own container.
+    """
     limits = spec.limits
     settings: dict[str, Any] = {
         "command": None if spec.command is None else list(spec.command),
@@ -51,7 +55,11 @@ def build_container_settings(client: "DockerClient", spec: ContainerSpec) -> dic
 
 
 def _build_network_settings(client: "DockerClient", spec: ContainerSpec) -> dict[str, Any]:
-    """Return the network or the published port through which the gate and a container reach each other."""
+    """Return the settings by which the gate and a container reach each other: `network` or `ports`.
+
+    If the gate runs in a container of the same daemon, both containers get a common network. Otherwise, the
+    container's port is published. Return {} if there is no port to publish.
+    """
     if own := find_gate_container(client):
         return {"network": find_shared_network(client, own, spec)}
     if spec.port is None:
@@ -77,8 +85,11 @@ def find_daemon_host(client: "DockerClient") -> str:
 def find_gate_container(client: "DockerClient") -> str:
     """Return the id of the container that the gate runs in.
 
-    Return "" if the gate does not run in a container of this daemon, or if its container uses the network
-    `host`.
+    Return "" if the gate does not run in a container of this daemon, or if the gate's container uses the
+    machine's own network, `host`.
+
+    Raises:
+        docker.errors.APIError: the daemon refuses.
     """
     own = find_own_container(client)
     return own if own and find_container_network(client, own) != "host" else ""
@@ -87,7 +98,8 @@ def find_gate_container(client: "DockerClient") -> str:
 def find_shared_network(client: "DockerClient", own: str, spec: ContainerSpec) -> str:
     """Return the network in which the gate's container `own` and the container of `spec` reach each other.
 
-    This is the network of `spec`, or the first network of `own` if `spec` has the default, `bridge`.
+    If `spec` has the default network, `bridge`, this is the first network of `own`. Otherwise, it is the
+    network of `spec`.
     """
     return find_container_network(client, own) if spec.limits.network == "bridge" else spec.limits.network
 
@@ -112,9 +124,12 @@ def _build_healthcheck(health: HealthTest | None) -> dict[str, Any] | None:
 
 
 def find_container_network(client: "DockerClient", container: str) -> str:
-    """Return the name of a container's first network, or `bridge` if it has none.
+    """Return the name of a container's first network, or `bridge` if the container has none.
 
-    `host` is the machine's own network.
+    The name is `host` for a container that uses the machine's own network.
+
+    Raises:
+        docker.errors.APIError: there is no such container, or the daemon refuses.
     """
     networks = client.containers.get(container).attrs["NetworkSettings"]["Networks"]
     return next(iter(networks), "bridge")

@@ -14,7 +14,9 @@ LEFT_OUT = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__", ".
 
 
 def copy_into_container(container: "Container", copied: Iterable[tuple[Path, str]]) -> None:
-    """Copy files and folders into a container that was created, each to its path there.
+    """Copy files and folders into a container that was created.
+
+    `copied` has a pair for each of them: the path on this machine, and the path in the container.
 
     Raises:
         docker.errors.APIError: the daemon refuses.

@@ -51,7 +51,9 @@ def connect_to_daemon() -> "DockerClient":
 
 
 def ensure_image(client: "DockerClient", spec: ContainerSpec) -> str:
-    """Build the image, or pull it if it is missing. Return its name, or its id if it was built.
+    """Build the image of a container, or pull it if it is missing.
+
+    Return the image's name, or its id if the image was built.
 
     Raises:
         AgentUnreachableError: the image can be neither found nor pulled, or the build fails.
@@ -124,7 +126,7 @@ def create_container(client: "DockerClient", image: str, spec: ContainerSpec) ->
 def start_container(container: "Container", owner: str = "the agent") -> None:
     """Start a container; raise AgentUnreachableError if the daemon cannot start it.
 
-    `owner` names the container's owner in the error message.
+    `owner` is the agent or the service that the container belongs to, for the error message.
     """
     import docker.errors
 
@@ -164,7 +166,13 @@ def prepare_image(spec: ContainerSpec) -> "tuple[DockerClient, str]":
 
 
 def find_address(client: "DockerClient", container: "Container", port: int) -> str:
-    """Return the `host:port` at which the gate reaches a container's port; "" while it has no address."""
+    """Return the `host:port` at which the gate reaches a container's port.
+
+    Return "" while the container has no address.
+
+    Raises:
+        docker.errors.APIError: the daemon does not describe the container.
+    """
     container.reload()
     settings = container.attrs["NetworkSettings"]
     published = (settings.get("Ports") or {}).get(f"{port}/tcp")

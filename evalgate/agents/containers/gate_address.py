@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 HOST_GATEWAY_NAME = "host.docker.internal"
-"""Host name of the machine in Docker Desktop, and in Docker Engine if it is configured."""
+"""Host name by which a container reaches this machine; in Docker Engine, the name must be configured."""
 _UNREACHABLE_HOSTS = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})  # noqa: S104  they are refused
 """Hosts at which a container reaches only itself, or nothing, but never the gate."""
 _SIOCGIFADDR = 0x8915
@@ -51,7 +51,8 @@ def find_reachable_endpoint(
 
     Raises:
         InvalidInputError: the package `docker` is missing.
-        AgentUnreachableError: the machine has no address in the container's network.
+        AgentUnreachableError: the machine has no address in the container's network, and the configuration
+            names no other host that the container can reach.
     """
     try:
         client = docker_client.connect_to_daemon()
@@ -87,7 +88,8 @@ def _find_gate_address(client: "DockerClient", spec: ContainerSpec) -> str | Non
 def _is_local_daemon(client: "DockerClient") -> bool:
     """Return True if the daemon runs containers on this machine and not in a virtual machine.
 
-    Docker Desktop always counts as a virtual machine: in WSL, it shares the kernel but not the network.
+    Docker Desktop always counts as a virtual machine: in WSL, it has the kernel of this machine, but another
+    network.
     """
     import docker.errors
 
@@ -103,11 +105,11 @@ def _resolve_without_gateway(
 ) -> CollectorEndpoint:
     """Return the endpoint for a container in a network in which the machine has no address.
 
-    With `host_is_given`, the host of `wanted` is used if a container can reach it. For the machine's own
-    network, `host`, `wanted` is returned unchanged.
+    If `network` is `host`, the machine's own network, return `wanted` unchanged. With `host_is_given`, let
+    the container use the host of `wanted`, unless it is an address such as `localhost`.
 
     Raises:
-        AgentUnreachableError: the container cannot reach the gate.
+        AgentUnreachableError: the container cannot reach the gate in one of these ways.
     """
     if network == "host":
         return wanted
@@ -126,7 +128,7 @@ def find_network_gateway(network: Mapping[str, Any]) -> str:
     """Return the machine's IPv4 address in a Docker network; "" if it is unknown.
 
     `network` holds the attributes of the network, as Docker reports them. Docker reports no gateway for a
-    default bridge that it did not create itself. Then the address is read from the bridge's interface; it is
+    default bridge that it did not create itself. Then the address is read from the bridge's interface. It is
     unknown if the daemon runs in a virtual machine, because the interface is not on this machine.
     """
     settings = network["IPAM"]["Config"] or ()

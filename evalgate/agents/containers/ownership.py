@@ -10,16 +10,18 @@ if TYPE_CHECKING:
     from docker import DockerClient
 
 LABEL = "dev.evalgate.gate"
-"""Label of every container, network and volume that a gate creates. The value is `machine/process/start`:
-the container that the gate runs in (else the machine's boot and PID namespace), the gate's process id, and
-its start time."""
+"""Label of every container, network and volume that a gate creates. The value is `machine/process/start`.
+
+`machine` is the result of `identify_machine`, `process` is the gate's process id, and `start` is the time at
+which this process started.
+"""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OWN_CONTAINER = re.compile(r"/containers/([0-9a-f]{64})/\S+ /etc/(?:hosts|hostname|resolv\.conf) ")
 # Only mounts on these three files count: the host itself may have mounts with paths of all containers.
 
 
 def find_own_container(client: "DockerClient") -> str:
-    """Return the id of the daemon's container that this process runs in; "" if it runs in none of them.
+    """Return the id of this process's container; "" if the daemon has no container with this process.
 
     A process in a container may use the daemon of another machine, as with a shared `DOCKER_HOST`, or a
     daemon in another container (Docker in Docker). Such a daemon does not know the process's container.
@@ -39,7 +41,7 @@ def find_own_container(client: "DockerClient") -> str:
 def read_container_id() -> str:
     """Return the id of the Docker container that this process runs in; "" if none is found.
 
-    The id is in the paths of Docker's mounts; the container's host name may be anything.
+    The id is read from the paths of Docker's mounts, because the container's host name may be anything.
     """
     with suppress(OSError):
         found = _OWN_CONTAINER.search(Path("/proc/self/mountinfo").read_text("utf-8", errors="replace"))
@@ -49,15 +51,23 @@ def read_container_id() -> str:
 
 
 def build_labels(client: "DockerClient") -> dict[str, str]:
-    """Return the labels of every container, network and volume that this gate creates in the daemon."""
+    """Return the labels of every container, network and volume that this gate creates in the daemon.
+
+    Raises:
+        docker.errors.APIError: the daemon refuses.
+    """
     return {LABEL: f"{identify_machine(client)}/{os.getpid()}/{read_process_start(os.getpid())}"}
 
 
 def identify_machine(client: "DockerClient") -> str:
-    """Return an id that tells the machine, or the container, in which process ids are comparable.
+    """Return an id of the machine or the container in which this process runs.
 
-    In a container of the daemon, this is the container's id; otherwise, the machine's boot id and the PID
-    namespace. Return "unknown" if these cannot be read, for example because the system is not Linux.
+    Two gates with the same id see the same processes under the same process ids. If this process runs in a
+    container of the daemon, return the container's id. Otherwise, return the machine's boot id with the PID
+    namespace, or "unknown" if these two cannot be read, for example because the system is not Linux.
+
+    Raises:
+        docker.errors.APIError: the daemon refuses.
     """
     if container := find_own_container(client):
         return container

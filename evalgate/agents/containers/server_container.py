@@ -27,9 +27,12 @@ _CHECK_S = 0.5
 _FIRST_LOG_POLLS = 40
 """Maximum number of polls for the first line of a log. The line may appear after the server has answered."""
 _DYING_S = 1.0
-"""Seconds to wait for the container's end after a connection broke: the daemon reports the end later."""
+"""Seconds to wait for the container's end after a connection broke: the daemon reports an end late."""
 _DEAD_S = 15.0
-"""Seconds to wait while the server also fails its health check: a busy daemon reports an end even later."""
+"""Seconds to wait for the container's end in all, while the server fails its health check.
+
+A busy daemon reports the end of a container late.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,10 @@ class ServerContainer:
         self.busy = 0
         """Number of turns in progress."""
         self.affected_turns = 0
-        """Maximum number of turns in progress at a broken connection; 0 if the container still runs."""
+        """Number of turns in progress when a connection broke; the largest number if several broke.
+
+        0 before the first broken connection, and again if the container turns out to be running.
+        """
         self.end_failure: Failure | None = None
         """Failure that describes the end of the container; None until the end is known."""
         self._plan = plan
@@ -63,7 +69,7 @@ class ServerContainer:
 
     @property
     def agent(self) -> RemoteAgent:
-        """Return the agent at the container's address; raise RuntimeError before `start`."""
+        """Return the agent at the container's address; raise RuntimeError if the container is not started."""
         if self._agent is None:
             raise RuntimeError("the container was not started")
         return self._agent
@@ -72,9 +78,9 @@ class ServerContainer:
         """Create the container and wait until its server answers.
 
         Raises:
-            AgentUnreachableError: the container cannot be created, or the server does not answer. If the
-                failure has no other detail, its detail is the end of the container's log, and its message
-                quotes the last line.
+            AgentUnreachableError: the container cannot be created, it ends, or the server does not answer.
+                A failure without a detail gets the end of the container's log as its detail, and the last
+                line of the log in its message.
         """
         # Shielded, as a thread cannot be cancelled: until it ends, it is not known which container to remove.
         making = asyncio.ensure_future(asyncio.to_thread(self._create_container))
@@ -110,8 +116,8 @@ class ServerContainer:
     async def read_log(self) -> str:
         """Return the end of the container's log; "" if there is no container or no log.
 
-        Wait up to 2 seconds for the first line of the log. If the last call waited in vain, do not wait: the
-        container probably writes no log.
+        Wait up to 2 seconds for the first line of the log. Do not wait if the last call found no log: the
+        container probably writes none.
         """
         container = self._container
         if container is None:
@@ -124,10 +130,10 @@ class ServerContainer:
         return log
 
     async def detect_end(self) -> Failure | None:
-        """Return the failure of the container if it ended; None if it still runs.
+        """Return a failure that describes the end of the container; None if the container still runs.
 
         Wait a second for the container to end. Continue to wait while the server fails its health check, up
-        to 15 seconds in all.
+        to 15 seconds in all. Call this method after a connection to the container broke.
         """
         self.affected_turns = max(self.affected_turns, self.busy)
         if self._end_watch is None or (self._end_watch.done() and self.end_failure is None):
@@ -262,10 +268,10 @@ class ServerContainerAgent:
         return _ServerSession(self, case, run, alone=alone)
 
     async def acquire_server(self, *, alone: bool) -> ServerContainer:
-        """Return a started server; with `alone`, a server in a new container for this caller only.
+        """Return a started server: the shared one, or with `alone` one in a new container for this caller.
 
-        The caller must pass the server to `release_server`. At most four callers at once can have a server
-        with `alone`; further calls wait.
+        If the shared server has ended, a new one replaces it. The caller must pass the server to
+        `release_server`. At most four callers at once can have a server with `alone`; further calls wait.
 
         Raises:
             AgentUnreachableError: a new container was needed, and did not start.
@@ -356,7 +362,7 @@ class _ServerSession:
         """Return the server's reply to a message.
 
         Raises:
-            AgentError: the turn failed.
+            AgentError: the turn failed, or it ended the container as the only turn in progress.
             SessionLostError: the container ended, perhaps because of another conversation.
         """
         server = self._server

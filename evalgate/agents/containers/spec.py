@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 WORKER_FOLDER = "/opt/evalgate"
-"""Folder in a container that the agent host is copied to."""
+"""Folder in a container to which the agent host, the program that runs a Python agent, is copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class ContainerLimits:
     """Resources that a container may use."""
 
     memory: str | None = None
-    """Limit of memory in Docker's notation: `512m`, `2g`."""
+    """Limit of memory in Docker's notation, such as `512m` or `2g`; None: no limit."""
     cpus: float | None = None
     pids: int | None = None
     network: str = "bridge"
@@ -38,7 +38,7 @@ class HealthTest:
     """Health check of a container. Times are in seconds; None: Docker's default."""
 
     test: tuple[str, ...] | None = None
-    """`("CMD", …)`, `("CMD-SHELL", line)` or `("NONE",)`; None: the image's own."""
+    """`("CMD", …)`, `("CMD-SHELL", line)` or `("NONE",)`; None: the image's own test."""
     interval: float | None = None
     timeout: float | None = None
     retries: int | None = None
@@ -56,13 +56,13 @@ class ContainerSpec:
     user: str | None = None
     limits: ContainerLimits = ContainerLimits()
     copied: tuple[tuple[Path, str], ...] = ()
-    """Folders and files of this machine, and their paths in the container. They are copied, not mounted: if
-    the gate itself runs in a container, the Docker daemon would look for its paths on the host."""
+    """Folders and files of this machine, each with its path in the container. They are copied, not mounted:
+    if the gate runs in a container, the Docker daemon would look for the gate's paths on the host."""
     folder: str | None = None
     """Working folder; None: the image's own."""
     port: int | None = None
-    """Port on which the container listens; None: the gate uses the agent's standard streams, and does not
-    connect to other services."""
+    """Port to which the gate connects. None: the gate connects to no port of the container. It then uses the
+    standard streams of an agent, and exchanges nothing with another service."""
     owner: str = "the agent"
     """Name of the container's owner in messages, such as `the agent`."""
     is_agent: bool = True

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ENDING_S = 5.0
 """Seconds to wait for the end of a container after its streams ended: a busy daemon reports an end late."""
 _FRAME = struct.Struct(">BxxxL")
-"""Header of a frame from an attached container: stream (1 stdout, 2 stderr) and length of the data."""
+"""Header of a frame from an attached container: the stream (1: stdout, 2: stderr) and the bytes of data."""
 
 
 class ContainerProcess(AgentProcess):
@@ -104,10 +104,7 @@ class ContainerProcess(AgentProcess):
             task.add_done_callback(self._tasks.discard)
 
     def on_detached(self) -> None:
-        """Learn that the attached stream ended; start the task that ends the process.
-
-        The task reads the exit code and removes the container.
-        """
+        """Start a task that reads the exit code and removes the container, because its stream has ended."""
         task = asyncio.create_task(self._finish_process())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -258,7 +255,7 @@ class WorkerContainerAgent:
                 self._client.close()
 
     async def check_entry(self) -> None:
-        """Wait until the first worker is ready or has failed.
+        """Wait until the first worker is ready or has failed; do nothing if the agent was not started.
 
         Raises:
             InvalidInputError: the first worker cannot find the agent's entry.
@@ -272,7 +269,7 @@ class WorkerContainerAgent:
         """Return the context of a conversation.
 
         Raises:
-            AgentUnreachableError: there is no daemon or no image.
+            AgentUnreachableError: there is no daemon or no image, or the daemon is reached over TLS.
             RuntimeError: the agent was not entered as a context manager.
         """
         if self._refusal is not None:

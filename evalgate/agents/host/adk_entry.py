@@ -1,8 +1,8 @@
 """Search for a Google ADK agent as ADK does: in a module, an agent folder or a file.
 
-The order is: `app` (if it is an app of ADK), `root_agent` and `get_agent_async` in the module; then the same
-names in the module's attribute `agent`, and in its submodule `agent`; then the file `root_agent.yaml` in the
-package's folder, from which ADK builds an agent.
+In a module, the first of these names counts: `app` (if it is an app of ADK), `root_agent`, `get_agent_async`.
+If the module has none of the names, they are searched in the module's attribute `agent`, then in the module's
+submodule `agent`. At last, ADK builds an agent from the file `root_agent.yaml` in the package's folder.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def find_adk_agent(entry: str, sub_agent: str | None, loop: asyncio.AbstractEven
     without arguments, and may return a tuple that begins with the agent.
 
     Args:
-        entry: `package.module`, `path/to/agent_folder` or `path/file.py`, with `:attribute` if the agent has
-            another name than those that ADK searches; or `path/file.yaml`, from which ADK builds an agent.
+        entry: `package.module`, `path/to/agent_folder` or `path/file.py`. `:attribute` must follow if the
+            agent has a name that ADK does not search. Or `path/file.yaml`, from which ADK builds an agent.
         sub_agent: Name of an agent below the root to run instead of the root; None or "": the root.
         loop: Event loop that awaits the result of an asynchronous function.
 

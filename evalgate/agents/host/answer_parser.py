@@ -30,14 +30,15 @@ class AnswerCollector:
     def add_yielded(self, value: object) -> None:
         """Add one value that a generator yields.
 
-        A text is a piece of the response, a dict with `type` an event, and any other dict an answer.
+        A text is a piece of the response. A dict with `type` is an event. Any other dict is an answer, with
+        keys such as `response` and `tool_calls`.
 
         Raises:
             InvalidAnswerError: the value is neither a text nor a dict, or the dict has an invalid field.
             NoMatchingMockError: the dict has a call of a tool that is mocked, and no function of this name
                 has the decorator `evalgate_host.tool`.
             MessageTooLargeError: the dict has an event or a tool call of more than 16 MiB.
-            RuntimeError: the dict has an event or a tool call, and no turn is in progress.
+            RuntimeError: the dict has an event, a tool call or usage, and no turn is in progress.
         """
         if isinstance(value, str):
             self._pieces.append(value)
@@ -57,9 +58,12 @@ class AnswerCollector:
         None is ignored if the agent already gave a text or reported an event.
 
         Raises:
-            InvalidAnswerError: the value is neither a text nor a dict (for None, see above), or the dict has
-                an invalid field.
-            NoMatchingMockError, MessageTooLargeError, RuntimeError: as for `add_yielded`.
+            InvalidAnswerError: the value is None and not ignored, is of another type than text and dict, or
+                is a dict with an invalid field.
+            NoMatchingMockError: the dict has a call of a tool that is mocked, and no function of this name
+                has the decorator `evalgate_host.tool`.
+            MessageTooLargeError: the dict has a tool call of more than 16 MiB.
+            RuntimeError: the dict has a tool call or usage, and no turn is in progress.
         """
         if isinstance(value, str):
             self._response = value
@@ -77,8 +81,8 @@ class AnswerCollector:
     def get_response(self) -> str | None:
         """Return the text of the response; None if the agent gave none.
 
-        The order of precedence is: the text that the agent returned or gave as `response`; the joined texts
-        that it yielded; the final message that it reported.
+        The response is the text that the agent returned or gave as `response`. If there is none, it is the
+        joined texts that the agent yielded, or else the message that the agent reported as final.
         """
         if self._response is not None:
             return self._response

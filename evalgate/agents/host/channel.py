@@ -58,7 +58,8 @@ def write_line(outgoing: int, message: dict[str, Any]) -> None:
     """Write one message to the file descriptor `outgoing`, without buffering.
 
     Raises:
-        MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
+        MessageTooLargeError: the message is longer than 16 MiB as a line of JSON.
+        TypeError, ValueError, RecursionError: the message has a value that JSON cannot express.
         OSError: the message cannot be written, because the gate has closed its end.
     """
     _write_all(outgoing, encode_line(message))
@@ -78,7 +79,8 @@ class Sender(Protocol):
         """Send a message, from any thread.
 
         Raises:
-            MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
+            MessageTooLargeError: the message is longer than 16 MiB as a line of JSON.
+            TypeError, ValueError, RecursionError: the message has a value that JSON cannot express.
         """
         ...
 
@@ -110,7 +112,8 @@ class Channel:
         """Send a message, from any thread; the event loop writes the message in the next iteration.
 
         Raises:
-            MessageTooLargeError, TypeError, ValueError, RecursionError: as for `encode_line`.
+            MessageTooLargeError: the message is longer than 16 MiB as a line of JSON.
+            TypeError, ValueError, RecursionError: the message has a value that JSON cannot express.
         """
         # No lock is needed: the line is appended before the flag is read, and `_flush_pending` resets the
         # flag before it takes the lines. Either a requested flush takes this line, or this call requests one.

@@ -38,9 +38,9 @@ class _ActiveTurn:
         self.capture: Optional[TurnCapture] = None
         self.cancelled = False
         self.concurrent = False
-        """True once another turn was in progress at the same time, and may have cancelled `task`."""
+        """True once another turn, which may have cancelled `task`, was in progress at the same time."""
         self.exit: BaseException | None = None
-        """SystemExit or KeyboardInterrupt of a task that the agent started, if this ended the turn."""
+        """SystemExit or KeyboardInterrupt that ended the turn. A task that the agent started raised it."""
         self.is_cancel_reported = False
         """True once `cancelled` was sent to the gate, after which no message of the turn may follow."""
 
@@ -144,10 +144,11 @@ class SessionManager:
         turn.task.cancel()
 
     def handle_exit(self, error: BaseException) -> None:
-        """End the turn of a task that raised `error`, such as SystemExit, out of the event loop.
+        """End the turn in which a task raised `error`, such as SystemExit, out of the event loop.
 
-        If the turn awaits the task itself, the turn receives the exception and ends. If it awaits, for
-        example, a message from the task, it would wait for ever, and is cancelled after `EXIT_WAIT_S`.
+        A turn that awaits this task receives the exception and ends by itself. Any other turn could wait for
+        ever, for example for a message of the task. So a turn that has not ended after 1 s (`EXIT_WAIT_S`) is
+        cancelled. Do nothing if it is unknown in which turn the task ran.
         """
         session = _find_exited_session(error)
         turn = None if session is None else self._turns.get(session.id)

@@ -43,8 +43,7 @@ def as_agent(function: object) -> Callable[[str], Any]:
     score.
 
     Raises:
-        UnusableEntryError: `function` cannot be called, or its signature is none of the three that the
-            docstring of this module lists.
+        UnusableEntryError: `function` cannot be called, or has none of the three signatures of a metric.
     """
     if not callable(function):
         raise UnusableEntryError(f"it is of type {type(function).__name__}, not a function")
@@ -256,7 +255,7 @@ def _average_turns(turns: list[dict[str, Any]]) -> dict[str, Any]:
 def _convert_explanation(result: Any, status: str) -> dict[str, Any]:
     """Return the `reason`, `details` and `passed` of a score. Fields that the score lacks are left out.
 
-    `status` is the score's status, as `_get_status` returns it; `passed` is left out if it is "".
+    `status` is the score's status, as `_get_status` returns it. If the status is "", `passed` is left out.
     """
     answer: dict[str, Any] = {}
     if reason := _get_reason(result):
@@ -281,7 +280,7 @@ def _has_field(result: Any, name: str) -> bool:
 
 
 def _get_field(result: Any, *names: str) -> Any:
-    """Return the value of the first named field that is present and not None; None if no field is."""
+    """Return the value of the first of the named fields that is present and not None; else None."""
     for name in names:
         value = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
         if value is not None:
@@ -293,7 +292,7 @@ def _get_status(result: Any) -> str:
     """Return "passed", "failed", "not_evaluated" or "error"; "" for no status or the status `unknown`.
 
     Raises:
-        InvalidScoreError: the status is none of the known names and numbers, or `passed` is no boolean.
+        InvalidScoreError: the status is not a known name or number, or `passed` is no boolean.
     """
     passed = _get_field(result, "passed")
     if passed is not None:
@@ -338,12 +337,12 @@ def _get_turns(result: Any) -> Optional[list[dict[str, Any]]]:
 
 
 def _get_details(result: Any) -> dict[str, Any]:
-    """Return the details as a JSON object, with the scores of rubrics as `rubric_scores`.
+    """Return the details of a score as a JSON object, with the scores of rubrics as `rubric_scores`.
 
     Details that are not an object become the value of `details`; a `reason` in the details is left out.
 
     Raises:
-        InvalidScoreError: JSON cannot hold the details.
+        InvalidScoreError: JSON cannot hold the details, or the score of a rubric is not a number.
     """
     details = _get_field(result, "details")
     plain = _convert_to_json(details)

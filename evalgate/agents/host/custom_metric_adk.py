@@ -1,7 +1,7 @@
 """Google ADK's own types for the arguments of custom metrics that import Google ADK.
 
-Such a metric puts invocations into Google's `PerInvocationResult`, or passes them to Google's functions. Both
-accept only instances of Google's own classes.
+Such a metric puts invocations into Google's `PerInvocationResult`, or passes them to functions of Google's
+package. Google's code accepts only instances of Google's own classes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .custom_metric_arguments import JsonNamespace
 
 
 def use_google_invocation(imitation: JsonNamespace) -> Any:
-    """Convert an imitation to Google's `Invocation`; return it unchanged if Google ADK is not imported.
+    """Convert an imitation to Google's `Invocation`; return the imitation if Google ADK is not imported.
 
     The field `intermediate_data` of the result is an `IntermediateData` with the extra field
     `invocation_events`.
@@ -38,7 +38,7 @@ def use_google_invocation(imitation: JsonNamespace) -> Any:
 
 
 def use_google_metric(imitation: JsonNamespace) -> Any:
-    """Convert an imitation to Google's `EvalMetric`; return it unchanged if Google ADK is not imported."""
+    """Convert an imitation to Google's `EvalMetric`; return the imitation if Google ADK is not imported."""
     module = sys.modules.get("google.adk.evaluation.eval_metrics")
     return imitation if module is None else module.EvalMetric.model_validate(_to_json(imitation))
 
@@ -54,7 +54,7 @@ def _to_json(value: Any) -> Any:
 def _wrap_response(answer: Optional[dict[str, Any]]) -> None:
     """Replace the `response` of a tool's answer by `{"result": response}`, in place, as Google ADK does.
 
-    A dict is not replaced. Do nothing if `answer` is None.
+    A `response` that is a dict is kept. Do nothing if `answer` is None.
     """
     if answer is not None and not isinstance(answer["response"], dict):
         answer["response"] = {"result": answer["response"]}

@@ -70,7 +70,8 @@ def build_expected_invocations(case: dict[str, Any]) -> list[JsonNamespace]:
 def build_actual_invocations(case: dict[str, Any], run: dict[str, Any]) -> list[JsonNamespace]:
     """Return an imitated `Invocation` per reply, with the rubrics of the case and of the turn.
 
-    Each also has the user's message of its turn, or "" if neither the run nor the case has the message.
+    Each invocation also has the user's message of the turn: the message that was sent in the run, or else the
+    message in the case, or else "".
     """
     turns, sent = case["turns"], run["said"]
     texts = sent + [turn["user"]["text"] for turn in turns[len(sent) :]]

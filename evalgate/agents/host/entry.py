@@ -15,9 +15,10 @@ _MAX_NAMES = 12
 
 
 def load_entry(entry: str, home: str | None = None) -> object:
-    """Return the object that `entry` names; import its module as `load_module` does.
+    """Import the module that `entry` names, and return the object that `entry` names in the module.
 
-    A path in `entry` is relative to `home`, or to the working folder if `home` is None.
+    A path in `entry` is relative to `home`, or to the working folder if `home` is None. For a path, a folder
+    may be added to `sys.path`.
 
     Raises:
         EntryNotFoundError: the entry is malformed, or there is no such object.
@@ -32,8 +33,8 @@ def load_entry(entry: str, home: str | None = None) -> object:
 def load_module(where: str, home: str | None = None) -> ModuleType:
     """Import `package.module` or `path/file.py`.
 
-    A path is relative to `home`, or to the working folder if `home` is None. For a path, `sys.path` is
-    extended as by `make_importable`.
+    A path is relative to `home`, or to the working folder if `home` is None. For a path, the folder above the
+    topmost package, or the file's own folder if there is no package, is added to `sys.path`.
 
     Raises:
         EntryNotFoundError: there is no such module or file.
@@ -60,6 +61,10 @@ def _load_file(path: str, home: str | None = None) -> ModuleType:
     """Import a file: as a module of its package, or like a script if the file is in no package.
 
     `path` is relative to `home`, or to the working folder if `home` is None.
+
+    Raises:
+        EntryNotFoundError: there is no such file.
+        BaseException: any exception that the file raises.
     """
     file = os.path.abspath(os.path.join(home or "", path))
     if not os.path.isfile(file):

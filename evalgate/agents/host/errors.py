@@ -24,9 +24,9 @@ class EntryNotFoundError(UnusableEntryError):
 
 
 class AgentCreationError(Exception):
-    """A class or factory raised an exception instead of creating the agent.
+    """Error for a class or factory that raised an exception instead of creating the agent.
 
-    `__cause__` is that exception, and the message summarises it.
+    `__cause__` is this exception, and the message summarises it.
     """
 
 
@@ -35,11 +35,11 @@ class InvalidAnswerError(Exception):
 
 
 class UnsupportedCaseError(Exception):
-    """The case has a part that this kind of agent does not support. This is not the agent's fault."""
+    """Error for a case with a part that this kind of agent does not support. The agent is not at fault."""
 
 
 class NoMatchingMockError(Exception):
-    """The agent called a mocked tool, and no result matches the call. This is not the agent's fault."""
+    """Error for a call of a mocked tool that no mock or recording answers. The agent is not at fault."""
 
 
 class MessageTooLargeError(ValueError):
@@ -50,7 +50,7 @@ class MessageTooLargeError(ValueError):
 
 
 class ModelError(Exception):
-    """The agent's model returned an error instead of an answer, and the agent raised no exception."""
+    """Error for a model that returned an error instead of an answer, while the agent raised no exception."""
 
 
 def build_error_fields(error: BaseException) -> dict[str, Any]:
@@ -128,10 +128,10 @@ def _find_encoding_fault(error: BaseException) -> str | None:
 
 
 def _find_refused_source(frames: TracebackType | None) -> tuple[str | None, str]:
-    """Return the path of the source file that Python could not compile, and `file:line` of its import.
+    """Return (path, importer): a source file that Python could not compile, and the place of its import.
 
-    The path is None if no file was being compiled. The location is "the agent" if the traceback has no
-    frame of the agent's code.
+    `path` is None if no file was being compiled. `importer` is `file:line`, or "the agent" if the traceback
+    has no frame of the agent's code.
     """
     path, importer = None, "the agent"
     while frames is not None:
@@ -182,9 +182,9 @@ def summarize_error(error: BaseException) -> str:
 def format_traceback(error: BaseException) -> str:
     """Return the traceback of an error, beginning with the agent's first frame.
 
-    If it exceeds 16,384 characters, only its end is returned. Return "" for errors with a message that is
-    enough: `UnusableEntryError`, `InvalidAnswerError`, `ModelError`, `NoMatchingMockError` and
-    `UnsupportedCaseError`.
+    Of a traceback with more than 16,384 characters, only the end is returned. Return "" for the host's own
+    errors, because their message is enough: `UnusableEntryError`, `InvalidAnswerError`, `ModelError`,
+    `NoMatchingMockError` and `UnsupportedCaseError`.
     """
     if isinstance(
         error, (UnusableEntryError, InvalidAnswerError, ModelError, NoMatchingMockError, UnsupportedCaseError)

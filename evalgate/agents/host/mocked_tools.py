@@ -19,7 +19,7 @@ class Mocks:
         self.missing: Optional[Exception] = None
         """Error of the last mocked call without a result, in any turn; None if every call got a result.
 
-        It is an `UnsupportedCaseError` if the agent has a mocked tool that evalgate cannot replace.
+        The error is an `UnsupportedCaseError` if the agent has a mocked tool that evalgate cannot replace.
         """
         self._mocks = mocks
         self._recording = recording
@@ -35,22 +35,23 @@ class Mocks:
     def is_mocked(self, name: str) -> bool:
         """Return True if the tool must not be called in this turn.
 
-        This is the case if the tool has a mock in this turn, or if the session has a recording and the tool
-        is not live (called for real).
+        A tool with a mock in this turn must not be called. If the session has a recording, all other tools
+        must not be called either, except live tools, which are called for real.
         """
         return bool(self._list_mocks(name)) or self._is_recorded(name)
 
     def is_ever_mocked(self, name: str) -> bool:
         """Return True if the tool has a mock in any turn.
 
-        Also return True if the session has a recording and the tool is not live (called for real).
+        If the session has a recording, return True for all other tools, too, except live tools, which are
+        called for real.
         """
         return any(each["name"] == name for each in self._mocks) or self._is_recorded(name)
 
     def list_tools(self) -> list[str]:
-        """Return the names of the tools with a mock, then of the recorded tools that are not live.
+        """Return the names of the tools with a mock, then of the recorded tools. Each name occurs once.
 
-        Each name occurs once.
+        Recorded tools that are live, which means called for real, are left out.
         """
         recorded = self._recording.tool_names if self._recording is not None else []
         return list(dict.fromkeys([*(each["name"] for each in self._mocks), *recorded]))

@@ -22,16 +22,17 @@ _PROGRAMS = frozenset(
     }
 )
 _UNSEEN_STARTS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
-"""Suffixes of names of modules that start processes without an audit event.
+"""Endings of the names of modules that start processes without an audit event.
 
-They are imported when a process first needs them, so an imported one means that processes may have started.
+Python imports such a module when it starts the first process with the module. So if one of these modules is
+imported, processes may have started.
 """
 _MOST_LINKS = 40
 _FOREIGN_FOLDERS = frozenset({"site-packages", "dist-packages", "node_modules", ".git"})
 
 
 class FileRecorder:
-    """Recorder of the files that the process imports or opens for reading, and of processes that it starts.
+    """Recorder of the files that this process imports or opens for reading, and of the processes it starts.
 
     Creating the recorder installs an audit hook, which cannot be removed.
     """
@@ -75,10 +76,9 @@ class FileRecorder:
     def take_message(self) -> Optional[dict[str, Any]]:
         """Return a `files` message with the project's files that were read since the last call.
 
-        Paths are relative to `home`. `incomplete` is True if files may be missing. This is the case if the
-        process started other programs or interpreters since the last call, or has imported a module that
-        starts processes without an audit event. Return None if there are no files and `incomplete` would be
-        False.
+        Paths are relative to `home`. `incomplete` is True if files may be missing. There are two reasons: the
+        process started other programs or interpreters since the last call, or it has imported a module that
+        starts processes without an audit event. Return None if there are no files and none may be missing.
         """
         found: Set[str] = set()
         modules, self._modules = self._modules, set(sys.modules)
@@ -98,8 +98,8 @@ class FileRecorder:
     def _find_relative(self, path: str) -> str:
         """Return the path relative to `home`; "" if the file does not exist or is not in the project.
 
-        The project is the git repository around `home`, or `home` if there is no repository. Files for which
-        `_is_package_file` returns True are not in the project.
+        The project is the git repository around `home`, or `home` if there is no repository. Files of the
+        interpreter, of installed packages, of `node_modules` and of `.git` are not in the project.
         """
         if not path.startswith(self._root + os.sep) or self._is_package_file(path):
             return ""
@@ -120,8 +120,8 @@ class FileRecorder:
 def follow_links(path: str) -> Iterator[str]:
     """Yield the absolute paths of the links on the way to a file, then the path of the file itself.
 
-    The links matter, because the path leads to another file if any of them changes. Folders above the file
-    may be links, too. At most 40 links are followed, since links may form a cycle.
+    The links are needed because the path leads to another file if one of the links changes. Folders above the
+    file may be links, too. At most 40 links are followed, since links may form a cycle.
     """
     at, rest, links = os.sep, path.split(os.sep)[::-1], 0
     while rest:
@@ -160,7 +160,7 @@ def _get_database_path(name: str) -> str:
 
 
 def _get_module_file(module: object) -> str:
-    """Return the absolute path of a module's file; "" if it has none."""
+    """Return the absolute path of a module's file; "" if the module has no file."""
     try:
         return os.path.abspath(getattr(module, "__file__", None) or "") if module is not None else ""
     except Exception:  # noqa: BLE001  a module may raise anything when it is asked for its file

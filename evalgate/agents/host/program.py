@@ -2,7 +2,8 @@
 
 Its command line has one argument, a JSON object with these options:
 
-- `entry` (required): the object to load, as for `load_entry`, or with `adk` as for `find_adk_agent`
+- `entry` (required): the object to load: `package.module:attribute` or `path/file.py:attribute`; with `adk`,
+  also a module, a folder, a file or a YAML file without an attribute
 - `threads` (required): largest number of threads for a synchronous agent
 - `path`: list of folders to put first on `sys.path`; the working folder if absent
 - `home`: folder to which a path in `entry` is relative; the working folder if absent
@@ -10,7 +11,8 @@ Its command line has one argument, a JSON object with these options:
 - `track`: true to record the files of the project that the process opens
 - `adk`: true for an entry of Google ADK; `agent` then names a sub-agent to run instead of the root
 - `metric`: true to serve the function of a custom metric
-- `digest`: SHA-256 of the manifest in `home`, to verify the code (see `verify_code`)
+- `digest`: SHA-256 of the manifest in `home`, which holds the digest of each file of a metric's code; with
+  `digest`, each file is checked before it is imported
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the agent host with the JSON options in `sys.argv[1]` until stdin is closed; then end the process.
+    """Run the agent host until stdin is closed; then end the process.
 
-    The exit code is 0, or 1 after a `fatal` message if the agent cannot be loaded. The docstring of this
-    module lists the options.
+    `sys.argv[1]` holds the options as JSON, such as `entry`. The exit code is 0. If the agent cannot be
+    loaded, a message `fatal` is sent to the gate, and the exit code is 1.
     """
     options: dict[str, Any] = json.loads(sys.argv[1])
     # An agent that parses its command line on import must not find the options of the host.

@@ -33,7 +33,7 @@ class _RecordedCall:
         self.args = args
         self.answers = answers
         self.used = 0
-        """Number of answers that were returned."""
+        """Number of answers that were returned so far."""
 
 
 class CallRecording:
@@ -59,13 +59,13 @@ class CallRecording:
 
     @property
     def tool_names(self) -> list[str]:
-        """Return the names of the recorded tools that are not live."""
+        """Return the names of the recorded tools, without live tools, which are called for real."""
         return [name for name in self._calls if not self.is_live(name)]
 
     def take_result(self, name: str, args: Optional[dict[str, Any]]) -> Any:
         """Return a copy of the result of the next recorded call with this tool and these arguments.
 
-        Each recorded call is used once, even if it raises an error.
+        Each recorded call is used once, even if an error was recorded instead of a result.
 
         Raises:
             RecordedToolError: the tool raised an error in the recorded call.
@@ -131,8 +131,8 @@ def _canonicalize(value: Any) -> Any:
 def _iter_differences(then: Any, now: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield (path, value in `then`, value in `now`) for each difference between two JSON values.
 
-    A path is written as `a.b[0]`, and begins with the argument `path`, the path of the two values themselves.
-    A missing value is `_ABSENT`.
+    The path of a difference is written as `a.b[0]`. It begins with the argument `path`, which is the path of
+    `then` and `now` in the values around them. A missing value is `_ABSENT`.
     """
     if isinstance(then, dict) and isinstance(now, dict):
         for key in {**then, **now}:

@@ -87,13 +87,14 @@ class Session:
         """Report that the agent calls a tool.
 
         `id` is any text that identifies the call, for `tool_result`. `author` is the name of the agent, if
-        there are several.
+        there are several agents.
 
         Raises:
             NoMatchingMockError: the tool is mocked, and no function of this name has the decorator
                 `evalgate_host.tool`.
-            TypeError: an argument has the wrong type.
-            RuntimeError, TypeError, ValueError, RecursionError: as for `Recorder.report_event`.
+            RuntimeError: no turn is in progress.
+            MessageTooLargeError: the call exceeds 16 MiB.
+            TypeError, ValueError, RecursionError: an argument has a wrong type, or JSON cannot hold `args`.
         """
         _require_type("name", name, str)
         if self.mocks:
@@ -117,11 +118,12 @@ class Session:
     ) -> None:
         """Report the result of a tool call; `id` is the id that was passed to `tool_call`, or None.
 
-        `author` is the name of the agent, if there are several.
+        `author` is the name of the agent, if there are several agents.
 
         Raises:
-            TypeError: an argument has the wrong type.
-            RuntimeError, TypeError, ValueError, RecursionError: as for `Recorder.report_event`.
+            RuntimeError: no turn is in progress.
+            MessageTooLargeError: the result exceeds 16 MiB.
+            TypeError, ValueError, RecursionError: an argument has a wrong type, or JSON cannot hold `result`.
         """
         _require_type("name", name, str)
         _require_texts(id=id, author=author)
@@ -132,11 +134,12 @@ class Session:
     def message(self, text: str, author: str | None = None, final: bool = False) -> None:
         """Report an intermediate message of the agent, or with `final` the final response.
 
-        `author` is the name of the agent, if there are several.
+        `author` is the name of the agent, if there are several agents.
 
         Raises:
             TypeError: an argument has the wrong type.
-            RuntimeError, ValueError: as for `Recorder.report_event`.
+            RuntimeError: no turn is in progress.
+            MessageTooLargeError: the message exceeds 16 MiB.
         """
         _require_type("text", text, str)
         _require_texts(author=author)

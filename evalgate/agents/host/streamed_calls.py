@@ -1,10 +1,12 @@
 """Tool calls of a streamed chat completion, put together from their pieces.
 
-OpenAI, Azure and Anthropic number the calls and send the id and the name of each with its first piece. Others
-send each call as a whole, all with the index 0, or without an index (Gemini, Ollama), and perhaps with an
-empty id. Some repeat id and name with each piece, or send another id with each piece.
+OpenAI, Azure and Anthropic number the calls, and send the id and the name of a call with its first piece.
+Other providers, such as Gemini and Ollama, send each call as a whole. All their calls have the index 0 or no
+index, and perhaps an empty id. Some providers repeat the id and the name with each piece, or send another id
+with each piece.
 
-Gemini adds `extra_content` with a signature, and refuses a later request that repeats the call without it.
+Gemini adds `extra_content` with a signature to a call. It refuses a later request in which the call lacks
+this content.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ class StreamedCalls:
         self.calls: list[_Json] = []
         """Calls in the order of their indexes, in the form of an answer that is not streamed."""
         self._indexes: list[int] = []
-        """Index of each call in `calls`."""
+        """Index that the stream gives each call, in the same order as `calls`."""
         self._open: dict[int, _Json] = {}
-        """Latest call of each index: a further piece with the index continues it, or begins another call."""
+        """Latest call of each index. A further piece with the index continues this call or begins another."""
         self._whole: dict[int, bool] = {}
         """By index: True if the first piece of the latest call had a name and all arguments, as JSON."""
 

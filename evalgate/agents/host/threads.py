@@ -94,7 +94,7 @@ class DaemonThreadPool:
         return done
 
     def close(self) -> None:
-        """End the threads after the queued calls. `run_in_thread` must not be called after this."""
+        """End the threads after the queued calls. `run_in_thread` must not be called after `close`."""
         for _ in range(self._threads):
             self._jobs.put(None)
 

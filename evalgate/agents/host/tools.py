@@ -78,7 +78,7 @@ def require_decorated(session: Session) -> None:
 
 
 def refuse_undecorated_call(session: Session, name: str) -> None:
-    """Raise an error if a reported call is of a tool that is mocked in this turn but not decorated.
+    """Raise an error for a call of the tool `name` if the tool is mocked in this turn but not decorated.
 
     Raises:
         NoMatchingMockError: the call is refused. The error is also stored in `session.mocks.missing`.
@@ -139,10 +139,15 @@ class _WatchedCall:
 def _watch_call(
     name: str, function: Callable[..., Any], values: tuple[Any, ...], named: dict[str, Any]
 ) -> Iterator[_WatchedCall]:
-    """Report a call of a tool before the block, and its result or error after the block.
+    """Report a call of a tool before the `with` block, and the call's result or error after the block.
 
     If the tool is mocked, the yielded call has its `result`, and `is_answered` is True. Otherwise, the block
-    must call the tool and set `result`. Outside of conversations, nothing is reported.
+    must call the tool and set `result`. Outside of turns, nothing is reported.
+
+    Raises:
+        NoMatchingMockError: the tool is mocked, and no mock or recorded call answers this call.
+        TypeError: the result is not JSON.
+        Exception: any exception that the block, or the tool in the recorded call, raises.
     """
     call, session = _WatchedCall(), find_session(name)
     if session is None:
@@ -170,8 +175,9 @@ def _name_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of a call by name, without `self` and `cls`.
 
-    Objects that JSON cannot hold become `<Class>`. Arguments that were not passed are left out. If the
-    function does not accept the arguments, only the keyword arguments, `named`, are returned.
+    An object that JSON cannot hold becomes the name of its class, such as `<Order>`. Arguments that were not
+    passed are left out. If the function does not accept the arguments, only the keyword arguments, `named`,
+    are returned.
     """
     found: dict[str, Any] = {}
     try:

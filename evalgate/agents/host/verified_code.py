@@ -1,4 +1,4 @@
-"""Import of a metric's code with verified digests.
+"""Import of a metric's code, with a check that each file is the one that the gate read.
 
 An agent that runs as the gate's own user can rewrite the copy from which a metric runs. The gate therefore
 records the digest of each file in the copy, and the host checks each file when it is imported. A Python file
@@ -28,11 +28,11 @@ MANIFEST = ".evalgate-digests.json"
 """Name of the file in a metric's folder that holds the SHA-256 of each other file by relative path."""
 
 _homes: dict[str, dict[str, str]] = {}
-"""SHA-256 digests by folder, and by path relative to the folder."""
+"""SHA-256 digests of the files in each metric's folder: by folder, and by path relative to the folder."""
 
 
 def verify_code(home: str, digest: str) -> None:
-    """Verify the digests of the files in a folder's manifest, and patch imports to verify each file again.
+    """Check all files of a metric's folder against the manifest, and make imports check each file again.
 
     Args:
         home: Absolute path of the folder with the metric's code and its manifest.
@@ -54,12 +54,12 @@ def verify_code(home: str, digest: str) -> None:
 
 
 def find_loader(name: str, file: str) -> SourceFileLoader | None:
-    """Return a loader that verifies `file` if it is in a verified folder; None for all other files."""
+    """Return a loader that checks `file` if `verify_code` was called for its folder; None for other files."""
     return _VerifiedSourceLoader(name, file) if _find_home(file) else None
 
 
 class _VerifiedSourceLoader(SourceFileLoader):
-    """Loader that compiles only bytes with a verified digest."""
+    """Loader that compiles a Python file only if its bytes have the digest in the manifest."""
 
     def get_data(self, path: str) -> bytes:
         return _read_verified(path) if _find_home(path) else super().get_data(path)
@@ -70,7 +70,7 @@ class _VerifiedSourceLoader(SourceFileLoader):
 
 
 class _VerifiedExtensionLoader(ExtensionFileLoader):
-    """Loader of extension modules that verifies the digest of the file just before it is loaded."""
+    """Loader of extension modules that checks the digest of the file just before the file is loaded."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         # The dynamic linker reads the file itself, so it cannot get the bytes that were checked.
@@ -79,10 +79,10 @@ class _VerifiedExtensionLoader(ExtensionFileLoader):
 
 
 def _create_verified_finder(path: str) -> Any:
-    """Return a finder for a verified folder or a folder in it, as a hook for `sys.path_hooks`.
+    """Return a finder of modules with loaders that check each file. Used as a hook in `sys.path_hooks`.
 
     Raises:
-        ImportError: the path is not in a verified folder.
+        ImportError: `path` is neither a metric's folder nor in one. Python then uses its own finders.
     """
     if path not in _homes and not _find_home(path):
         raise ImportError("not a folder of the metric")
@@ -95,7 +95,7 @@ def _find_home(path: str) -> str:
 
 
 def _read_verified(path: str) -> bytes:
-    """Return the content of a file in a verified folder.
+    """Return the content of a file in a metric's folder, after checking its digest.
 
     Raises:
         UnusableEntryError: the file cannot be read, or its digest is not the digest in the manifest.

@@ -53,7 +53,7 @@ class A2aDialect:
     def __init__(self, connection: AgentConnection, *, stream: bool | None = None) -> None:
         self._connection = connection
         self._stream = stream
-        """True: answers are streamed; False: they are not; None: they are if the agent's card offers it."""
+        """True: answers are streamed. False: they are not. None: they are if the agent's card offers that."""
         self._endpoint: A2aEndpoint | None = None
         self._card_lock = asyncio.Lock()
 
@@ -77,7 +77,7 @@ class A2aDialect:
             return self._endpoint
 
     async def post_message(self, message: JsonObject, turn: "_A2aTurn") -> None:
-        """Send a message and add each result of the agent to `turn`.
+        """Send the request with the parameters `message`, and add each result of the agent to `turn`.
 
         Raises:
             AgentError: the request failed, or the answer reports an error or is not A2A.
@@ -132,7 +132,10 @@ def _parse_answer(answer: bytes | str) -> A2aResult:
 
 
 def _refuse_plaintext(connection: AgentConnection, url: str) -> None:
-    """Raise AgentError if a card at an https URL names an http URL, and headers would be sent to it."""
+    """Raise AgentError if the agent's URL has https but `url`, from the agent's card, has http.
+
+    If the user has configured no headers, such a `url` is accepted: no secret can be read on the way.
+    """
     if connection.sends_headers and connection.url.startswith("https:") and not url.startswith("https:"):
         raise build_format_error(
             f"the agent's card leads from https to {shorten_text(url, 300)}, where `headers` "
@@ -158,8 +161,8 @@ class A2aConversation:
         """Send the message, poll the task while it is pending, and return the reply. A2A reports no usage.
 
         Raises:
-            AgentError: a request failed, the task ended without an answer, or the case has a session state
-                or earlier messages, which A2A cannot transmit.
+            AgentError: a request failed, or the task ended without an answer. Or A2A cannot transmit a part
+                of the case: an attachment, a session state, or messages that precede the conversation.
         """
         if self._is_unsupported:
             raise build_unsupported_error(
@@ -202,7 +205,7 @@ class _A2aTurn:
         """Artifacts of earlier turns that were not sent again in this turn."""
 
     def add_result(self, result: A2aResult) -> None:
-        """Add a result of the turn, without the messages in it that were added before.
+        """Add a result of the turn; skip messages in the result that were added before.
 
         The same message may arrive several times: in a status, and in the history of a task.
         """
@@ -229,10 +232,10 @@ class _A2aTurn:
         return bool(self._messages) if self.state is None else self.state not in _PENDING_STATES
 
     def build_reply(self) -> Reply:
-        """Return the reply of the turn, built from its messages and new artifacts.
+        """Return the reply of the turn, built from the messages and new artifacts of the turn.
 
-        The response is the text of the new artifacts. If they have no text, or if the agent asks for input,
-        the response is the last message.
+        The response is the text of the new artifacts. If the artifacts have no text, or if the agent asks for
+        input, the response is the text of the last message. It is None if there is no text at all.
 
         Raises:
             AgentError: the task's state is neither `completed` nor `input-required`, or the stream ended
@@ -265,7 +268,10 @@ class _A2aTurn:
 
 
 def _iter_events(groups: Iterable[tuple[A2aPart, ...]], *, texts: bool) -> Iterator[Event]:
-    """Yield tool calls and results in messages and artifacts, and also texts if `texts` is True."""
+    """Yield the tool calls and results in messages or artifacts, and their texts if `texts` is True.
+
+    Each group has the parts of one message or artifact.
+    """
     for part in (part for parts in groups for part in parts):
         event = _read_tool_event(part)
         if event is not None:

@@ -69,8 +69,8 @@ def build_send_params(
 ) -> JsonObject:
     """Return the parameters of the request that sends a message.
 
-    `id_` is the id of the message. `context` and `task` are the ids of its context and task; with None, the
-    server creates a new one.
+    `id_` is the id of the message. `context` and `task` are the ids of the context and the task to which the
+    message belongs. If one of these is None, the server creates a new context or task.
 
     Raises:
         AgentError: an attachment cannot be sent.
@@ -92,7 +92,7 @@ def build_send_params(
 
 @frozen
 class A2aPart:
-    """Text or data in a message or artifact. A file has neither: both fields are None."""
+    """Text or data in a message or artifact. For a file, `text` and `data` are both None."""
 
     text: str | None
     data: object
@@ -116,7 +116,7 @@ class A2aResult:
     context: str = ""
     state: TaskState | None = None
     messages: tuple[A2aMessage, ...] = ()
-    """Messages of the agent in order: those in a task's history and status, or a message by itself."""
+    """Messages of the agent in order: from a task's history and status, or the one that is the result."""
     artifacts: tuple[tuple[str, tuple[A2aPart, ...]], ...] = ()
     """(id, parts) of each artifact. The id of an artifact without an id is its number, such as `#0`."""
     append: bool = False
@@ -127,8 +127,8 @@ def parse_result(result: object) -> A2aResult:
     """Parse the result of a request, or one event of a stream.
 
     Raises:
-        AgentError: the result is neither a task nor a message nor an update of a task, or the task is in a
-            state that A2A does not have.
+        AgentError: the result is not a task, a message or an update of a task. Or the task is in a state that
+            A2A does not have.
     """
     if not isinstance(result, dict):
         raise build_format_error("the agent's result is not a JSON object")

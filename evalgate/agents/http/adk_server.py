@@ -36,15 +36,15 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
     """Return the reply and the usage of one turn.
 
     An event is final if ADK's `is_final_response` is True. The response is the text of the last final event
-    with text. It is "" if no final event has text, as with a long-running call, and None if there is no final
-    event. All other texts, calls and results are the reply's events.
+    with text. It is "" if final events exist but have no text, as with a long-running call. It is None if
+    there is no final event. All other texts, calls and results are the reply's events.
 
     Two kinds of events are ignored: events of the author `user`, and partial events, which whole events
     repeat. The usage is None if no event reports usage.
 
     Raises:
-        AgentError: an event is malformed. Or the events report an error of the model, and none of them is
-            final.
+        AgentError: an event is malformed or an error of the server. Or an event reports an error of the
+            model, and no event is final.
     """
     selected = _select_events(events)
     reply, usage = read_recorded_reply(selected), _sum_usage(selected)
@@ -54,10 +54,12 @@ def read_adk_reply(events: Iterable[object]) -> tuple[Reply, Usage | None]:
 
 
 def read_recorded_reply(events: Iterable[object]) -> Reply:
-    """Return the reply of one recorded turn; the response is None if there is no final event.
+    """Return the reply of one recorded turn. The response is None if there is no final event.
+
+    The response is the text of the last final event with text, or "" if no final event has text.
 
     Raises:
-        AgentError: an event is malformed.
+        AgentError: an event is malformed or an error of the server.
     """
     selected = _select_events(events)
     finals = [event for event in reversed(selected) if _list_parts(event) and _is_final(event)]
@@ -134,7 +136,7 @@ _OUTPUT_COUNTS = ("candidates_token_count", "thoughts_token_count")
 
 
 def _get_field(found: Mapping[str, Any], name: str) -> Any:
-    """Return the value of a key that is written in camelCase or snake_case; None if there is neither.
+    """Return the value of a key that is written in camelCase or snake_case; None if the key is missing.
 
     `name` is the key in snake_case. If both keys are present, the value of the key in camelCase is returned.
     """

@@ -21,7 +21,7 @@ class AdkServerTrace:
         self._seen: set[str] = set()
         self._spans: list[Span] = []
         self._is_missing = False
-        """True once a request for spans failed, as it does with `adk api_server`, which stores no spans."""
+        """True once a request for spans failed, as with `adk api_server`, which stores no spans."""
 
     def begin_turn(self) -> None:
         """Store the present time as the beginning of a turn, and remove the spans of the previous turn."""

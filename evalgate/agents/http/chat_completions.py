@@ -88,8 +88,8 @@ class ChatConversation:
         The text of the last completion is the response.
 
         Raises:
-            AgentError: a request failed, an attachment cannot be sent, a mocked tool has no result for a
-                call, or the agent exceeds `max_rounds`.
+            AgentError: a request failed, an answer is malformed, an attachment cannot be sent, a mocked tool
+                has no result for a call, or the agent exceeds `max_rounds`.
         """
         self._messages.append({"role": "user", "content": _build_content(message)})
         turns = self._case.turns
@@ -121,7 +121,11 @@ class ChatConversation:
         """Do nothing: the server does not store the conversation."""
 
     def _answer_calls(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Return the results of tool calls, and add them to the messages of the conversation."""
+        """Return the results of tool calls, and add the results to the messages of the conversation.
+
+        Raises:
+            AgentError: a mocked or recorded tool has no result for a call.
+        """
         results = [self._tools.get_result(call) for call in calls]
         for result in results:
             text = result.result if isinstance(result.result, str) else json.dumps(result.result)
@@ -167,7 +171,7 @@ class Completion:
     """Message of the model, with the usage that the server reports."""
 
     message: JsonObject
-    """The message as the next request repeats it."""
+    """The message in the form in which the next request sends it back to the server."""
     usage: Usage | None
     """None if the server reports no usage, or a negative count."""
 
@@ -280,7 +284,7 @@ class CompletionAssembler:
         """Return the whole completion.
 
         Raises:
-            AgentError: the stream ended without a `finish_reason` or `[DONE]`.
+            AgentError: the stream ended with neither a `finish_reason` nor `[DONE]`.
         """
         if not self._is_over:
             raise build_format_error("the agent's stream ended before its answer did")

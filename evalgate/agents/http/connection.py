@@ -48,7 +48,7 @@ def is_http_url(text: str) -> bool:
 
 
 def append_path(url: str, path: str) -> str:
-    """Return `url` with `path` appended to its path; a query stays at the end."""
+    """Return `url` with `path` appended to the path of `url`; a query stays at the end."""
     parts = urlsplit(url)
     return parts._replace(path=parts.path.rstrip("/") + path).geturl()
 
@@ -141,7 +141,7 @@ class AgentServer:
     relocated: bool = False
     """True if the server runs in a container.
 
-    It knows itself by another host and port than those of `url`, and is reached without a proxy.
+    Such a server names another host and port as its own than those in `url`. It is reached without a proxy.
     """
     connections: int = 100
     """Largest number of open connections."""
@@ -214,10 +214,10 @@ class AgentConnection:
         self._single_use_client: ClientSession | None = None
         """Client that uses each connection once, for requests that must not be sent twice.
 
-        A server or load balancer may close a kept connection just when it is used again. A connection reset
-        does not prove that the request was not read (RFC 9110, 9.2.2): the agent may be working on it. A
-        request with its own connection is repeated only if the connection could not be made. If the
-        connection breaks later, the request has failed.
+        A server or load balancer may close a kept connection just when it is used again. Then it is unknown
+        if the request was read (RFC 9110, 9.2.2): the agent may be working on the request. A request with its
+        own connection is repeated only if the connection could not be made. If the connection breaks later,
+        the request has failed.
         """
 
     def hide_secrets(self, text: str) -> str:
@@ -227,7 +227,7 @@ class AgentConnection:
         return text
 
     async def open(self) -> None:
-        """Create two HTTP clients: one for POST requests without kept connections, and one for all others.
+        """Create two HTTP clients: one for POST requests, which keeps no connections, and one for the rest.
 
         Raises:
             InvalidInputError: `aiohttp` is missing, or the certificates or the proxy cannot be used.
@@ -238,8 +238,8 @@ class AgentConnection:
     def relocate_url(self, address: str) -> str:
         """Return the URL at which evalgate reaches `address`, which the server reported as its own.
 
-        If the server is `relocated`, as in a container, the scheme, host and port of the server's `url`
-        replace those of `address`. Otherwise, the address is returned unchanged.
+        If the server is `relocated`, as in a container, `address` gets the scheme, host and port of the
+        server's `url`. Otherwise, the address is returned unchanged.
         """
         if not self._server.relocated:
             return address
@@ -247,7 +247,7 @@ class AgentConnection:
         return reported._replace(scheme=known.scheme, netloc=known.netloc).geturl()
 
     def build_url(self, path: str) -> str:
-        """Return the server's URL with `path` appended to its path; a query stays at the end."""
+        """Return the server's URL with `path` appended to the path; a query stays at the end."""
         return append_path(self.url, path)
 
     @property
@@ -287,8 +287,8 @@ class AgentConnection:
         """Send a request and return the JSON of the answer, or None if the answer is empty.
 
         Raises:
-            AgentError: there is no answer, or the status of the answer is not 2xx, or the answer is too
-                large or not JSON.
+            AgentError: there is no complete answer, or the answer is too large, is not JSON, or has another
+                status than 2xx.
         """
         async with self.open_response(method, url, body, headers) as response:
             body = await read_body(response)
@@ -311,7 +311,9 @@ class AgentConnection:
     async def _send_with_retries(
         self, method: Method, url: str, body: object, headers: Mapping[str, str]
     ) -> "ClientResponse":
-        """Send the request, at most 4 times if the server is busy or down, and return the 2xx response.
+        """Send the request and return the 2xx response.
+
+        If the server is busy or cannot be reached, send the request up to 4 times in all.
 
         Raises:
             AgentError: no attempt received a 2xx response.
@@ -343,11 +345,11 @@ class AgentConnection:
     ) -> "ClientResponse | None":
         """Return the response; None if the request failed and may be repeated.
 
-        A request that did not reach the server may be repeated. A POST that may have reached it fails at
-        once, because it may have started a turn of the agent; other requests may be repeated.
+        A request that did not reach the server may be repeated. A POST that may have reached the server fails
+        at once, because it may have started a turn of the agent. All other requests may be repeated.
 
         Raises:
-            AgentError: the request failed and may not be repeated, or is the `last` attempt.
+            AgentError: the request failed, and may not be repeated or is the `last` attempt.
         """
         import aiohttp
 

@@ -29,7 +29,7 @@ class RemoteConversation(Protocol):
         """Send one message and return the answer.
 
         Raises:
-            AgentError: there is no answer.
+            AgentError: there is no usable answer, or the dialect cannot express the message.
         """
         ...
 
@@ -69,7 +69,7 @@ turn_timer: ContextVar[TurnTimer | None] = ContextVar("turn_timer", default=None
 
 @contextmanager
 def pause_turn_timer() -> Iterator[None]:
-    """Stop the turn's timer within the block: evalgate's own work must not count as the agent's time."""
+    """Stop the turn's timer within the `with` block, because evalgate's work is not the agent's time."""
     timer, clock = turn_timer.get(), asyncio.get_running_loop().time
     if timer is None or (when := timer.when()) is None:
         yield
@@ -85,7 +85,7 @@ def pause_turn_timer() -> Iterator[None]:
 
 @frozen
 class Attachment:
-    """Attached file: either its content in base64 or its address."""
+    """Attached file: its content in `base64`, or its address in `uri`. The other field is empty."""
 
     mime_type: str
     base64: str = ""

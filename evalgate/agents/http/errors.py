@@ -85,7 +85,7 @@ def build_unavailable_error(error: BaseException) -> AgentError:
 
 
 def build_certificate_error(url: str, error: "ClientConnectorCertificateError") -> AgentUnreachableError:
-    """Return the error for a certificate that is not trusted. Its message advises how to mend this."""
+    """Return the error for a certificate that is not trusted. The message says what the user can do."""
     found = error.certificate_error
     code, why = getattr(found, "verify_code", 0), getattr(found, "verify_message", "") or str(found)
     if code in _WRONG_NAME:

@@ -53,7 +53,7 @@ class EvalgateConversation:
         The response may be one JSON object, server-sent events or JSON lines.
 
         Raises:
-            AgentError: the request failed, the answer is malformed, or it reports an error.
+            AgentError: the request failed, or the answer is malformed or reports an error.
         """
         turn = _TurnResponse()
         body = self._build_request(message)
@@ -106,11 +106,15 @@ class _TurnResponse:
         self._done: TurnAnswer | None = None
 
     def read_whole(self, body: bytes) -> None:
-        """Read a body that is the whole answer. Raise AgentError if it is malformed or reports an error."""
+        """Read a body that is the whole answer.
+
+        Raises:
+            AgentError: the body is malformed or reports an error.
+        """
         self.accept_answer(parse_json_body(body))
 
     def read_event(self, data: bytes | str) -> None:
-        """Read the JSON of one event; raise AgentError if it is malformed or reports an error."""
+        """Read the JSON of one event; raise AgentError if the event is malformed or reports an error."""
         self.accept_event(parse_json_body(data))
 
     def accept_answer(self, found: object) -> None:

@@ -59,7 +59,7 @@ class OrchestrateDialect:
 
         Raises:
             AgentError: the request failed, or the server does not have the named agent. Or no agent is named,
-                and the server does not have exactly one.
+                and the server does not have exactly one agent.
         """
         if self._ids is None:
             listed = await self._connection.request_json("GET", self._connection.build_url(_AGENTS))
@@ -141,7 +141,7 @@ class OrchestrateEvents:
         return self._is_over
 
     def read_line(self, line: bytes) -> None:
-        """Read one line of the stream; ignore lines without JSON, such as `event:` of server-sent events.
+        """Read one line of the stream; ignore a line without a JSON object, such as `event: message`.
 
         Raises:
             AgentError: the JSON is malformed, or the event reports an error.
@@ -154,7 +154,7 @@ class OrchestrateEvents:
             self.read_event(event)
 
     def read_event(self, event: JsonObject) -> None:
-        """Read one event; raise AgentError if it reports an error."""
+        """Read one event; raise AgentError if the event reports an error."""
         name, data = event.get("event"), _as_object(event.get("data"))
         if isinstance(thread := data.get("thread_id"), str):
             self.thread_id = thread
@@ -167,11 +167,11 @@ class OrchestrateEvents:
         self._is_over = self._is_over or name == _LAST_EVENT
 
     def build_reply(self) -> Reply:
-        """Return the reply. Its response is the last text that is not in a widget; None without such a text.
+        """Return the reply of the run. The response is the last text that is not in a widget, or None.
 
         Raises:
-            AgentError: the run has neither tool calls nor results nor messages, or the stream ended without a
-                message and without the event `done`.
+            AgentError: the run has no tool calls, results or messages. Or the stream ended with neither a
+                message nor the event `done`.
         """
         if not self._events:
             raise build_format_error("the run ended without a message")

@@ -50,7 +50,7 @@ class SseReader:
     def finish_stream(self) -> Iterator[str]:
         """End the stream, and yield the data of a last event that is not followed by an empty line.
 
-        The standard drops such an event. It is yielded here, because some servers omit the last line end.
+        The standard drops such an event. It is yielded nevertheless: some servers omit the last line end.
         """
         if self._rest:
             yield from self._parse_line(bytes(self._rest).rstrip(b"\r"))
@@ -160,11 +160,11 @@ def parse_json_body(body: bytes | str) -> object:
 
 
 async def run_off_loop(size: int, work: Callable[[], _T]) -> _T:
-    """Call `work`, in a thread if `size` is above 64 KiB (`THREAD_PARSE_SIZE`), and return its result.
+    """Call `work`, which parses an answer of `size` bytes or characters, and return the result of `work`.
 
-    `size` is the size in bytes of the answer that `work` parses. The thread lets the event loop run, because
-    `parse_untrusted_json` releases the GIL from time to time. The turn's timer is stopped meanwhile, so that
-    the time does not count as the agent's.
+    Above 64 KiB (`THREAD_PARSE_SIZE`), `work` is called in a thread, so that the event loop can run: the
+    parser releases the GIL from time to time. Meanwhile, the turn's timer is stopped, because the time is not
+    the agent's.
     """
     if size <= THREAD_PARSE_SIZE:
         return work()

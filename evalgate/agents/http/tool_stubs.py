@@ -19,8 +19,8 @@ class CaseTools:
     """Source of the tool results in one case, turn by turn.
 
     A call of a mocked or recorded tool gets the result of the turn's first mock that matches. If no mock
-    matches, it gets the result in the case's recording. A call of any other tool gets the result in the
-    turn's expected reply.
+    matches, the call gets the result in the case's recording. A call of any other tool gets the result in
+    the turn's expected reply.
     """
 
     def __init__(self, case: EvalCase) -> None:
@@ -30,15 +30,16 @@ class CaseTools:
         self._expected = ExpectedResults(Reply())
 
     def begin_turn(self, expected: Reply) -> None:
-        """Start the next turn; `expected` is the reply that the case expects in it."""
+        """Start the next turn; `expected` is the reply that the case expects in this turn."""
         self._mocks.begin_turn()
         self._expected = ExpectedResults(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
         """Return the result of a call.
 
-        The result is `{"error": …}` if the recorded call raised an error. It has this form, too, if a mocked
-        or recorded tool is called with arguments that are not a JSON object.
+        The result is `{"error": …}` in three cases: the recorded call raised an error, a mocked or recorded
+        tool is called with arguments that are not a JSON object, or the expected reply has no result of the
+        tool.
 
         Raises:
             AgentError: the tool is mocked or recorded, and there is no result for the arguments; the
@@ -63,7 +64,7 @@ class ExpectedResults:
         self._left = _list_pairs(expected)
 
     def get_result(self, call: ToolCall) -> ToolResult:
-        """Return the result of an equal expected call, else the first unused result of the tool.
+        """Return the result of an expected call that equals `call`, or else the tool's first unused result.
 
         If the tool has no unused result, return an error that the agent can read, instead of an invented
         result. The conversation goes on, and the metrics compare this call like any other.
@@ -78,7 +79,10 @@ class ExpectedResults:
 
 
 def _list_pairs(expected: Reply) -> list[tuple[ToolCall | None, ToolResult]]:
-    """Return (call, result) for each tool result of a reply. The call is None if no call fits the result."""
+    """Return (call, result) for each tool result of a reply.
+
+    The call is the one with the id of the result, or else the tool's next call; None if there is none.
+    """
     calls = list(expected.tool_calls)
     pairs: list[tuple[ToolCall | None, ToolResult]] = []
     for event in expected.events:

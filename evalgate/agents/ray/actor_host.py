@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @frozen
 class SessionStart:
-    """Arguments of a new conversation: those of `Agent.open_session`, and whether to record a trace."""
+    """Arguments of a new conversation: case, number of the run, whether it runs alone, and `trace`."""
 
     case: EvalCase
     run: int
@@ -141,13 +141,21 @@ def load_request(text: str) -> ActorRequest:
 
 
 def load_response(text: str) -> ActorResponse:
-    """Parse an `ActorResponse` from JSON of `dump_message`; raise the same error as `load_request`."""
+    """Parse an `ActorResponse` from JSON of `dump_message`.
+
+    Raises:
+        pydantic.ValidationError: the JSON is not valid, for example from another version of evalgate.
+    """
     found: ActorResponse = _get_adapter(ActorResponse).validate_json(text, strict=True)
     return found
 
 
 def load_failure(text: str) -> ActorFailure:
-    """Parse an `ActorFailure` from JSON of `dump_message`; raise the same error as `load_request`."""
+    """Parse an `ActorFailure` from JSON of `dump_message`.
+
+    Raises:
+        pydantic.ValidationError: the JSON is not valid, for example from another version of evalgate.
+    """
     found: ActorFailure = _get_adapter(ActorFailure).validate_json(text, strict=True)
     return found
 
@@ -170,7 +178,7 @@ class ActorSpec:
     The agent then gets `environ` alone. On another node, `environ` overrides the node's own variables.
     """
     owner: tuple[int, int] | None = None
-    """User id and group id of the folder's owner (see `Workspace.owner`), or None."""
+    """User id and group id of the working folder's owner, for the agent's processes; None: the actor's."""
 
     def to_json(self) -> str:
         """Return the description as JSON."""
@@ -232,9 +240,9 @@ class ActorHost:
 
     @classmethod
     async def start_host(cls, spec: str) -> "ActorHost | ActorFailure":
-        """Build and start the agent from `spec`, the JSON of an `ActorSpec`.
+        """Build the agent from `spec`, the JSON of an `ActorSpec`, start it, and return its host.
 
-        Return a host of the started agent, or a failure if the agent cannot be built or started.
+        Return a failure if the agent cannot be built or started.
         """
         try:
             agent = await asyncio.to_thread(ActorSpec.from_json(spec).build_agent)
@@ -256,6 +264,9 @@ class ActorHost:
         """Answer an `ActorRequest` with an `ActorResponse`, both JSON.
 
         Errors that the agent raises are returned in `ActorResponse.failure`.
+
+        Raises:
+            pydantic.ValidationError: the request is not valid, for example from another version of evalgate.
         """
         request = load_request(text)
         if request.do == "close":

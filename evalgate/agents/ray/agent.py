@@ -33,8 +33,11 @@ from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.workspace import Workspace
 
 _MAX_LOST_AT_START = 3
-"""Number of actors lost in a row before they were ready, thus without a case: all sessions are then refused.
-How often one case may lose its actor is `_MOST_LOST_MACHINES` in `runner/case_runner.py`."""
+"""Number of actors that are lost in a row before they are ready, after which all sessions are refused.
+
+No case runs in such actors. `_MOST_LOST_MACHINES` in `runner/case_runner.py` is the other limit: how often
+one case may lose its actor.
+"""
 _SILENCE_S = 300.0
 # An actor is given up if it does not answer within twice the time limit of a turn plus these seconds: its
 # node hangs, and Ray does not report it as lost. The time limit of the turn itself is applied in the actor.
@@ -112,7 +115,7 @@ class ClusterAgent:
         Raises:
             SessionLostError: the actor is gone, or did not answer in time.
             AgentUnreachableError: the cluster is gone, or the agent cannot start in it.
-            AgentError: the actor runs another evalgate than the gate, or evalgate has a bug.
+            AgentError: the actor runs another release of evalgate than the gate, or evalgate has a bug.
         """
         seconds = 2 * self._limits.timeout_s + _SILENCE_S
         timer = asyncio.get_running_loop().call_later(seconds, self._drop_silent_actor, slot, seconds)
@@ -199,7 +202,7 @@ class ClusterAgent:
         self._refuse_sessions(Failure("cluster", f"the Ray cluster is lost: {_shorten_reason(why)}", detail))
 
     def _find_waiter(self, key: int) -> "asyncio.Future[ActorResponse] | None":
-        """Return the future of the request `key`; None if it is done or nothing waits for it."""
+        """Return the future of the request `key`; None if the request is done or was given up."""
         slot = self._slot_by_request.get(key)
         waiting = slot.pending.get(key) if slot else None
         return None if waiting is None or waiting.done() else waiting
@@ -214,7 +217,7 @@ class ClusterAgent:
         self.on_lost(slot.number, f"it said nothing for {seconds:g} s")
 
     def _watch_readiness(self) -> None:
-        """Start the time limit for the first ready actor; cancel it if an actor is ready."""
+        """Start the timer that refuses all sessions if no actor gets ready; stop it if an actor is ready."""
         if any(slot.ready for slot in self._slots.values()):
             if self._readiness_timer is not None:
                 self._readiness_timer.cancel()
@@ -319,9 +322,10 @@ def _build_cluster_spec(
 def _select_agent_env(
     settings: AgentConfig, agent_name: str, environ: Mapping[str, str], *, with_harmless: bool
 ) -> dict[str, str]:
-    """Return the environment variables of the agent, with those that its options name as `${NAME}`.
+    """Return the environment variables of the agent.
 
-    Without `with_harmless`, PATH and similar variables are left out unless `settings.env` names them.
+    These include the variables that the agent's options name as `${NAME}`. Without `with_harmless`, PATH and
+    similar variables are left out unless `settings.env` names them.
     """
     env = build_agent_environment(environ, settings.env)
     if not with_harmless:
@@ -332,7 +336,11 @@ def _select_agent_env(
 
 
 def _build_ray_env(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the bridge and of a cluster on this machine: no secrets except `RAY_…`."""
+    """Return the environment of the bridge, and of a cluster that the bridge starts on this machine.
+
+    Of the gate's variables, only harmless ones such as PATH, and all with a name that begins with `RAY_`, are
+    passed on.
+    """
     ours = {name: environ[name] for name in environ if name.startswith("RAY_") and name != "RAY_ADDRESS"}
     # Actors on this machine import the evalgate that runs here, which may be installed nowhere.
     given = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")

@@ -43,7 +43,7 @@ class AgentActor:
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     async def start(self) -> tuple[str, str]:
-        """Start the agent; return `ready`, `failed` with an `ActorFailure`, or `unfit` with a reason.
+        """Start the agent; return (`ready`, ""), (`failed`, an `ActorFailure` as JSON) or (`unfit`, reason).
 
         A node is unfit if it cannot import evalgate.
         """
@@ -63,7 +63,7 @@ class AgentActor:
         return answer
 
     async def stop(self, gently: bool) -> None:
-        """End the agent and its processes; with `gently`, let them finish by themselves first."""
+        """End the agent and its processes; with `gently`, let the agent finish by itself first."""
         if self._host is not None:
             error = None if gently else asyncio.CancelledError()
             await self._run_in_loop(self._host.__aexit__(error and type(error), error, None))
@@ -187,7 +187,10 @@ class Bridge:
 
 
 def main() -> None:
-    """Join the cluster that the first line of stdin names, or start one; serve until the gate leaves."""
+    """Join the cluster that the first line of stdin names, or start one; serve until the gate leaves.
+
+    Then leave or end the cluster, and remove the folder for its files.
+    """
     incoming, wire = _take_over_stdio()
     first, rest = _read_first_line(incoming)
     if not first:
@@ -234,11 +237,9 @@ def _join_cluster(ray: Any, given: dict[str, Any]) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise OSError if nothing listens at the address.
+    """Raise OSError if nothing listens at the address. An address without a port is not checked.
 
     Ray itself would try to connect for minutes, and then end this process.
-
-    An address without a port is not checked.
     """
     host, colon, port = address.removeprefix("ray://").partition("/")[0].rpartition(":")
     if colon and port.isdecimal():
@@ -246,7 +247,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _take_over_stdio() -> tuple[int, GateWriter]:
-    """Return a copy of stdin and a writer to stdout; redirect all other output, as Ray's, to stderr."""
+    """Return a duplicate of stdin and a writer to stdout; redirect all other output, as Ray's, to stderr."""
     incoming, outgoing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

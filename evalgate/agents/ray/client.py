@@ -20,7 +20,10 @@ _LEAVE_S = 15.0
 _KILL_WAIT_S = 10.0
 _MAX_SHOWN = 1_000
 _LONGEST_FOLDER = 40
-"""Characters. Ray appends 63 for its sockets, and the system allows 107 in the path of a socket."""
+"""Largest number of characters in the path of the folder for a cluster's files.
+
+Ray appends 63 characters for its sockets, and the system allows 107 in the path of a socket.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class ClusterClient(Protocol):
     """Connection to a cluster of actors."""
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Join or start the cluster. Return a clause about its capacity (see `describe_capacity`).
+        """Join or start the cluster. Return a clause about the cluster's resources, for error messages.
 
         Raises:
             InvalidInputError: the cluster cannot be joined or started.
@@ -112,7 +115,7 @@ class ClusterClient(Protocol):
 
 
 class RayClusterClient:
-    """A `ClusterClient` of a Ray cluster, which it reaches through the bridge process."""
+    """A `ClusterClient` that reaches a Ray cluster through the bridge process."""
 
     def __init__(self, cluster: ClusterSpec, env: Mapping[str, str], join_timeout_s: float) -> None:
         """Create the client without starting anything.
@@ -127,12 +130,12 @@ class RayClusterClient:
         self._join_timeout_s = join_timeout_s
         self._process: AgentProcess | None = None
         self._folder: str | None = None
-        """Folder for the files of a cluster on this machine."""
+        """Folder for the files of a cluster on this machine; None for any other cluster."""
         self._listener: ActorListener | None = None
         self._joined: asyncio.Future[Mapping[str, Any]] | None = None
 
     async def join_cluster(self, listener: ActorListener) -> str:
-        """Start the bridge, and join or start the cluster. Return a clause about the cluster's capacity.
+        """Start the bridge, and join or start the cluster. Return a clause about the cluster's resources.
 
         Raises:
             InvalidInputError: the bridge cannot be started, or the cluster cannot be joined or started.
@@ -163,7 +166,7 @@ class RayClusterClient:
         return describe_capacity(self._cluster, reply["resources"])
 
     def add_actor(self, number: int) -> None:
-        """Request a new actor from the bridge. It gets the number `number`, which no earlier actor had."""
+        """Request a new actor from the bridge. The actor gets the id `number`, which no earlier actor had."""
         self._write_message({"do": "add", "actor": number})
 
     def ask_actor(self, number: int, key: int, body: str) -> None:
@@ -232,7 +235,7 @@ class RayClusterClient:
             self._process.kill()
 
     def on_process_ended(self) -> None:
-        """Report the cluster as lost because the bridge ended."""
+        """Report the cluster as lost because the bridge ended; a `join_cluster` that still waits fails."""
         self._report_lost("the process that speaks to the Ray cluster ended")
 
     def _report_lost(self, why: str) -> None:

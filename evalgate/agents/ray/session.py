@@ -11,7 +11,7 @@ from evalgate.core.types import Reply, TraceSpan, UserMessage
 
 @dataclass(eq=False, slots=True)
 class ActorSlot:
-    """The gate's record of one actor: its number (an id), the number of its sessions, its open requests."""
+    """The gate's record of one actor: its id (`number`), the count of its sessions, its open requests."""
 
     number: int
     ready: bool = False
@@ -28,11 +28,23 @@ class ActorPool(Protocol):
         ...
 
     async def acquire_actor(self) -> ActorSlot:
-        """Return a ready actor with its `sessions` increased by one; the caller subtracts it at the end."""
+        """Wait for a ready actor, and return it with its `sessions` increased by one.
+
+        The caller must decrease `sessions` by one when its session ends.
+
+        Raises:
+            AgentUnreachableError: no actor is ready, and none will be.
+        """
         ...
 
     async def run_step(self, slot: ActorSlot, ask: ActorRequest) -> ActorResponse:
-        """Send one request of a conversation to an actor, and return the response."""
+        """Send one request of a conversation to an actor, and return the response.
+
+        Raises:
+            SessionLostError: the actor is gone, or did not answer in time.
+            AgentUnreachableError: the cluster is gone, or the agent cannot start in it.
+            AgentError: the actor runs another release of evalgate than the gate, or evalgate has a bug.
+        """
         ...
 
     def close_session(self, slot: ActorSlot, session: str) -> None:
@@ -69,7 +81,11 @@ class ClusterSessionContext:
 
 
 class ClusterSession:
-    """An `AgentSession` in an actor. Unless `open_session` is called, the first turn opens the session."""
+    """An `AgentSession` in an actor. Unless `open_session` is called, the first turn opens the session.
+
+    Methods that send a request to the actor raise SessionLostError if the actor is lost, and
+    AgentUnreachableError if no actor can run the agent.
+    """
 
     def __init__(self, pool: ActorPool, slot: ActorSlot, beginning: SessionStart) -> None:
         self._pool = pool
@@ -79,18 +95,24 @@ class ClusterSession:
         self._key = pool.create_session_key()
         self._is_over = False
         self.applies_mocks = False
-        """True if the session applies tool mocks; known once it is open."""
+        """True if the session applies tool mocks; False until the session is open."""
         self.applies_recordings = False
-        """True if the session answers tool calls from a recording; known once it is open."""
+        """True if the session answers tool calls from a recording; False until the session is open."""
         self.session_id, self.user_id = "", ""
         self._spans: tuple[TraceSpan, ...] = ()
 
     async def open_session(self) -> None:
-        """Open the session before its first turn: only then is it known if mocks and recordings apply."""
+        """Open the session in the actor, so that `applies_mocks` and `applies_recordings` are known."""
         await self._run_step(ActorRequest(self._key, "open", self._take_start()))
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Send a message to the actor and return the agent's reply."""
+        """Send a message to the actor and return the agent's reply.
+
+        Return None if a replayed recording has no reply to the turn.
+
+        Raises:
+            AgentError: the turn failed.
+        """
         return (await self._run_step(ActorRequest(self._key, "turn", self._take_start(), message))).reply
 
     def take_spans(self) -> tuple[TraceSpan, ...]:

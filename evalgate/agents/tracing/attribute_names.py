@@ -101,11 +101,11 @@ def find_conversation_id(span: Span) -> str:
 
 
 def convert_span(span: Span) -> Span:
-    """Convert the attributes of a span to GenAI attributes, and return a copy of the span with them added.
+    """Return a copy of a span with GenAI attributes, converted from the attributes of other conventions.
 
-    GenAI attributes that the span already has are replaced if another convention gives a value for them, or
-    if their value is converted, as the operation `text_completion` to `chat`. If nothing can be converted,
-    return the same span.
+    The copy keeps all other attributes. A GenAI attribute of the span is replaced if another convention gives
+    a value for it. The operation `text_completion` or `generate_content` becomes `chat`. If nothing can be
+    converted, return the same span.
     """
     operation = _find_operation(span)
     added: dict[str, object] = {"gen_ai.operation.name": operation} if operation else {}
@@ -200,7 +200,7 @@ def _is_json(found: object, depth: int = 0) -> bool:
 
 
 def _unwrap_result(found: object) -> object:
-    """Return a tool's result without the message objects in which LangChain and ADK wrap it."""
+    """Return a tool's result without the message objects in which LangChain and ADK wrap results."""
     if isinstance(found, dict):
         for message in parse_messages(found, "tool") if found.keys() & {"kwargs", "lc", "output"} else ():
             for part in message["parts"]:

@@ -146,7 +146,10 @@ def _read_message(found: dict[str, Any], role: str) -> ChatMessage | None:
 
 
 def _is_converted(found: dict[str, Any]) -> bool:
-    """Return True if a message already has the shape of the GenAI semantic conventions."""
+    """Return True if a message surely has the shape of the GenAI semantic conventions already.
+
+    This is a quick check: a message that needs no conversion may still get False.
+    """
     parts, role = found.get("parts"), found.get("role")
     if len(found) != 2 or role not in _CONVERTED_ROLES or not isinstance(parts, list):
         return False

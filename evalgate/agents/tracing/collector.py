@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MAX_BODY = 64 * 1024 * 1024
 _MAX_SPANS = 200_000
-"""Largest number of stored spans that no turn has taken. Beyond it, the oldest spans are dropped."""
+"""Largest number of stored spans that no turn has taken. Beyond this number, the oldest spans are dropped."""
 _SETTLE_S = 0.05
 """Seconds to wait for further spans after a turn's topmost span has arrived.
 
@@ -97,7 +97,8 @@ class SpanCollector:
     async def take_spans(self, turn: TurnTrace, wait_s: float) -> list[Span]:
         """Remove and return the stored spans of a turn; [] if the turn has none.
 
-        First wait until the topmost span of the turn has arrived, but at most `wait_s` seconds.
+        First wait until the topmost span of the turn has arrived, which is the last to end, but at most
+        `wait_s` seconds.
         """
         try:
             async with asyncio.timeout(wait_s), self._arrived:

@@ -2,8 +2,8 @@
 
 The attributes are those of the OpenTelemetry semantic conventions, both before 1.37 and later (messages as
 attributes). The equivalent names of Google ADK, Pydantic AI, OpenInference and OpenLLMetry are read, too.
-Tool calls are read from the spans of the tools. Without such a span in a turn, the calls in the models'
-answers are read.
+Tool calls are read from the spans of the tools. If a turn has no span of a tool, the calls are read from the
+models' answers.
 """
 
 import json
@@ -172,9 +172,10 @@ def _join_output(span: Span) -> str:
 
 
 def _find_question(spans: Sequence[Span]) -> str:
-    """Return the last message of the user in the first span that has any; "" if no span has.
+    """Return the user's message of this turn; "" if no span has a message of the user.
 
-    A span holds the whole conversation so far, and only its last message of the user belongs to this turn.
+    The message is read from the first span that has messages of the user. Such a span holds the whole
+    conversation so far, and only the last message of the user belongs to this turn.
     """
     for span in spans:
         texts = [_get_text(part) for part in _iter_parts(span, "gen_ai.input.messages", "text", role="user")]

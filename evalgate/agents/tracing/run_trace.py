@@ -21,7 +21,7 @@ PriceUsage = Callable[[Usage], Usage]
 class RunTrace:
     """Collector of the steps of one run, turn by turn.
 
-    Once it has `MOST_SPANS` steps, only the root step of each further turn is kept.
+    Once the trace has 1,000 steps (`MOST_SPANS`), only the root step of each further turn is kept.
     """
 
     def __init__(self, price_usage: PriceUsage = lambda usage: usage) -> None:
@@ -78,7 +78,7 @@ class RunTrace:
             self._add_span(ordered[index], turn, start_s, ids[index], "" if parent is None else ids[parent])
 
     def skip_turn(self) -> None:
-        """Count a turn of which no step is known."""
+        """Count a turn without any known step, so that later turns get the right number."""
         self._turns += 1
 
     def _add_span(self, span: TraceSpan, turn: int, start_s: float, id_: str, parent_id: str) -> None:
@@ -118,7 +118,7 @@ class RunTrace:
 
 
 def _fill_root(root: TraceSpan, request: object, response: object, error: str) -> TraceSpan:
-    """Return a copy of a turn's root, with the arguments in place of a missing request, response or error."""
+    """Return a copy of a turn's root step, in which the arguments replace fields that the step lacks."""
     return replace(
         root,
         request=request if root.request is None else root.request,

@@ -29,8 +29,8 @@ def build_price_function(table: PriceTable, day: date) -> PriceUsage:
     The function returns a usage unchanged if it has a cost already, if it is not of exactly one model, or if
     the price on `day` is unknown.
 
-    Agents rarely name the model's provider. Without a provider, the price is known if it is the same for all
-    providers of the model in the table. Cached input is charged like other input.
+    Agents rarely name the model's provider. Without a provider, the price counts as known if all providers of
+    the model in the table have the same price. Cached input is charged like other input.
     """
 
     def price_usage(usage: Usage) -> Usage:

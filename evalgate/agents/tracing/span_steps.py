@@ -65,12 +65,12 @@ _OUTPUT_TOKENS = (
 )
 _COSTS = ("gen_ai.usage.cost", "operation.cost", "llm.cost.total")
 _DETAILS = "gen_ai.client.inference.operation.details"
-"""Name of the event with the messages of a model call; some instrumentations write no attributes for them."""
+"""Name of the event with the messages of a model call; some instrumentations write messages only there."""
 _ANSWER_EVENTS = ("gen_ai.choice", "gen_ai.content.completion")
 _CONTENT = (*_REQUESTS, *_OTHER_REQUESTS, *_RESPONSES, *_OTHER_RESPONSES, *_ARGUMENTS, *_RESULTS, *_SETTINGS)
 _CONTENT_PREFIXES = tuple(f"{name}." for name in (*_LISTED_REQUESTS, *_LISTED_RESPONSES, "llm.tools"))
 _LARGEST_NUMBER = 2**53
-"""Largest number of tokens, or of USD, that is accepted. A float holds any integer up to it exactly."""
+"""Largest number of tokens, or of USD, that is accepted. A float holds every integer up to 2^53 exactly."""
 
 
 def convert_spans(spans: Iterable[Span], began: int) -> list[TraceSpan]:

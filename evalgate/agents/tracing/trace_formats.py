@@ -45,7 +45,10 @@ class Span:
     """Reason why the operation failed; "" if it did not."""
 
     def get_attribute(self, *names: str) -> object:
-        """Return the first of the named attributes in the span, else in its resource; else None."""
+        """Return the first of the named attributes that the span has.
+
+        If the span has none of them, return the first that its `resource` has, or None.
+        """
         for attributes in (self.attributes, self.resource):
             for name in names:
                 if name in attributes:
@@ -144,7 +147,10 @@ def _read_error(status: object) -> str:
 
 
 def read_attributes(found: object) -> dict[str, object]:
-    """Return the attributes of an OTLP list of keys and `AnyValue` objects."""
+    """Return the attributes by name; `found` is an OTLP list of objects with `key` and `value`.
+
+    Return {} if `found` is not a list.
+    """
     return {str(each.get("key")): _read_value(each.get("value")) for each in filter_objects(found)}
 
 
@@ -195,7 +201,7 @@ def is_jaeger(found: object) -> bool:
 
 
 def read_jaeger_spans(found: dict[str, Any]) -> list[Span]:
-    """Return the spans of every trace in Jaeger's JSON, for which `is_jaeger` must hold."""
+    """Return the spans of every trace in Jaeger's JSON; `is_jaeger(found)` must be True."""
     return [span for trace in found["data"] for span in _iter_jaeger_spans(trace)]
 
 
@@ -247,7 +253,11 @@ def read_microseconds(found: object) -> int:
 
 
 def is_trace_file(path: Path) -> bool:
-    """Return True if the first 64 KiB of a file hold a key of OTLP or Jaeger traces."""
+    """Return True if the first 64 KiB of a file hold a key of OTLP or Jaeger traces.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     if not path.is_file():
         return False
     with path.open("rb") as file:

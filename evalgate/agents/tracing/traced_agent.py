@@ -46,7 +46,7 @@ def resolve_otel_settings(option: OtelOption) -> OtelSettings | None:
 
 
 class _SpanCounts:
-    """Number of spans, and of GenAI spans, in all answered turns of the gate run."""
+    """Number of spans, and of GenAI spans, in all answered turns of the agent."""
 
     def __init__(self) -> None:
         self.spans = 0
@@ -59,10 +59,10 @@ class _SpanCounts:
 
 
 class TracedAgent:
-    """`Agent` that wraps another agent and reads its spans.
+    """`Agent` that wraps another agent, the inner agent, and reads its OpenTelemetry spans.
 
-    The inner agent is built after the collector has started, because its environment has the collector's
-    address.
+    The inner agent is built after the collector of spans has started, because the inner agent's environment
+    has the collector's address.
     """
 
     def __init__(
@@ -135,13 +135,22 @@ class TracedAgent:
         yield sentence
 
     async def check_entry(self) -> None:
-        """Check the inner agent's entry point, if the inner agent supports the check."""
+        """Check the inner agent's entry point, if the inner agent supports the check.
+
+        Raises:
+            InvalidInputError: the inner agent does not find its entry point.
+        """
         agent: object = self._agent
         if isinstance(agent, ChecksEntry):
             await agent.check_entry()
 
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_TracedSessionContext":
-        """Return a context that opens a session of the inner agent and reads the spans of its turns."""
+        """Return a context that opens a session of the inner agent and reads the spans of its turns.
+
+        Raises:
+            AgentUnreachableError: the inner agent cannot open sessions.
+            RuntimeError: the agent was not entered as a context manager.
+        """
         if self._agent is None or self._collector is None:
             raise RuntimeError("the agent was not entered")
         inner = self._agent.open_session(case, run, alone=alone)
@@ -204,10 +213,12 @@ class TracedSession:
         return getattr(self._inner, "applies_recordings", False) is True
 
     async def run_turn(self, message: UserMessage) -> Reply | None:
-        """Run the turn of the inner session and add the tool calls, messages and usage of its spans.
+        """Run the turn of the inner session, and add the events and usage that the turn's spans report.
 
         Raises:
-            AgentError: the inner session raised it, or no span arrived within `otel.wait` seconds.
+            AgentError: the turn failed in the inner session, or none of its spans arrived within `otel.wait`
+                seconds.
+            SessionLostError: the inner session was lost, perhaps because of another session.
         """
         self._turns += 1
         trace = create_turn_trace(self._id, self._turns)
@@ -249,16 +260,17 @@ class TracedSession:
         return convert_turn_spans(spans, self._began_at) if spans else reported
 
     async def end(self) -> SessionResult:
-        """End the inner session and return its result. If it reports no usage, add the usage of the spans."""
+        """End the inner session and return its result. If the result has no usage, add that of the spans."""
         end = await self._inner.end()
         return end if end.usage is not None else replace(end, usage=self._usage)
 
 
 def merge_replies(reply: Reply, traced: Reply) -> Reply:
-    """Return the agent's reply, completed from `traced`, the reply that its spans describe.
+    """Return the agent's reply, completed from `traced`, the reply that the agent's spans describe.
 
     The agent's own response is kept if there is one. If the agent reported tool calls itself, the events of
-    `traced` are ignored. Otherwise, they are added, except messages with a text that the reply already has.
+    `traced` are ignored. Otherwise, these events are added before the agent's own, except messages with a
+    text that the reply already has.
     """
     response = traced.response if reply.response is None else reply.response
     if reply.tool_calls:

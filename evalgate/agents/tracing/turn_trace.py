@@ -32,7 +32,7 @@ class TurnTrace:
     def baggage(self) -> str:
         """Return the value of the header `baggage`, which names the conversation and the turn (W3C Baggage).
 
-        `OTEL_RESOURCE_ATTRIBUTES` has the same form.
+        The environment variable `OTEL_RESOURCE_ATTRIBUTES` has the same form.
         """
         return f"evalgate.session={self.session},evalgate.turn={self.turn}"
 
@@ -52,7 +52,7 @@ class TurnTrace:
         }
 
     def owns_span(self, span: "Span") -> bool:
-        """Return True if the span has this turn's trace id, or attributes with its session and turn."""
+        """Return True if the span has this turn's trace id, or attributes that name this session and turn."""
         if span.trace_id == self.trace_id:
             return True
         return span.get_text("evalgate.session") == self.session and str(
@@ -75,4 +75,4 @@ current_turn: ContextVar[TurnTrace | None] = ContextVar("current_turn", default=
 """Trace context of the turn that the calling task runs; None without a turn or without `otel`."""
 
 is_trace_wanted: ContextVar[bool] = ContextVar("is_trace_wanted", default=False)
-"""True in a task whose runs keep a trace. Sessions read it when they are opened."""
+"""True in a task that runs cases with a trace. A session reads the value when the session is opened."""

@@ -1,6 +1,6 @@
-"""Separate event loops for the gate and for an agent in the same process; the agent's is in another thread.
+"""Event loops for the gate and for an agent in the same process: two loops in two threads.
 
-A blocking call of the library has both loops (`run_in_gate_loop`). If the agent then blocks its loop or
+A blocking call of the library uses both loops (`run_in_gate_loop`). If the agent then blocks its loop or
 ignores a cancellation, `evalgate.agents.adapters.in_process` abandons the agent's thread, and the gate goes
 on. If the caller awaits the evaluation instead, gate and agent share the caller's loop.
 """
@@ -53,7 +53,10 @@ class AgentThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.on_exit: Callable[[BaseException], object] | None = None
-        """Function that is called in the thread with the SystemExit of a task; None: it is ignored."""
+        """Function that is called in the thread with the SystemExit or KeyboardInterrupt of a task.
+
+        None: such an exception is ignored.
+        """
         self._is_stopping = False
         self._ended: Future[None] = Future()
         self._thread = threading.Thread(target=self._run_loop, daemon=True, name="agent-loop")
@@ -75,7 +78,7 @@ class AgentThread:
             self._interrupt()
 
     def abandon(self) -> None:
-        """Abandon the thread of a blocked loop; Python code is interrupted, a call into C is not."""
+        """Abandon the thread of a blocked loop. Its Python code is interrupted, a call into C is not."""
         self._request_stop()
         self._interrupt()
 
@@ -119,7 +122,7 @@ class AgentThread:
 def _destroy_task(task: asyncio.Task[Any]) -> None:
     """End a task that ignored its cancellation, now and in this thread.
 
-    Otherwise, the garbage collector would run the `finally` blocks of the agent at any time in any thread.
+    If the task were left, the garbage collector would run the agent's `finally` blocks later, in any thread.
     asyncio's warning about a pending task is switched off, because the results report the abandoned turn.
     """
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  asyncio.gather does the same

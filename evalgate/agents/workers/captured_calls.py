@@ -1,7 +1,8 @@
 """Events and usage that a Python worker captured from an agent that does not report its tool calls itself.
 
 Requests to models and spans may both show the same calls, so only the source with more calls is used. If both
-have equally many, the spans are used: they show tools that ran even if no model received the result.
+sources have equally many calls, the spans are used: they show tools that ran even if no model received the
+result.
 """
 
 from evalgate.agents.tracing.genai import read_transcript
@@ -26,9 +27,9 @@ class CapturedTurn:
 def parse_captured(message: JsonObject) -> CapturedTurn:
     """Return the content of a `captured` message.
 
-    With `usage_only` in the message, the agent reported its calls itself, and events are left out. With
-    `only_trace`, the run's trace needs the spans but capture is off: only the spans, and the number of
-    dropped ones, are returned.
+    If the message has `usage_only`, the agent reported its calls itself, and the events are left out. If the
+    message has `only_trace`, capture is off and only the run's trace needs the spans. Then only the spans,
+    and the number of dropped spans, are returned.
 
     Raises:
         InvalidMessageError: an event or the usage is invalid, or `events` or `spans` is no list of objects.

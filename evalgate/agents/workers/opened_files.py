@@ -19,7 +19,7 @@ class OpenedFiles:
         self._incomplete: set[str] = set()
 
     def add_session(self, eval_set_id: str, files: Collection[str] | None) -> None:
-        """Add the files that a process opened before a case of the eval set ended; None: unknown files."""
+        """Add the files that a process had opened when a case of the eval set ended; None: unknown files."""
         self._files.setdefault(eval_set_id, set()).update(files or ())
         if files is None:
             self._incomplete.add(eval_set_id)

@@ -5,9 +5,9 @@ worker therefore contains a mark, which all of its descendants inherit and which
 process that cleared its environment is found among the children of the gate, after its parent ended.
 
 The watchdog is a small process that waits until the gate is gone. However the gate ends, the kernel closes
-the pipe between the two. Then the watchdog ends every process that carries a mark of this gate: agents that
-do not read their stdin, and their children, also those in another session. The watchdog runs this module,
-which therefore imports little.
+the pipe between the gate and the watchdog. Then the watchdog ends every process that carries a mark of this
+gate: agents that do not read their stdin, and the children of agents, also in another session. The watchdog
+runs this module, which therefore imports little.
 """
 
 import os
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from evalgate.system.isolation import find_reparented_children, is_isolation_requested
 
 MARK_VARIABLE = "EVALGATE_WORKER"
-"""Environment variable that holds the mark."""
+"""Environment variable that holds the mark of a worker."""
 
 # A process that is started during one round is found in the next. A fork bomb is not chased for ever.
 _KILL_ROUNDS = 5
@@ -28,7 +28,10 @@ _KILL_ROUNDS = 5
 _KILL_WAIT_S = 0.2
 
 _MARK_PREFIXES: dict[int, str] = {}
-"""Prefix of marks by process id. A forked gate has another prefix, so it does not end its parent's agents."""
+"""Prefix of marks, by id of the gate's process.
+
+A gate that was forked has another prefix than its parent, and so does not end the parent's agents.
+"""
 
 
 def get_mark_prefix() -> str:
@@ -66,8 +69,8 @@ def signal_orphans(mark: str, number: int) -> bool:
 def kill_reparented() -> None:
     """Kill left-behind processes that became children of the gate when their parent ended.
 
-    Only an isolated gate (see `isolate_process`) gets such children; otherwise, none are found. Call this
-    only while no process of an agent runs.
+    Only a gate that called `isolate_process` gets such children. For any other gate, none are found. Call
+    this function only while no process of an agent runs.
     """
     for _ in range(_KILL_ROUNDS):
         found = find_reparented_children()
@@ -137,7 +140,11 @@ _MAX_WATCHDOG_ROUNDS = 200
 
 
 def run_watchdog(gate: str) -> None:
-    """Wait until stdin closes, then end every process with a mark that begins with `gate`."""
+    """Wait until stdin closes, then end every process with a mark that begins with `gate`.
+
+    `gate` is the prefix of the gate's marks. A process may end by itself at first, then gets SIGTERM, and at
+    last SIGKILL.
+    """
     # A CI system that ends a job signals all of its processes: the watchdog must outlive the gate.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
@@ -184,10 +191,10 @@ _WATCHDOG = _Watchdog()
 
 
 def start_watchdog() -> None:
-    """Start the watchdog, once, if isolation is requested: the command requests it, the library does not.
+    """Start the watchdog if isolation is requested and no watchdog runs yet.
 
-    Call this before the first process of an agent starts. If the watchdog cannot be started, the run
-    continues without it.
+    The command `evalgate` requests isolation, the library does not. Call this function before the first
+    process of an agent starts. If the watchdog cannot be started, the run continues without one.
     """
     if not is_isolation_requested() or _WATCHDOG.pipe is not None:
         return

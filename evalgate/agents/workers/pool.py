@@ -32,7 +32,7 @@ class PoolOptions:
 
     _: KW_ONLY
     workers: int
-    """Maximum number of worker processes. For sessions that must run alone, it is at least 4."""
+    """Maximum number of worker processes. For sessions that must run alone, 4 are always allowed."""
     timeout_s: float
     """Seconds that one turn may take."""
     start_timeout_s: float = 60.0
@@ -42,7 +42,7 @@ class PoolOptions:
 
 
 class WorkerPool:
-    """`Agent` in worker processes. All of them are ended when the pool, a context manager, is exited."""
+    """`Agent` in worker processes. Leaving the pool, which is a context manager, ends all its processes."""
 
     def __init__(
         self,
@@ -86,7 +86,8 @@ class WorkerPool:
     def open_session(self, case: EvalCase, run: int, *, alone: bool) -> "_SessionContext":
         """Return the context of a conversation.
 
-        Entering the context waits for a worker that is ready, and raises as `acquire_session` does.
+        Entering the context waits for a ready worker, and raises AgentUnreachableError if the worker cannot
+        start.
         """
         del run
         return _SessionContext(self, case, alone=alone)
@@ -137,10 +138,11 @@ class WorkerPool:
                 raise InvalidInputError(error.failure.message) from None
 
     async def acquire_session(self, case: EvalCase, *, alone: bool) -> WorkerSession:
-        """Wait for a ready worker and return a new session in it. With `alone`, no other session is in it.
+        """Wait for a ready worker and return a new session in it.
 
-        The caller must close the session. If three workers die one after another while the session waits, the
-        session in the last worker is returned, and its first turn raises the error.
+        With `alone`, the worker has no other session. The caller must close the session. If three workers die
+        one after another while the session waits, return the session in the last of these workers: the
+        session's first turn raises the error.
 
         Raises:
             AgentUnreachableError: the worker cannot start.
@@ -166,7 +168,7 @@ class WorkerPool:
                 return session
 
     async def _wait_until_ready(self, worker: Worker, *, alone: bool) -> None:
-        """Wait until the worker is ready. With `alone`, also wait until its other sessions are over."""
+        """Wait until the worker is ready. With `alone`, also wait until it has only the caller's session."""
         if not worker.ready.done():
             # All sessions of the worker await this future: the cancellation of one must not cancel it.
             await asyncio.shield(worker.ready)
@@ -193,10 +195,11 @@ class WorkerPool:
             idle.kill_process()
 
     def _choose_worker(self, *, alone: bool) -> Worker | None:
-        """Return an idle worker, or a new worker if none is idle and a further one may be started.
+        """Return the worker for a new session; None if all workers are reserved and none may be started.
 
-        Otherwise, return the least busy worker that is not reserved; None if all workers are reserved. With
-        `alone`, up to 4 workers may be started, even if the options allow fewer.
+        An idle worker is preferred. If there is none, a new worker is started if the options allow a further
+        one; with `alone`, up to 4 workers are allowed in any case. Otherwise, the worker with the fewest
+        sessions that is not reserved is returned.
         """
         best: Worker | None = None
         for each in self._workers:

@@ -39,7 +39,7 @@ def parse_memory_size(text: str) -> int:
     The unit is b, k (1,024 bytes), m or g, in lower or upper case; a size without a unit is in bytes.
 
     Raises:
-        ValueError: the text before the unit is not a whole number of 0 or more.
+        ValueError: `text` is not a whole number of 0 or more, followed by one of these units or none.
     """
     if not re.fullmatch(_SIZE_PATTERN, text):
         raise ValueError(f"{text!r} is no memory size, such as 512m")
@@ -115,7 +115,7 @@ class ProcessListener(Protocol):
         ...
 
     def on_protocol_error(self, error: WorkerProtocolError) -> None:
-        """Learn that a line of stdout exceeded `MAX_LINE_BYTES`; `error` describes this."""
+        """Learn that a line of stdout exceeded 64 MiB (`MAX_LINE_BYTES`), as `error` says."""
         ...
 
     def on_process_ended(self) -> None:
@@ -139,13 +139,13 @@ class AgentProcess(asyncio.SubprocessProtocol):
         self._stdin: asyncio.WriteTransport | None = None
         self._pending: list[bytes] = []
         self._burst_part = 0
-        """Number of lines in the next part of the burst; 0 if there is no burst."""
+        """Number of lines to collect before they are written; 0 if no line was sent in this iteration."""
         self._stdout_parts: list[bytes] = []
         self._stdout_size = 0
         self._stderr = bytearray()
         self._mark = create_mark()
         self._exceeded_limit: int | None = None
-        """Memory limit in bytes, set once the process exceeded it."""
+        """Memory limit in bytes, if the process was killed for exceeding it; else None."""
         self.ended: asyncio.Future[None] = self._loop.create_future()
         """Done once the process is gone, or could not be started."""
 
@@ -182,14 +182,18 @@ class AgentProcess(asyncio.SubprocessProtocol):
 
     @property
     def exit_code(self) -> int | None:
-        """Return the exit code or minus the signal number; None while the process runs or if unknown."""
+        """Return the exit code, or the negative number of the signal that ended the process.
+
+        Return None while the process runs, and if the exit code is unknown.
+        """
         return None if self._transport is None else self._transport.get_returncode()
 
     @property
     def exit_failure(self) -> Failure:
-        """Return a failure with the exit code or signal in its message, and the end of stderr as its detail.
+        """Return a failure that says how the process ended, with the end of stderr as its detail.
 
-        The message is an unfinished sentence: the caller appends a clause such as " while it answered".
+        The message names the exit code, the signal or the memory limit. It is an unfinished sentence: the
+        caller appends a clause such as " while it answered".
         """
         code = self.exit_code
         if self._exceeded_limit is not None:

@@ -46,7 +46,7 @@ _NAMED_SESSION = compile_lazily(rb'\{"type": ?"[a-z_]{1,20}", ?"session": ?"([0-
 
 
 class WorkerProtocolError(Exception):
-    """Error for output of a worker that is not a valid message. Its later output cannot be trusted either."""
+    """Error for output of a worker that is not a valid message. Later output cannot be trusted either."""
 
     def __init__(self, sentence: str, kind: str = "protocol") -> None:
         super().__init__(sentence)
@@ -75,7 +75,10 @@ _YIELDING_DECODER = json.JSONDecoder(
     parse_float=_parse_float, parse_int=_parse_int, parse_constant=str, object_hook=lambda value: value
 )
 THREAD_PARSE_SIZE = 64 * 1024
-"""Characters or bytes above which a JSON text should be parsed in a thread; below, it takes at most 10 ms."""
+"""Characters or bytes above which a JSON text should be parsed in a thread. Shorter texts take at most 10 ms.
+
+In the event loop, a longer parse would make all other cases wait.
+"""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _NOT_ASCII = b"\xff"
 
@@ -259,7 +262,7 @@ def _read_tokens(message: JsonObject) -> tuple[int, int]:
 
 
 def parse_state(message: JsonObject) -> JsonObject | None:
-    """Return the `state` of a message, or None; raise InvalidMessageError if it is not an object."""
+    """Return the `state` of a message, or None; raise InvalidMessageError if `state` is not an object."""
     found = message.get("state")
     if found is not None and not isinstance(found, dict):
         raise _build_field_error(message, "state", "an object")
@@ -267,12 +270,12 @@ def parse_state(message: JsonObject) -> JsonObject | None:
 
 
 def read_id(message: JsonObject, field: str) -> str:
-    """Return the id in `field`; "" if it is absent. Raise InvalidMessageError if it is not a string."""
+    """Return the id in `field`, or "" if it is missing; raise InvalidMessageError if it is no string."""
     return _read_label(message, field) or ""
 
 
 def read_retry_after(message: JsonObject) -> float | None:
-    """Return the seconds to wait before a retry from an `error` message; None if it has no valid number."""
+    """Return the seconds to wait before a retry, as an `error` message says; None without a valid number."""
     seconds = message.get("retry_after_s")
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not _is_amount(seconds):
         return None
@@ -290,7 +293,7 @@ def parse_failure(message: JsonObject, *, kind: str) -> Failure:
 
 
 def classify_failure(failure: Failure) -> Outcome:
-    """Return `faulted` if the failure is not the agent's fault (a busy provider, no mock), else `crashed`."""
+    """Return `faulted` if the agent is not at fault, as for a busy provider or no mock; else `crashed`."""
     return "faulted" if failure.kind in _EXTERNAL_FAULTS else "crashed"
 
 
@@ -374,7 +377,9 @@ class TurnCollector:
         """Index of the last event that is a message marked as final."""
 
     def add_message(self, message: JsonObject) -> None:
-        """Append a text of the agent. The last text marked final is the response if `done` has no response.
+        """Append a text of the agent to the events.
+
+        If the message `done` has no response, the last text that is marked as final is the response.
 
         Raises:
             InvalidMessageError: a field is wrong.

@@ -26,7 +26,7 @@ from evalgate.system.loop_timer import TimeLimits
 GRACE_S = 1.0
 """Seconds that an agent may take to answer a cancel before its process or thread counts as blocked."""
 STALL_S = 0.5
-"""If a cancel is answered after more than these seconds, the worker was blocked, with all of its sessions."""
+"""Seconds after which the answer to a cancel is late: the process was blocked, with all of its sessions."""
 
 
 class SessionState(Enum):
@@ -98,7 +98,7 @@ class WorkerSession:
     def __init__(self, owner: SessionOwner, key: str, case: EvalCase, timeout_s: float) -> None:
         self.key = key
         self.session_id = ""
-        """Id of the conversation in the agent's framework, as far as the worker reports one."""
+        """Id of the conversation in the agent's framework; "" if the worker reports none."""
         self.user_id = ""
         self.state = SessionState.IDLE
         self.turns = 0
@@ -108,12 +108,15 @@ class WorkerSession:
         self.cancelled_at = 0.0
         """Time in monotonic seconds at which the owner sent a cancel; 0.0 before."""
         self.on_event: Callable[[Event], None] | None = None
-        """Callback for each event when it arrives, except final messages and captured events; or None."""
+        """Function that is called with each event when it arrives, except final messages and captured events.
+
+        None: no function is called.
+        """
         self.concurrent = False
         """True if other sessions of the process were busy when the owner last counted them.
 
-        The owner counts them when it sends a cancel. For an agent in the gate's own process, the owner may
-        count them at the start of a turn, too.
+        The owner counts the busy sessions when it sends a cancel. For an agent in the gate's own process, the
+        owner may also count them at the start of a turn.
         """
         self._owner = owner
         self._case = case
@@ -243,8 +246,8 @@ class WorkerSession:
     def begin_cancel(self, *, concurrent: bool) -> None:
         """Record that a cancel is sent now. `concurrent` is True if other sessions of the worker are busy.
 
-        If the worker answers late, its process was blocked. With `concurrent`, the session is then lost
-        instead of timed out, because another session may have blocked the process.
+        If the worker answers the cancel late, the worker's process was blocked. With `concurrent`, the
+        session is then lost instead of timed out, because another session may have blocked the process.
         """
         self.concurrent = concurrent
         self.state = SessionState.CANCELLING

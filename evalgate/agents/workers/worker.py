@@ -36,7 +36,7 @@ _MAX_KEY_DIGITS = 12
 class Worker:
     """Process that hosts the agent, with the sessions in it.
 
-    `on_change` is called when one of these sessions ends, and when the worker is shut down.
+    The function `on_change` is called when a session of the worker ends, and when the worker is shut down.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Worker:
         self._cancel_limits.set_limit(session, GRACE_S)
 
     def on_cancelled(self, session: WorkerSession, *, still_running: bool) -> None:
-        """Remove the time limit of an answered cancel. If the turn still runs, take no new sessions."""
+        """Stop waiting for the answer to a cancel. If the turn still runs, accept no new sessions."""
         self._cancel_limits.remove_limit(session)
         if still_running:
             self.retiring = True
@@ -247,9 +247,9 @@ class Worker:
         """End the process and every session in it.
 
         If exactly one session is busy, this session counts as the cause and fails. All other sessions are
-        lost: their cases start again, each alone in a worker. If such a case ends its worker again, it is the
-        only busy session and therefore fails. `stalled` is True if the process stopped
-        reacting: its sessions then count as timed out, not as crashed.
+        lost: their cases start again, each alone in a worker. If such a case ends its worker again, its
+        session is the only busy one and therefore fails. `stalled` is True if the process stopped reacting.
+        Then the sessions count as timed out, not as crashed.
         """
         if self.gone:
             return

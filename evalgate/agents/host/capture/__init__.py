@@ -16,7 +16,7 @@ _HTTP_CLIENTS = ("httpx", "httpx2")
 
 
 def install_capture() -> None:
-    """Patch `threading` now, and each other captured package as soon as it is imported."""
+    """Patch `threading` now; patch httpx, httpx2, OpenTelemetry and thread pools when they are imported."""
     for name in _HTTP_CLIENTS:
         run_after_import(name, watch_clients)
     run_after_import("opentelemetry.sdk.trace", watch_providers)

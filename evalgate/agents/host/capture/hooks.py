@@ -45,7 +45,7 @@ _Action = Callable[[ModuleType], None]
 def run_after_import(name: str, action: _Action) -> None:
     """Call `action` with the module `name` as soon as the module is imported, or now if it is loaded.
 
-    Exceptions of `action` are suppressed as by `suppress_errors`.
+    An exception of `action` is only written to stderr.
     """
     action = suppress_errors(action)
     module = sys.modules.get(name)

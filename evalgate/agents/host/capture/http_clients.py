@@ -71,7 +71,7 @@ def _read_request(request: Any) -> Optional[ModelExchange]:
 
 
 class ModelExchange:
-    """Request to a model and its answer, which is recorded in the turn of the request."""
+    """Request to a model, with the model's answer. The answer is recorded in the turn of the request."""
 
     def __init__(self, turn: TurnCapture, dialect: ModelDialect, body: dict[str, Any]) -> None:
         self._turn = turn
@@ -81,10 +81,11 @@ class ModelExchange:
 
     @suppress_errors
     def watch_response(self, response: Any) -> None:
-        """Record the model's answer in a response, and end the request's step in the trace.
+        """Record the model's answer from an HTTP response, and end the request's step in the trace.
 
-        A body that is loaded is recorded now. Any other body is recorded while the agent reads it. If the
-        status is not 200, no answer is recorded, and the step ends now with the status as its error.
+        A body that is loaded already is recorded now. Any other body is recorded while the agent reads the
+        body. If the status is not 200, no answer is recorded, and the step ends now with the status as its
+        error.
         """
         if response.status_code != _OK:
             if self._step is not None:
@@ -152,7 +153,7 @@ class _BodyReader:
 class _EventReader:
     """Parser of the server-sent events in an answer. It gets the bytes while the agent reads them.
 
-    The answer is recorded at its last event, because the agent may leave the rest of the stream unread.
+    The answer is recorded at the last event, because the agent may leave the rest of the stream unread.
     Without a last event, the answer is recorded when the agent stops reading or the turn ends.
     """
 

@@ -80,7 +80,7 @@ class ModelToolCall(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the `ToolAnswer.key` of the result of this call."""
+        """Return the key of this call, which the `ToolAnswer` with the call's result has, too."""
         return self.id or f"name {self.name}"
 
 
@@ -118,7 +118,7 @@ class StreamAssembler(Protocol):
     """Collector of the events of a streamed answer."""
 
     body: Optional[_Json]
-    """Answer so far, in the form of an answer that is not streamed; None until an event begins it."""
+    """Answer so far, in the form of an answer that is not streamed; None before the first part arrives."""
 
     def add_event(self, event: _Json) -> bool:
         """Add one event; return True if the event is known to be the last one."""

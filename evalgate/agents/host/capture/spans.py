@@ -62,7 +62,10 @@ def _create_processor(module: ModuleType) -> Any:
 
 
 def _as_fields(span: Any) -> tuple[dict[str, Any], int]:
-    """Return the fields of a span, and their approximate size in bytes."""
+    """Return the fields of a span, and their approximate size in bytes.
+
+    Attributes and events are kept only for spans of models, tools and agents.
+    """
     attributes = dict(span.attributes or {})
     events = [{"name": each.name, "attributes": dict(each.attributes or {})} for each in span.events]
     is_kept = any(key.startswith(_KEPT_PREFIXES) for key in attributes)

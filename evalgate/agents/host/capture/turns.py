@@ -22,8 +22,8 @@ _in_progress: set[TurnCapture] = set()
 def get_current_turn() -> Optional[TurnCapture]:
     """Return the turn in progress that the calling code belongs to, or None.
 
-    Code without a turn in its context (a thread that C code started, a pool of another library) belongs to
-    the turn in progress, if there is exactly one. Code of a turn that has ended belongs to no turn.
+    Code in a thread that C code started has no turn in its context, for example. Such code belongs to the
+    turn in progress if there is exactly one. Code of a turn that has ended belongs to no turn.
     """
     turn = _current.get()
     if turn is not None:
@@ -56,14 +56,14 @@ class SessionCapture:
 
     def __init__(self, trace: Optional[TraceRecorder] = None, only_trace: bool = False) -> None:
         self.unanswered: dict[str, dict[str, Any]] = {}
-        """Events of tool calls by key; a call is removed when a request contains its result."""
+        """Events of tool calls without a result, by the key of the call."""
         self._trace = trace
         self._only_trace = only_trace
 
     def begin_turn(self) -> TurnCapture:
         """Begin and return the capture of a turn.
 
-        Code in the current context, and in tasks and threads that it starts, belongs to this turn.
+        Code in the current context belongs to this turn. So do the tasks and threads that this code starts.
         """
         turn = TurnCapture(self.unanswered, self._trace, self._only_trace)
         _in_progress.add(turn)
@@ -83,8 +83,8 @@ class TurnCapture:
         self.is_open = True
         self._trace = trace
         self._only_trace = only_trace
-        """True for an agent that reports its events itself: `close` returns only the spans of the turn, and
-        the number of dropped spans."""
+        """True for an agent that reports its events itself. Then `close` returns only the spans of the turn,
+        and the number of dropped spans."""
         self._unanswered = unanswered
         self._events: list[dict[str, Any]] = []
         self._forced: list[dict[str, Any]] = []
@@ -103,7 +103,10 @@ class TurnCapture:
         self._lock = threading.Lock()
 
     def begin_request(self, body: dict[str, Any]) -> Optional[OpenSpan]:
-        """Begin the trace step of a model request. Return None if no trace is kept or the turn is over."""
+        """Begin and return the trace step of a request to a model; `body` is the request's JSON.
+
+        Return None if no trace is kept or the turn is over.
+        """
         return self._start_step("model", body.get("model") or "model", body)
 
     def _start_step(self, kind: str, name: object, request: object) -> Optional[OpenSpan]:
@@ -151,8 +154,8 @@ class TurnCapture:
     def add_answer(self, answer: CapturedAnswer, forced: Optional[str]) -> None:
         """Add the tool calls and the usage of a model's answer; do nothing if the turn has ended.
 
-        The text of the answer is added only if the model called a tool without being forced: then it is an
-        intermediate message. In all other cases, it may be the agent's reply, which the agent returns itself.
+        The text of the answer is added only if the model called a tool without being forced. Then the text is
+        an intermediate message. Any other text may be the agent's reply, which the agent returns itself.
 
         Args:
             answer: Content of the answer.
@@ -204,7 +207,7 @@ class TurnCapture:
             self._spans.append(span)
 
     def add_stream(self, stream: Any) -> None:
-        """Register a stream. If the agent does not read all of it, `close` ends it."""
+        """Register the reader of a streamed answer. `close` ends the reader if it has not ended by then."""
         with self._lock:
             self._streams.append(stream)
 

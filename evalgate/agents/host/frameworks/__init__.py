@@ -1,4 +1,4 @@
-"""Adapters for the agents of each framework and for plain functions: one module each, tried in order."""
+"""Adapters for agents: one module for each framework, and one for plain functions, tried in this order."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class HostedAgent(NamedTuple):
     """An adapted agent: the function that runs its turns, and the properties that the host must know."""
 
     run_turn: Callable[[str, Session], object]
-    """Function that runs a turn. It returns a text, a dict, an awaitable of either, or a generator that
-    yields them, synchronous or asynchronous."""
+    """Function that runs a turn. It returns a text or a dict, an awaitable of a text or dict, or a generator
+    of texts and dicts, which may be asynchronous."""
     asynchronous: bool
     """True if `run_turn` may be called in the event loop; otherwise it is called in a thread."""
     features: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class HostedAgent(NamedTuple):
     shared_parts: tuple[object, ...] = ()
     """Objects that copies of an agent may share, such as its model client; used only if not `shareable`."""
     create_next_agent: Callable[[], Any] | None = None
-    """Function that returns the `HostedAgent` of the next conversation, or an awaitable of it.
+    """Function that returns, perhaps as an awaitable, the `HostedAgent` of the next conversation.
 
     None if one agent serves all conversations. Like `run_turn`, the function is called in the event loop if
     `asynchronous` is True, else in a thread.
@@ -68,7 +68,8 @@ def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop
         loop: Event loop that awaits the result of an asynchronous factory.
 
     Raises:
-        UnusableEntryError: the object is not an agent, or all conversations would share its memory.
+        UnusableEntryError: the object is no agent and creates none. Or the agent stores conversations, cannot
+            be copied, and is not created anew for each conversation.
         AgentCreationError: the class or the factory raised.
     """
     from .agent_factories import adapt_copies, adapt_factory, find_factory

@@ -42,7 +42,7 @@ def is_app(agent: object) -> bool:
 
 
 class _ConversationStore:
-    """Conversations with one agent, by session. Each has its own ADK services, such as for artifacts."""
+    """Conversations with one agent, by session. Each conversation has its own ADK services."""
 
     def __init__(self, agent: object) -> None:
         self._agent = agent
@@ -118,10 +118,11 @@ class _AdkConversation:
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
         """Run one turn, report its events, and return the text of the final response.
 
-        Return None if there is no response. The session's state becomes the state at the end of the turn.
+        Return None if no event is final, and "" if the final response has no text. The session's state
+        becomes the state at the end of the turn.
 
         Raises:
-            ModelError: there is no response, and the model returned an error.
+            ModelError: no event is final, and the model returned an error.
             UnsupportedCaseError: an attachment is not valid for ADK.
             BaseException: any exception that the agent raises.
         """

@@ -1,4 +1,4 @@
-"""A plugin of Google ADK that answers mocked tools, and a check for mocked tools that it cannot answer."""
+"""A plugin of Google ADK that answers mocked tools, and a check for tools that the plugin cannot answer."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ def _is_control_tool(tool: Any) -> bool:
 
 
 def refuse_unmockable_tools(root: Any, mocks: Mocks) -> None:
-    """Raise an error if the case mocks a tool for which ADK calls no tool callbacks.
+    """Raise an error if the case mocks a tool that the mock plugin cannot answer.
 
     Args:
         root: Agent or workflow; the agents below it are checked as well.
         mocks: Mocks of the conversation. A code executor counts as a tool called `code_executor`.
 
     Raises:
-        UnsupportedCaseError: a mocked tool is run by the model's provider or by a workflow, or is a code
-            executor. The message names the tool and the agent.
+        UnsupportedCaseError: a mocked tool is a code executor, is run by the model's provider or by a
+            workflow, or belongs to an agent that ADK runs without plugins. The message names the tool and
+            the agent.
     """
     for agent, has_callbacks in _walk_agents(root, mocks, set()):
         if getattr(agent, "code_executor", None) is not None and mocks.is_ever_mocked("code_executor"):
@@ -63,8 +64,8 @@ def refuse_unmockable_tools(root: Any, mocks: Mocks) -> None:
 def _list_unmockable_tools(agent: Any, has_callbacks: bool) -> list[str]:
     """Return the names of the agent's tools that are called for real even if they are mocked.
 
-    Those are tools that the model's provider or a workflow runs. Without `has_callbacks` (see
-    `_walk_agents`), they are all tools of the agent.
+    If `has_callbacks` is False, ADK calls no plugins for the agent, and all of its tools are returned.
+    Otherwise, the tools that the model's provider or a workflow runs are returned.
     """
     if is_a(agent, "google.adk", "_ToolNode"):
         return [agent.tool.name]
@@ -89,13 +90,14 @@ def _list_unmockable_tools(agent: Any, has_callbacks: bool) -> list[str]:
 def _walk_agents(
     agent: Any, mocks: Mocks, seen: set[tuple[int, bool]], has_callbacks: bool = True
 ) -> Iterator[tuple[Any, bool]]:
-    """Yield (agent, has_callbacks) for an agent, its sub-agents, and the agents that its tools call.
+    """Yield (agent, has_callbacks) for an agent and all agents below it, at any depth.
 
-    Agents that only mocked tools call are left out. `has_callbacks` is False if ADK calls no plugins for the
-    agent, for example because its `AgentTool` has `include_plugins=False`.
+    Agents below are sub-agents, nodes of a workflow, and agents that tools call. Agents that only mocked
+    tools call are left out. `has_callbacks` is False if ADK calls no plugins for the agent, for example
+    because its `AgentTool` has `include_plugins=False`.
 
     `seen` has (id of the agent, has_callbacks) for each agent already yielded, since agents may form a cycle.
-    Yielded agents are added to it.
+    The function adds each agent that it yields to `seen`.
     """
     if (id(agent), has_callbacks) in seen:
         return

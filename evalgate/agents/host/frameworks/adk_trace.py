@@ -18,7 +18,7 @@ _LEFT_OUT = {"http_options", "response_schema"}
 def create_trace_plugin(recorder: TraceRecorder) -> Any:
     """Return an ADK plugin that records steps of a trace; list this plugin before all others.
 
-    If a plugin answers a call instead of the tool, ADK skips all plugins after it.
+    If a plugin answers a call instead of the tool, ADK skips all plugins that are listed later.
     """
     steps = _AdkSteps(recorder)
     base = importlib.import_module("google.adk.plugins.base_plugin").BasePlugin
@@ -59,7 +59,7 @@ class _AdkSteps:
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
         self._agents: list[tuple[_Key, str, OpenSpan]] = []
-        """Open agents, the oldest first, each as (key of its context, branch, step)."""
+        """Agents that are running, the oldest first, each as (key of its context, branch, step)."""
         self._models: dict[_Key, OpenSpan] = {}
         self._tools: dict[object, OpenSpan] = {}
 
@@ -140,8 +140,9 @@ class _AdkSteps:
     def _find_parent(self, context: Any) -> Optional[OpenSpan]:
         """Return the open step that is the parent of a new step of `context`; None if no step is open.
 
-        This is the last step of the context's own agent, or else of an agent above it. Without either, a tool
-        called the agent, and the tool that began last is the parent.
+        This is the step of the context's own agent. If this agent has no open step, it is the last step of
+        an agent above. If there is none either, a tool called the agent, and the parent is the step of the
+        tool that began last.
         """
         key, branch = _get_key(context), _get_branch(context)
         inner = [span for own, _, span in self._agents if own == key]

@@ -25,11 +25,11 @@ _Adapt = Callable[[object], HostedAgent]
 def find_factory(named: object) -> Optional[Callable[[], object]]:
     """Return `named` if it is a class or a function that creates agents; None for any other object.
 
-    A function without parameters creates agents. A function with parameters creates agents if all of them
-    have defaults and its name is like `make_agent` or `build_support_graph` (see `_FACTORY_NAME`).
+    A function without parameters counts as one that creates agents. A function with parameters does so only
+    if all parameters have defaults and its name is like `make_agent` or `build_support_graph`.
 
     Raises:
-        UnusableEntryError: `named` is a class that needs arguments, or a method that is not bound.
+        UnusableEntryError: `named` is a class that needs arguments, or a method of a class without an object.
     """
     if inspect.isclass(named):
         _check_class(named)
@@ -82,19 +82,19 @@ def adapt_factory(
 ) -> HostedAgent:
     """Adapt a factory: `create` is called to create an agent for each conversation.
 
-    Two agents are created at once, to compare them. If both are the same object (a singleton, a cached
-    function), all conversations share this object, or each gets a copy if the object is not shareable.
+    Two agents are created now, to compare them. They are the same object if `create` is, for example, a cached
+    function. Then all conversations share this object; if it is not shareable, each conversation gets a copy.
 
     Args:
         create: Function that returns an agent or an awaitable of one.
-        adapt: Function that adapts an agent, as `adapt_agent` does.
+        adapt: Function that adapts an agent for the host.
         where: Module or file of the entry, for messages.
         loop: Event loop that awaits the first two agents.
 
     Raises:
         AgentCreationError: `create` raised.
-        UnusableEntryError: `create` returns an object that is not an agent, or always the same agent, which
-            can be neither shared nor copied.
+        UnusableEntryError: `create` returns an object that is not an agent. Or `create` always returns the same
+            agent, which can be neither shared nor copied.
     """
     agents = [_create_agent(create, loop) for _ in range(2)]
     adapted = [_require_agent(each, create, adapt) for each in agents]
@@ -144,7 +144,7 @@ def adapt_copies(agent: object, adapt: _Adapt, where: str) -> HostedAgent:
 
     Args:
         agent: The agent.
-        adapt: Function that adapts an agent, as `adapt_agent` does.
+        adapt: Function that adapts an agent for the host.
         where: Module or file of the entry, for messages.
 
     Raises:
@@ -192,8 +192,8 @@ def _explain_shared_agent(agent: object, why: str, where: str) -> str:
 def _is_users_class(owner: type) -> bool:
     """Return True if the class is in the user's code, not in the standard library or an installed package.
 
-    The error message advises to name such a class as the entry: called without arguments, the class probably
-    creates the same agent.
+    The error about an agent that cannot be copied advises to name such a class as the entry: called without
+    arguments, the class probably creates the same agent.
     """
     import sysconfig  # only needed for this sentence
 

@@ -20,7 +20,7 @@ _MARK = "_evalgate_is_traced"
 
 
 def trace_clients(clients: Iterable[Any]) -> None:
-    """Wrap model clients to record their calls with `current_recorder`. Skip clients already wrapped."""
+    """Wrap model clients, so that `current_recorder` records their calls; skip clients wrapped before."""
     for client in clients:
         if not getattr(client, _MARK, False):
             setattr(client, _MARK, True)
@@ -100,7 +100,7 @@ class ToolSteps:
 
     @ignore_errors
     def note_message(self, message: Any) -> None:
-        """Begin steps for tool calls that a message requests, or end steps with results in the message."""
+        """Begin a step for each tool call that a message requests; end steps with the message's results."""
         kind = type(message).__name__
         if kind == "ToolCallRequestEvent":
             for call in message.content:

@@ -46,8 +46,8 @@ def adapt_agent(agent: object) -> Optional[HostedAgent]:
 def _is_stateless(agent: object) -> bool:
     """Return True if `agent` is assumed to store no conversation, so that conversations may share it.
 
-    This is assumed of a function, a class method, a wrapper of a function, and a method of an agent of a
-    known framework that conversations may share.
+    Functions, class methods and wrappers of functions are assumed to store none. So is a method of an object
+    that is an agent of a known framework, if conversations may share this agent.
     """
     owner = getattr(agent, "__self__", None)
     if inspect.ismethod(agent) and not inspect.isclass(owner):
@@ -75,12 +75,12 @@ def _is_asynchronous(function: Callable[..., object]) -> bool:
 
 
 def _adapt_signature(function: Callable[..., object]) -> Callable[[str, Session], object]:
-    """Return a function of (text, session) that calls `function` with the arguments of its signature.
+    """Return a function of (text, session) that calls `function` with the arguments that it takes.
 
-    The signature may be (text), (text, session) or (text, *, session).
+    `function` may take (text), (text, session) or (text, *, session), and any parameters with defaults.
 
     Raises:
-        UnusableEntryError: the signature is none of these.
+        UnusableEntryError: `function` cannot be called in one of these ways.
     """
     try:
         parameters = list(inspect.signature(function).parameters.values())

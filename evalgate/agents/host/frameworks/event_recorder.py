@@ -17,12 +17,12 @@ from . import HostedAgent
 class HostedConversation(Protocol):
     """Conversation with an agent of a framework, for one session.
 
-    The conversation must not store a reference to the session: it is a value in a `WeakKeyDictionary` with
-    the session as the key, and the reference would keep the session in memory.
+    The conversation must not store a reference to the session, which would keep the session in memory: the
+    conversation is a value in a `WeakKeyDictionary`, and the session is its key.
     """
 
     def run_turn(self, text: str, session: Session) -> Any:
-        """Run one turn, report its events, and return the response, or an awaitable of it.
+        """Run one turn, report its events, and return the response, perhaps as an awaitable.
 
         The response is a text, or None if the agent gave none.
         """
@@ -141,7 +141,8 @@ def _describe_value(value: object) -> str:
 class EventRecorder:
     """Recorder of a turn's events, in order.
 
-    The last text is the response if no tool call or tool result follows the text.
+    The last text is the response if no tool call or tool result follows the text. Each method that records
+    raises RuntimeError if the turn is over, and MessageTooLargeError if the event exceeds 16 MiB.
     """
 
     def __init__(self, session: Session) -> None:
@@ -171,7 +172,7 @@ class EventRecorder:
     def record_result(
         self, name: Optional[str], result: object, id_: Optional[str], author: Optional[str] = None
     ) -> None:
-        """Record a tool result. If `name` is None, the name of the call with the same id is recorded.
+        """Record a tool result. Without `name`, record the name of the call with the same id.
 
         The recorded name is "" if no call has this id. A result that JSON cannot hold is recorded as text,
         because frameworks pass such a result to the model as text, too.

@@ -110,12 +110,12 @@ class _GraphConversation:
         """True if the graph waits for the user and continues with the next message."""
         # With `stream_mode="values"`, each step returns all messages of the conversation so far.
         self._seen: set[object] = set()
-        """Keys (see `_list_messages`) of the messages that were recorded or sent."""
+        """Keys of the messages that were recorded or sent; `_list_messages` gives each message its key."""
         self._newest: Any = None
         """Key and latest version of the newest message; None if there is none.
 
-        It is recorded only after the next step, because the next node may replace it. For example, a
-        middleware may edit a tool call or redact an answer.
+        The newest message is recorded only after the next step of the graph, because the next node may
+        replace the message. For example, a middleware may edit a tool call or redact an answer.
         """
 
     async def run_turn(self, text: str, session: Session) -> Optional[str]:
@@ -149,8 +149,8 @@ class _GraphConversation:
         Args:
             messages: All messages of the conversation after a step of the graph.
             recorder: Recorder of the turn.
-            sent: The user's message, if `messages` are the turn's input, which is only marked as seen. None
-                for all later steps of the turn.
+            sent: The user's message if `messages` are the input of the turn. These messages are only marked
+                as seen, and not recorded. None for all later steps of the turn.
         """
         if sent is not None:
             self._seen = {key for key, _ in _list_messages(messages)}
@@ -234,8 +234,8 @@ class _RunnableConversation:
         _prepare_mocks(session)
         self._runnable = runnable
         self._key = key
-        """Key of the user's text in the input; "" if the input is the text itself, None if it is the list of
-        all messages."""
+        """Key of the user's text in the input. "": the input is the text itself. None: the input is the list
+        of all messages."""
         self._id = str(uuid.uuid4())
         self._messages: list[dict[str, Any]] = _check_context_messages(session)
 

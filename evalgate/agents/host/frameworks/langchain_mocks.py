@@ -44,7 +44,8 @@ def _mock_tool(tool: Any, tool_input: Any) -> Any:
     Return the tool itself if it is not mocked.
 
     Raises:
-        NoMatchingMockError: the calling thread belongs to no conversation, although mocks may apply.
+        NoMatchingMockError: the calling thread belongs to no conversation, although open conversations have
+            mocks or a recording.
     """
     session = find_session(tool.name)
     if session is None or not session.mocks.is_mocked(tool.name):
@@ -81,7 +82,7 @@ def _select_model_arguments(tool: Any, tool_input: Any) -> Any:
 
 
 def _list_fields(schema: Any) -> set[str]:
-    """Return the names of a tool's arguments in its JSON schema, or in its model of pydantic 1 or 2."""
+    """Return the names of the arguments in `schema`: a JSON schema, or a model of pydantic 1 or 2."""
     if isinstance(schema, dict):
         return set(schema.get("properties") or ())
     return set(schema.model_fields if hasattr(schema, "model_fields") else schema.__fields__)

@@ -37,7 +37,7 @@ class _LangChainSteps:
         self._recorder = recorder
         self._open: Dict[object, OpenSpan] = {}
         self._around: Dict[object, Optional[OpenSpan]] = {}
-        """Parent step (or None) for the children of each LangChain run, by the id of the run."""
+        """Parent of the steps that begin within a LangChain run, by the id of the run; None: no parent."""
 
     def begin_chain(self, _serialized: Any, _inputs: Any, *, run_id: Any, **more: Any) -> None:
         self._around[run_id] = self._around.get(more.get("parent_run_id"))

@@ -39,7 +39,7 @@ class _MockCloner:
     def __init__(self, mocks: Mocks) -> None:
         self._mocks = mocks
         self._clones: dict[int, tuple[Any, Any]] = {}
-        """Agent and clone by the agent's `id`; the reference to the agent keeps the id unique."""
+        """(agent, clone) by the `id` of the agent. The reference to the agent keeps this id unique."""
 
     def clone_agent(self, agent: Any) -> Any:
         if getattr(agent, _MARK, None) is self._mocks:

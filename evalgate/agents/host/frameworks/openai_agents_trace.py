@@ -43,7 +43,7 @@ class _AgentsSteps:
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
         self._agents: List[OpenSpan] = []
-        """Steps of the run's agents in order; each agent handed over to the next. They end with the turn."""
+        """Steps of the run's agents, each of which handed over to the next. All steps end with the turn."""
         self._model: Optional[OpenSpan] = None
         self._tools: Dict[object, OpenSpan] = {}
 
@@ -92,7 +92,10 @@ class _AgentsSteps:
 
 
 def _read_settings(settings: Any) -> Dict[str, Any]:
-    """Return the settings that are not None. `extra_…` is left out, as it may hold credentials."""
+    """Return the settings that are not None, by name.
+
+    Settings with a name that begins with `extra_` are left out, as they may hold credentials.
+    """
     return {
         key: value
         for key, value in vars(settings).items()

@@ -148,12 +148,12 @@ def _install_tool_mocks() -> None:
 def _mock_toolsets(
     agent: Any, session: Session, options: dict[str, Any]
 ) -> contextlib.AbstractContextManager[Any]:
-    """Return a context manager in which the agent's toolsets answer mocked tools without calling them.
+    """Return a context manager in which the agent's toolsets do not call mocked tools, but answer the calls.
 
     Args:
-        agent: The agent that runs: the agent of the session, or one that it runs in a tool.
+        agent: The agent that runs: the agent of the session, or another agent that one of its tools runs.
         session: Session with the mocks.
-        options: Named arguments of the run. Toolsets in `toolsets` are mocked as well.
+        options: Named arguments of the run. The toolsets in its item `toolsets` are mocked as well.
 
     Raises:
         UnsupportedCaseError: the model's provider runs a mocked tool. The error is also stored in
