@@ -24,7 +24,7 @@ from evalgate.datasets.acceptance import (
     accept_run,
     build_alternative,
     choose_run,
-    is_rule,
+    is_never_accepted,
 )
 from evalgate.datasets.case_notes_edits import change_notes, set_note
 from evalgate.datasets.edit_undo import FileChange, UndoableEdits
@@ -281,7 +281,7 @@ def _iter_remaining_failures(chosen: Sequence[CaseResult], only: Part | None) ->
         for metric in case.metrics:
             if metric.gating_status != "failed":
                 continue
-            if is_rule(metric.name):
+            if is_never_accepted(metric.name):
                 yield (
                     f"{case.eval_id}: `{metric.name}` still fails: it is a rule of its own. {metric.reason}"
                 )

@@ -89,7 +89,7 @@ def _advise_on_parts(runs: Sequence[RunResult], accepted: AcceptedParts) -> str:
     return ", or accept the calls alone with `--only tools`: they agree"
 
 
-def is_rule(metric: str) -> bool:
+def is_never_accepted(metric: str) -> bool:
     """Return True if a metric is a check, a budget or the final state.
 
     Accepting an agent's reply as the expectation cannot make these metrics pass.
@@ -100,12 +100,12 @@ def is_rule(metric: str) -> bool:
 def is_acceptable(result: CaseResult) -> bool:
     """Return True if a case failed, and accepting the agent's behaviour may fix the failure.
 
-    The case must be in a file, and `is_rule` must be False for at least one failed metric. All runs except
-    follow-up runs must have an answer, agree with each other, and differ from the expectation in at least one
+    The case must be in a file, and `is_never_accepted` must be False for at least one failed metric. All runs
+    except follow-up runs must have an answer, agree with each other, and differ from the expectation in at least one
     turn. A redacted record must not hide a part of a reply.
     """
     failed = [metric.name for metric in result.metrics if metric.gating_status == "failed"]
-    if result.status != "failed" or not result.path or all(map(is_rule, failed)):
+    if result.status != "failed" or not result.path or all(map(is_never_accepted, failed)):
         return False
     try:
         run = choose_run(result, AcceptedParts())

@@ -179,7 +179,7 @@ def parse_json(data: bytes, shown_as: str) -> JsonDocument:
     """
     try:
         text = _decode_text(data, shown_as)
-        marks = extract_marks(data)
+        marks = extract_structure(data)
         del data
         with pause_gc():
             return _parse_text(text, shown_as, marks)
@@ -206,7 +206,7 @@ _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_MARKS = bytes(sorted(set(range(256)) - set(b'[]{}":')))
 
 
-def extract_marks(data: bytes) -> bytes:
+def extract_structure(data: bytes) -> bytes:
     """Return the brackets and colons outside of the strings of JSON, with curly brackets made square.
 
     The brackets show the depth of nesting, and the colons the number of members. For text that is not JSON
@@ -219,7 +219,7 @@ def extract_marks(data: bytes) -> bytes:
 
 
 def is_deeper(marks: bytes, levels: int = DEEPEST) -> bool:
-    """Return True if the brackets in `marks`, from `extract_marks`, are nested deeper than `levels`.
+    """Return True if the brackets in `marks`, from `extract_structure`, are nested deeper than `levels`.
 
     The function removes the innermost pairs of brackets `levels` times, and returns True if any are left.
     """

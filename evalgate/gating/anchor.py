@@ -27,7 +27,7 @@ from evalgate.core.types import (
     CaseResult,
 )
 from evalgate.gating.comparison import ScoredRuns
-from evalgate.gating.score_tables import build_pool_name, build_score_tables, is_line_table
+from evalgate.gating.score_tables import build_metric_table_name, build_score_tables, is_line_table
 from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.gating.verdict_messages import format_odds
 from evalgate.metrics.metric_summaries import group_by_metric
@@ -73,7 +73,7 @@ def compare_with_anchor(
     rounds = max(1, scored.rounds)
     assessments = build_assessments(tables, statistics.parameters, AnalysisStage(rounds, True, rounds))
     ranges = {
-        build_pool_name(key.name, key.fingerprint): (key.name, members.metrics[0].range)
+        build_metric_table_name(key.name, key.fingerprint): (key.name, members.metrics[0].range)
         for key, members in group_by_metric(scored.cases).items()
     }
     name = settings.baseline.rpartition("@")[2]

@@ -32,7 +32,7 @@ from evalgate.gating.budget_messages import (
     describe_percentile,
     describe_unknown_figures,
 )
-from evalgate.gating.score_tables import build_pool_name, build_row_name
+from evalgate.gating.score_tables import build_metric_table_name, build_row_name
 from evalgate.metrics.metric_summaries import group_by_metric
 from evalgate.statistics.budget_figures import (
     CaseFigures,
@@ -115,7 +115,7 @@ def collect_budget_figures(
         for case, metric in members if members.metrics[0].range.lower_is_better else ():
             if not case.runs:  # the case belongs to another shard: a row would ask for runs of it
                 continue
-            name = build_pool_name(key.name, key.fingerprint)
+            name = build_metric_table_name(key.name, key.fingerprint)
             row, lost = _build_row(case, metric, before.get(case.key))
             metrics[name] = key.name
             found.setdefault(name, {})[build_row_name(case)] = row
@@ -229,7 +229,7 @@ def compare_budgets(
     described = set[str]()
     found = []
     for (key, members), summary in zip(group_by_metric(cases).items(), metrics, strict=True):
-        name = build_pool_name(key.name, key.fingerprint)
+        name = build_metric_table_name(key.name, key.fingerprint)
         if name not in figures or not summary.range.lower_is_better:
             found.append(summary)
             continue
@@ -385,7 +385,8 @@ def _add_standings(case: CaseResult, figures: Mapping[str, BudgetFigures], keep:
     name = build_row_name(case)
     metrics = [
         replace(metric, standing=_compare_case_figures(found.rows[name], keep))
-        if (found := figures.get(build_pool_name(metric.name, metric.fingerprint))) and name in found.rows
+        if (found := figures.get(build_metric_table_name(metric.name, metric.fingerprint)))
+        and name in found.rows
         else metric
         for metric in case.metrics
     ]

@@ -25,7 +25,7 @@ from evalgate.gating.control_suspects import (
     FreshRuns,
     SuspectOutcomes,
 )
-from evalgate.gating.score_tables import build_pool_name, build_row_name, build_row_quote
+from evalgate.gating.score_tables import build_metric_table_name, build_row_name, build_row_quote
 from evalgate.gating.verdict_messages import (
     REGRESSION,
     MessageContext,
@@ -183,7 +183,7 @@ def _iter_metrics(
     suspects: ControlSuspects, decision: ControlDecision, base_name: str, cause: str
 ) -> Iterator[ControlMetric]:
     ranges = {
-        build_pool_name(metric.name, metric.fingerprint): metric.range
+        build_metric_table_name(metric.name, metric.fingerprint): metric.range
         for case in suspects.cases
         for metric in case.metrics
     }
@@ -254,10 +254,10 @@ def apply_control(
     )
     settled = {build_row_name(case) for case in compared_runs.cases if case.key in control.settled}
     context = MessageContext(quote=build_row_quote(compared_runs.cases))
-    averages = {build_pool_name(each.name, each.fingerprint): each.answer for each in control.metrics}
+    averages = {build_metric_table_name(each.name, each.fingerprint): each.answer for each in control.metrics}
     metrics = []
     for key, summary in zip(group_by_metric(compared_runs.cases), compared_runs.metrics, strict=True):
-        table = build_pool_name(key.name, key.fingerprint)
+        table = build_metric_table_name(key.name, key.fingerprint)
         found = compared.get(table)
         judged = summary.judgement
         if found is None or judged is None or (table not in averages and judged.verdict != "fail"):
@@ -342,7 +342,7 @@ def _replace_verdict(summary: MetricSummary, verdicts: list[MetricVerdict]) -> M
     return replace(summary, judgement=changed, regressed=False)
 
 
-def build_best_case(suspects: ControlSuspects) -> ControlComparison:
+def build_all_drifted(suspects: ControlSuspects) -> ControlComparison:
     """Return a made-up comparison in which every suspect has `drifted`, the answer that helps the gate most.
 
     If the gate stays closed with this comparison, no control run can open it, and none has to be made.

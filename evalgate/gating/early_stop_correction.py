@@ -5,7 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from evalgate.core.types import MetricSummary
-from evalgate.gating.score_tables import ScoreTables, build_pool_name, build_table_name, is_line_table
+from evalgate.gating.score_tables import (
+    ScoreTables,
+    build_line_table_name,
+    build_metric_table_name,
+    is_line_table,
+)
 from evalgate.metrics.metric_summaries import MetricKey
 from evalgate.statistics.auto_runs import estimate_early_stop_bias
 from evalgate.statistics.mean_difference import compute_pooled_variance
@@ -82,7 +87,9 @@ def apply_corrections(
         if not key.gates
         else _apply_correction(
             metric,
-            excesses.get(build_table_name(key), excesses.get(build_pool_name(key.name, key.fingerprint))),
+            excesses.get(
+                build_line_table_name(key), excesses.get(build_metric_table_name(key.name, key.fingerprint))
+            ),
         )
         for key, metric in zip(keys, metrics, strict=True)
     )

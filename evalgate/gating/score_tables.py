@@ -33,7 +33,7 @@ class OutOfRangeRow:
     scores: CaseScores
 
 
-def build_table_name(key: MetricKey) -> str:
+def build_line_table_name(key: MetricKey) -> str:
     """Return the name of the score table for one line of the report's table of metrics.
 
     A metric has several lines if its threshold, scope or minimum differs between cases.
@@ -41,7 +41,7 @@ def build_table_name(key: MetricKey) -> str:
     return "\0".join((key.name, key.fingerprint, repr(key.threshold), key.scope, repr(key.min_mean)))
 
 
-def build_pool_name(name: str, fingerprint: str) -> str:
+def build_metric_table_name(name: str, fingerprint: str) -> str:
     """Return the name of the score table for a whole metric, over all its lines in the report.
 
     `fingerprint` is that of the metric and its options, as in `CaseMetric`.
@@ -113,7 +113,7 @@ def split_score_tables(
                 {build_row_name(case): scores for case, _, scores in rows},
                 statistics.build_rule(members.metrics[0]),
             )
-            pools.setdefault(build_pool_name(key.name, key.fingerprint), {})[key] = table
+            pools.setdefault(build_metric_table_name(key.name, key.fingerprint), {})[key] = table
     found: dict[str, GatingMetric] = {}
     for name, lines in pools.items():
         if outside.keys().isdisjoint(lines):
@@ -151,7 +151,7 @@ def _pool_tables(
     yield name, GatingMetric(rows, MetricRule(common.max_drop, common.require))
     for key, line in lines.items():
         # Without `max_drop`: the drop is judged once, in the table over all lines.
-        yield build_table_name(key), GatingMetric(line.cases, replace(line.rule, max_drop=None))
+        yield build_line_table_name(key), GatingMetric(line.cases, replace(line.rule, max_drop=None))
 
 
 def compare_line_means(

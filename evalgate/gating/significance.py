@@ -35,11 +35,11 @@ from evalgate.core.types import (
 )
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
-    build_pool_name,
+    build_line_table_name,
+    build_metric_table_name,
     build_row_name,
     build_row_quote,
     build_score_tables,
-    build_table_name,
     compare_line_means,
     describe_out_of_range_scores,
     split_score_tables,
@@ -133,7 +133,7 @@ def write_decision(
     """
     summaries, described = [], set[str]()
     for key, summary in zip(group_by_metric(cases), metrics, strict=True):
-        name, line = build_pool_name(key.name, key.fingerprint), build_table_name(key)
+        name, line = build_metric_table_name(key.name, key.fingerprint), build_line_table_name(key)
         whole, minima = decision.metrics.get(name), decision.metrics.get(line)
         has_minimum = key.min_mean is not None
         if whole is None or not key.gates or whole.rule.is_figure:
@@ -372,7 +372,7 @@ def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float
 def _add_standing(metric: CaseMetric, case: CaseResult, decision: Decision) -> CaseMetric:
     if not metric.gates:
         return metric
-    found = decision.metrics.get(build_pool_name(metric.name, metric.fingerprint))
+    found = decision.metrics.get(build_metric_table_name(metric.name, metric.fingerprint))
     outcome = found.cases.get(build_row_name(case)) if found else None
     if found is None or outcome is None or found.rule.is_figure:
         return metric

@@ -98,7 +98,7 @@ class BudgetGuard:
         self._unpriced = 0
 
     @property
-    def exhausted_budget(self) -> str:
+    def exhaustion_reason(self) -> str:
         """Return a clause such as `the budget of $5.00 is spent`; "" if the budget is not spent."""
         return self._meter.explain_exhaustion()
 

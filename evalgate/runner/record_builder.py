@@ -152,7 +152,7 @@ def compare_with_anchor_baseline(
     if anchor_baseline is None:
         return None
     from evalgate.gating.anchor import AnchorContext, compare_with_anchor
-    from evalgate.gating.score_tables import build_pool_name
+    from evalgate.gating.score_tables import build_metric_table_name
     from evalgate.runner.run_strategy import choose_statistics
 
     statistics = scored.statistics or choose_statistics(plan, anchor_baseline)
@@ -165,7 +165,7 @@ def compare_with_anchor_baseline(
         created_at=created_at,
         commits=count_commits_since(plan.workspace.folder, commit) if commit else None,
         cleared={
-            build_pool_name(each.name, each.fingerprint)
+            build_metric_table_name(each.name, each.fingerprint)
             for each in answered
             if each.answer not in ("broke", None)
         },
@@ -236,7 +236,7 @@ def _describe_doubts(plan: Plan, run_results: RunResults, cases: Sequence[CaseRe
         yield f"{to_sentence(health.sentence)} {health.shortfall}{ending}"
     if plan.label_check is not None:
         yield from (f"{to_sentence(each)}{ending}" for each in plan.label_check.unreliable)
-    spent = run_results.spending.exhausted_budget
+    spent = run_results.spending.exhaustion_reason
     yield from describe_budget_shortfall(cases, more_wanted=run_results.more_wanted, why=spent)
 
 

@@ -108,7 +108,7 @@ def _build_shard_verdict(
         sentence = f"{name}: {health.sentence}. {health.shortfall}"
         return Verdict("error", ExitCode.NO_VERDICT, (sentence,))
     undone = tuple(
-        describe_budget_shortfall(cases, more_wanted=False, why=run_results.spending.exhausted_budget)
+        describe_budget_shortfall(cases, more_wanted=False, why=run_results.spending.exhaustion_reason)
     )
     if undone:
         return Verdict("error", ExitCode.NO_VERDICT, tuple(f"{name}: {sentence}" for sentence in undone))

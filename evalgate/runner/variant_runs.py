@@ -205,7 +205,7 @@ class _Stage:
             missing = sum(map(_is_missing, runs))
             planned = pluralize(len(runs), "run")
             return f"{missing:,} of {planned} could not be made or scored." if missing else ""
-        spent = to_sentence(first.spending.exhausted_budget or "the budget is spent").removesuffix(".")
+        spent = to_sentence(first.spending.exhaustion_reason or "the budget is spent").removesuffix(".")
         made = f"{len(runs) - stopped:,} of {pluralize(len(runs), 'run')}"
         return f"{spent}: {made} were made. Raise `budget`, or run fewer cases or variants."
 

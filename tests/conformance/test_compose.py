@@ -28,7 +28,7 @@ def describe_spec(spec: ContainerSpec, folder: Path) -> dict[str, object]:
         "env": spec.env,
         "command": spec.command,
         "volumes": spec.volumes,
-        "scratch": spec.scratch,
+        "anonymous_volumes": spec.scratch,
         "copied": [(str(source.relative_to(folder)), target) for source, target in spec.copied],
         "tmpfs": spec.tmpfs,
         "health": health

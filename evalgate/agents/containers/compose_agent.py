@@ -301,7 +301,7 @@ class ContainerSpecBuilder:
             ),
             copied=tuple((self._resolve_mount(name, index, each), each.target) for index, each in mounted),
             volumes=tuple((each.source, each.target, each.read_only) for each in kept if each.source),
-            scratch=tuple(each.target for each in kept if not each.source),
+            anonymous_volumes=tuple(each.target for each in kept if not each.source),
             tmpfs=(*service.tmpfs, *(each.target for each in volumes if each.type == "tmpfs")),
             aliases=self._composition.aliases[name],
             hostname=service.hostname,

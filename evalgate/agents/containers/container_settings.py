@@ -109,7 +109,7 @@ def _list_volumes(spec: ContainerSpec) -> list[str]:
     # An anonymous volume makes a copied folder writable in a read-only container, and is removed with it.
     copies = [target for source, target in spec.copied if source.is_dir()]
     named = [f"{name}:{target}{':ro' if is_read_only else ''}" for name, target, is_read_only in spec.volumes]
-    return [*copies, *spec.scratch, *named]
+    return [*copies, *spec.anonymous_volumes, *named]
 
 
 def _build_healthcheck(health: HealthTest | None) -> dict[str, Any] | None:

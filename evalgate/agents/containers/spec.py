@@ -73,7 +73,7 @@ class ContainerSpec:
     """Program before the command; None: the image's own."""
     volumes: tuple[tuple[str, str, bool], ...] = ()
     """Volumes, each as (name, path in the container, True if read-only)."""
-    scratch: tuple[str, ...] = ()
+    anonymous_volumes: tuple[str, ...] = ()
     """Paths of anonymous volumes in the container."""
     tmpfs: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()

@@ -96,7 +96,7 @@ def make_importable(path: str) -> str:
 
 def _run_file(name: str, file: str) -> ModuleType:
     verified = sys.modules.get(f"{__package__}.verified_code")  # loaded for metrics only
-    loader = None if verified is None else verified.find_loader(name, file)
+    loader = None if verified is None else verified.create_verified_loader(name, file)
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None or spec.loader is None:
         raise UnusableEntryError(f"{file} is not a Python file")

@@ -21,7 +21,7 @@ _PROGRAMS = frozenset(
         "cpython.PyInterpreterState_New",  # an interpreter has hooks of its own
     }
 )
-_UNSEEN_STARTS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
+_UNAUDITED_STARTERS = (".popen_spawn_posix", ".popen_forkserver", ".popen_loky_posix")
 """Endings of the names of modules that start processes without an audit event.
 
 Python imports such a module when it starts the first process with the module. So if one of these modules is
@@ -90,7 +90,7 @@ class FileRecorder:
                 continue
             found.update(filter(None, map(self._find_relative, follow_links(plain))))
         programs, self._programs = self._programs, []
-        programs += [name for name in self._modules if name.endswith(_UNSEEN_STARTS)]
+        programs += [name for name in self._modules if name.endswith(_UNAUDITED_STARTERS)]
         if not found and not programs:
             return None
         return {"type": "files", "paths": sorted(found), "incomplete": bool(programs)}

@@ -53,7 +53,7 @@ def verify_code(home: str, digest: str) -> None:
     sys.path_importer_cache.clear()
 
 
-def find_loader(name: str, file: str) -> SourceFileLoader | None:
+def create_verified_loader(name: str, file: str) -> SourceFileLoader | None:
     """Return a loader that checks `file` if `verify_code` was called for its folder; None for other files."""
     return _VerifiedSourceLoader(name, file) if _find_home(file) else None
 

@@ -187,7 +187,7 @@ class ClusterAgent:
         except ValidationError as error:
             waiting.set_exception(_build_mismatch_error(str(error)))
 
-    def on_broken(self, key: int, why: str) -> None:
+    def on_request_failed(self, key: int, why: str) -> None:
         """Fail the request `key`, if it still waits."""
         if (waiting := self._find_waiter(key)) is not None:
             waiting.set_exception(_build_mismatch_error(why))

@@ -67,7 +67,7 @@ class ActorListener(Protocol):
         """Receive the answer to the request `key`: an `ActorResponse` as JSON."""
         ...
 
-    def on_broken(self, key: int, why: str) -> None:
+    def on_request_failed(self, key: int, why: str) -> None:
         """Learn that a bug of evalgate prevented an answer to the request `key`; `why` describes the bug."""
         ...
 
@@ -280,7 +280,7 @@ def _notify_listener(listener: ActorListener, kind: str, rest: Mapping[str, obje
         case "answer", {"id": int(key), "body": str(body)}:
             listener.on_answer(key, body)
         case "broken", {"id": int(key), "why": str(why)}:
-            listener.on_broken(key, why)
+            listener.on_request_failed(key, why)
 
 
 def _create_short_folder() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from evalgate.agents.tracing.chat_messages import (
     ChatMessage,
     decode_json,
-    merge_parts,
+    join_assistant_messages,
     parse_messages,
 )
 from evalgate.agents.tracing.trace_formats import Span
@@ -115,7 +115,7 @@ def convert_span(span: Span) -> Span:
         sent = next(filter(None, _iter_inputs(span)), [])
         answered = next(filter(None, _iter_outputs(span)), [])
         if operation != "chat":
-            sent, answered = _drop_unreadable(sent), _drop_unreadable(answered)
+            sent, answered = _drop_json_messages(sent), _drop_json_messages(answered)
         if sent:
             added["gen_ai.input.messages"] = sent
         if answered:
@@ -244,7 +244,7 @@ def _iter_outputs(span: Span) -> Iterator[list[ChatMessage]]:
     yield _read_indexed(span.attributes, "gen_ai.completion", "assistant")
     choices = [event.attributes for event in span.events if event.name == "gen_ai.choice"]
     found = parse_messages([_decode_values(each) for each in choices], "assistant")
-    yield merge_parts([{**message, "role": "assistant"} for message in found])
+    yield join_assistant_messages([{**message, "role": "assistant"} for message in found])
     yield _read_logged_events(span, is_output=True)
     text, calls = span.get_text("ai.response.text"), decode_json(span.get_attribute("ai.response.toolCalls"))
     if text or isinstance(calls, list):
@@ -286,7 +286,7 @@ def _split_answer(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[
     return messages[:last], messages[last:]
 
 
-def _drop_unreadable(messages: list[ChatMessage]) -> list[ChatMessage]:
+def _drop_json_messages(messages: list[ChatMessage]) -> list[ChatMessage]:
     """Return the messages without those that consist only of texts with a JSON object or list.
 
     Such JSON is the input or output of the agent's code, not a message of a person or a model.

@@ -74,7 +74,9 @@ def parse_messages(found: object, role: str, depth: int = 0) -> list[ChatMessage
     if isinstance(found, str):
         return [build_text_message(role, found)] if found.strip() else []
     if isinstance(found, list):
-        return merge_parts([each for item in found for each in parse_messages(item, role, depth + 1)])
+        return join_assistant_messages(
+            [each for item in found for each in parse_messages(item, role, depth + 1)]
+        )
     return _read_object(found, role, depth) if isinstance(found, dict) else []
 
 
@@ -95,7 +97,7 @@ def build_text_message(role: str, text: str) -> ChatMessage:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
-def merge_parts(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+def join_assistant_messages(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Return the messages, with consecutive messages of the assistant joined into one message.
 
     Some APIs write each tool call as a separate message.

@@ -210,7 +210,7 @@ def _iter_jaeger_spans(trace: dict[str, Any]) -> Iterator[Span]:
     for span in filter_objects(trace.get("spans")):
         process = processes.get(str(span.get("processID"))) if isinstance(processes, dict) else None
         tags = process.get("tags") if isinstance(process, dict) else None
-        start, took = read_microseconds(span.get("startTime")), read_microseconds(span.get("duration"))
+        start, took = convert_microseconds(span.get("startTime")), convert_microseconds(span.get("duration"))
         references, tags_of_span = (
             filter_objects(span.get("references")),
             _read_jaeger_tags(span.get("tags")),
@@ -245,7 +245,7 @@ def _read_jaeger_tags(tags: object) -> dict[str, object]:
     return {str(tag.get("key")): tag.get("value") for tag in filter_objects(tags)}
 
 
-def read_microseconds(found: object) -> int:
+def convert_microseconds(found: object) -> int:
     """Convert microseconds to nanoseconds. Return 0 if `found` is not an integer, or is 10^20 or more."""
     if not isinstance(found, int) or isinstance(found, bool) or abs(found) >= _TOO_LATE:
         return 0

@@ -26,7 +26,7 @@ from evalgate.documents.strict_json import (
     JsonDocument,
     Location,
     NotStrictJsonError,
-    extract_marks,
+    extract_structure,
     find_lone_surrogates,
     is_deeper,
     parse_finite_float,
@@ -143,7 +143,9 @@ class JsonWindow:
         self._line_start -= self._at
         self._at = self._known = 0
         # A value of the document is at most two levels deep in it: in the object, and in a list there.
-        if is_deeper(extract_marks(passed.encode()), DEEPEST - 2) or next(find_lone_surrogates(passed), None):
+        if is_deeper(extract_structure(passed.encode()), DEEPEST - 2) or next(
+            find_lone_surrogates(passed), None
+        ):
             raise NotStrictJsonError
 
 

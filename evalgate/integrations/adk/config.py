@@ -17,7 +17,7 @@ from evalgate.documents.strict_json import Location
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 _OURS = {"max_output_tokens": "max_tokens", "stop_sequences": "stop"}
-_OF_EVERY_JUDGE = ("temperature", "max_tokens")
+_JUDGE_CONFIG_KEYS = ("temperature", "max_tokens")
 """Settings that have a key of their own in a judge's configuration. The others are under `generation`."""
 
 
@@ -40,7 +40,7 @@ class GenerationConfig(BaseModel):
         """Return the given settings as fields of `JudgeConfig`, to override the fields of the run's judge."""
         given = self.model_dump(mode="json", exclude_none=True)
         generation = {_OURS.get(name, name): value for name, value in given.items()}
-        changes = {name: generation.pop(name) for name in _OF_EVERY_JUDGE if name in generation}
+        changes = {name: generation.pop(name) for name in _JUDGE_CONFIG_KEYS if name in generation}
         return {**changes, "generation": generation} if generation else changes
 
 

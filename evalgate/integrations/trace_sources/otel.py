@@ -7,9 +7,9 @@ from evalgate.agents.tracing.trace_formats import (
     InvalidOtlpError,
     Span,
     SpanEvent,
+    convert_microseconds,
     is_jaeger,
     read_jaeger_spans,
-    read_microseconds,
     read_otlp_json,
 )
 from evalgate.integrations.trace_sources.api_client import ApiClient, TraceQuery
@@ -66,14 +66,14 @@ class ZipkinReader:
     def read_row(self, row: Mapping[str, Any]) -> Iterable[TraceItem]:
         """Return the span."""
         tags = get_dict(row, "tags")
-        begin = read_microseconds(row.get("timestamp"))
+        begin = convert_microseconds(row.get("timestamp"))
         yield Span(
             trace_id=get_text(row, "traceId"),
             span_id=get_text(row, "id"),
             parent_id=get_text(row, "parentId"),
             name=get_text(row, "name"),
             start=begin,
-            end=begin + read_microseconds(row.get("duration")),
+            end=begin + convert_microseconds(row.get("duration")),
             attributes=tags,
             resource={"service.name": get_text(get_dict(row, "localEndpoint"), "serviceName")},
             error=str(tags.get("error") or ""),

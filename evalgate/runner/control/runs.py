@@ -13,7 +13,7 @@ from evalgate.core.frozen import frozen
 from evalgate.core.protocols import Agent, ChecksEntry
 from evalgate.core.types import Baseline, CaseKey, ControlComparison, RunResult
 from evalgate.gating.comparison import compare_runs
-from evalgate.gating.control_comparison import build_best_case, build_control_comparison
+from evalgate.gating.control_comparison import build_all_drifted, build_control_comparison
 from evalgate.gating.control_suspects import (
     ControlSuspects,
     FreshRuns,
@@ -214,7 +214,7 @@ def _find_suspects(
         evidence = build_gate_input(plan, run_results, scored, compared_runs, control, anchor)
         return decide_verdict(evidence, plan.gate).status
 
-    today, at_best = decide_with(None), decide_with(build_best_case(suspects))
+    today, at_best = decide_with(None), decide_with(build_all_drifted(suspects))
     return suspects if today == "fail" and at_best not in ("fail", "error") else None
 
 
@@ -260,7 +260,7 @@ async def _make_runs(
     if fresh.unreachable:
         raise ControlUnavailableError(f"an agent could not be reached: {fresh.unreachable}")
     if strategy.decision is None and strategy.decide().answer != "broke":
-        why = fresh.spending.exhausted_budget or "the runs ended early"
+        why = fresh.spending.exhaustion_reason or "the runs ended early"
         raise ControlUnavailableError(f"{why} before they told anything")
     if strategy.is_witness_needed:
         raise ControlUnavailableError(_describe_useless_control(strategy))

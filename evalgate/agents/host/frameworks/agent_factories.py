@@ -82,8 +82,8 @@ def adapt_factory(
 ) -> HostedAgent:
     """Adapt a factory: `create` is called to create an agent for each conversation.
 
-    Two agents are created now, to compare them. They are the same object if `create` is, for example, a cached
-    function. Then all conversations share this object; if it is not shareable, each conversation gets a copy.
+    Two agents are created now, to compare them. They are the same object if `create` is a cached function,
+    for example. Then all conversations share this object; if it is not shareable, each gets a copy.
 
     Args:
         create: Function that returns an agent or an awaitable of one.
@@ -93,7 +93,7 @@ def adapt_factory(
 
     Raises:
         AgentCreationError: `create` raised.
-        UnusableEntryError: `create` returns an object that is not an agent. Or `create` always returns the same
+        UnusableEntryError: `create` returns an object that is not an agent. Or it always returns the same
             agent, which can be neither shared nor copied.
     """
     agents = [_create_agent(create, loop) for _ in range(2)]

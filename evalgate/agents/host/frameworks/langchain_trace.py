@@ -36,11 +36,11 @@ class _LangChainSteps:
     def __init__(self, recorder: TraceRecorder) -> None:
         self._recorder = recorder
         self._open: Dict[object, OpenSpan] = {}
-        self._around: Dict[object, Optional[OpenSpan]] = {}
+        self._parents: Dict[object, Optional[OpenSpan]] = {}
         """Parent of the steps that begin within a LangChain run, by the id of the run; None: no parent."""
 
     def begin_chain(self, _serialized: Any, _inputs: Any, *, run_id: Any, **more: Any) -> None:
-        self._around[run_id] = self._around.get(more.get("parent_run_id"))
+        self._parents[run_id] = self._parents.get(more.get("parent_run_id"))
 
     def begin_model(self, _serialized: Any, messages: Any, *, run_id: Any, **more: Any) -> None:
         settings, metadata = more.get("invocation_params") or {}, more.get("metadata") or {}
@@ -61,9 +61,9 @@ class _LangChainSteps:
 
     def _begin_step(self, kind: str, name: object, request: object, run_id: object, more: Any) -> None:
         author = (more.get("metadata") or {}).get("langgraph_node")
-        parent = self._around.get(more.get("parent_run_id"))
+        parent = self._parents.get(more.get("parent_run_id"))
         step = self._recorder.start_span(kind, name, parent=parent, author=author, request=request)
-        self._open[run_id] = self._around[run_id] = step
+        self._open[run_id] = self._parents[run_id] = step
 
     def end_model(self, response: Any, *, run_id: Any, **_: Any) -> None:
         step = self._open.pop(run_id, None)
