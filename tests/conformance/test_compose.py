@@ -28,7 +28,7 @@ def describe_spec(spec: ContainerSpec, folder: Path) -> dict[str, object]:
         "env": spec.env,
         "command": spec.command,
         "volumes": spec.volumes,
-        "anonymous_volumes": spec.scratch,
+        "scratch": spec.anonymous_volumes,
         "copied": [(str(source.relative_to(folder)), target) for source, target in spec.copied],
         "tmpfs": spec.tmpfs,
         "health": health
