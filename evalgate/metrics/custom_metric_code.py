@@ -20,9 +20,10 @@ from evalgate.system.committed_files import CodeFiles, FolderFiles
 _DIGITS = 16
 _MOST_OF_FILE = 8 * 1024 * 1024
 _MOST_OF_FOLDER = 32 * 1024 * 1024
-"""Largest total size, in bytes, of the files below the module's folder that the metric does not import.
+"""Largest total size, in bytes, of copied files that the metric does not import.
 
-`_MOST_OF_FILE` limits each of these files. Imported files are copied, however large they are."""
+These files are below the folder of the metric's module. `_MOST_OF_FILE` limits the size of each of them.
+Imported files are copied, however large they are."""
 
 
 def write_metric_code(code: MetricCode, folder: Path) -> str:
@@ -120,7 +121,7 @@ def _leads_outside(path: str) -> bool:
 
 
 class _CodeReader:
-    """Reads each file of a workspace at most once, and follows import statements."""
+    """Reader of a workspace's files, which reads each file at most once and follows import statements."""
 
     def __init__(
         self, files: CodeFiles, roots: tuple[str, ...], contents: dict[str, bytes] | None = None

@@ -342,7 +342,7 @@ def _build_diff_lines(pair: CallPair, width: int, *, diverges: bool) -> Iterator
 def _shorten_pair(one: str, other: str, width: int) -> tuple[str, str]:
     """Cut both texts to at most `width` characters around their first difference, unless both are short.
 
-    The start of a cut text is replaced by the tool's name and "…".
+    A start that is cut off is replaced by the tool's name and "…".
     """
     if max(len(one), len(other)) <= width:
         return one, other

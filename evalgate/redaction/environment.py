@@ -24,7 +24,7 @@ _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
 def may_announce(text: str) -> bool:
-    """Return True if a text may hold an `add-mask` line: a quick check, which may be wrong if it is True."""
+    """Return True if a text may hold an `add-mask` line, False if it surely holds none: a quick check."""
     return "add-mask" in text.lower()
 
 

@@ -226,7 +226,7 @@ class MetricLine:
     delta: str
     """The change since the baseline, and, if known, its noise: the change that luck alone causes."""
     trend: str
-    """A sparkline of the last gate runs and this run; "" if there are too few."""
+    """A sparkline of the scores in the last stored runs of the gate and in this run; "" for too few."""
     cases: str
     agreement: str
     """The agreement of the judge's repeated answers; "" without a judge, or if it answered only once."""

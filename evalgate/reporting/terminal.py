@@ -201,7 +201,7 @@ class TerminalReport:
     has_cases: bool = True
     """False if another output shows the failing cases."""
     details: bool = False
-    """True to begin the report with every case and with the invocations of each failing metric."""
+    """True to begin the report with every case, and with the turns of each failing metric."""
 
     file_name = "report.txt"
 

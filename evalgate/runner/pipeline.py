@@ -211,8 +211,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    `hooks.tell` is called with the expected usage. If `run_options.checkpoints` is None, the journal is
-    closed at the end of the `with` block.
+    `hooks.tell` gets the expected usage. Without `run_options.checkpoints`, the block closes the journal.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.

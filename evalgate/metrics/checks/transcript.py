@@ -116,10 +116,10 @@ class Transcript:
     def select_turn(self, turn: int | str | None) -> "Transcript":
         """Return a transcript with only one turn, or this object if `turn` is None.
 
-        `turn` is a 1-based number, or "last" for the last turn with a reply.
+        `turn` is the 1-based number of the turn, or "last" for the last turn.
 
         Raises:
-            DoesNotApplyError: `turn` is greater than the number of turns with a reply.
+            DoesNotApplyError: the conversation has no such turn.
         """
         if turn is None:
             return self
