@@ -164,10 +164,10 @@ def explain_delta(record: Record) -> Iterator[str]:
 def find_crash_scope(record: Record) -> str | None:
     """Return the words after "Δ" that name the metrics in which Δ counts a crash as the worst score.
 
-    - None: there are no such metrics, or no gating case crashed or timed out.
-    - "": all metrics with a Δ.
-    - " of scores": all metrics with a Δ except budgets.
-    - " of gating scores": other metrics count no crash, either.
+    - None: no metric counts a crash so, or no gating case crashed or timed out.
+    - "": all metrics with a Δ count a crash so.
+    - " of scores": all metrics with a Δ except budgets count a crash so.
+    - " of gating scores": fewer metrics count a crash so.
     """
     compared = [each for each in record.metrics if each.delta is not None]
     # Budgets, metrics that are only reported, and means without statistics leave out crashed runs.

@@ -53,9 +53,9 @@ def open_anchor_store(name: str, workspace: Workspace, rule_files: RuleFiles) ->
 def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] | None) -> BaselineStore:
     """Return the store of the baseline in the file `path`.
 
-    If the base branch's rules apply and git tracks the file, the base branch's version is read at once, and
-    the store is read-only. `owner` is (user id, group id) for files that the store writes; None for the ids
-    of this process.
+    If the base branch's rules apply and git knows its commit, the base branch's version is read at once, and
+    the store is read-only. Otherwise, or if git tracks no such file, the store uses the checked-out file.
+    `owner` is (user id, group id) for files that the store writes; None for the ids of this process.
 
     Raises:
         InvalidInputError: `--policy base` is given and git does not know the base commit; or the base

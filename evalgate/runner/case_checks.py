@@ -73,7 +73,7 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 def _find_misplaced(
     eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem for each check of a case that a check of the thresholds file has the same name as.
+    """Yield a problem for each check of a case if the thresholds file has a check with the same name.
 
     Each key `ids` or `tags` of a check is a problem, too, because a check in case notes is for its case only.
     `sections` are the checks of the case `eval_id` by name.

@@ -44,8 +44,7 @@ def build_metric_context(
     """Build the context with which all metrics of a run are built.
 
     `config` is the config of `thresholds` with the options of the command line applied. The fields `folder`
-    and
-    `is_literal` keep their defaults: `bind_metrics` sets these fields for each thresholds file.
+    and `is_literal` keep their defaults: `bind_metrics` sets these fields for each thresholds file.
     """
 
     def load_personas() -> Mapping[str, object]:

@@ -124,8 +124,8 @@ def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[Me
 def name_source(source: BaselineSource) -> str:
     """Return the commit and day of a gate run, as `0123456789ab (2026-11-03)`.
 
-    If only the commit or only the day is known, return this text alone. If neither is known, return `an older
-    run`.
+    If only the commit or only the day is known, return this text alone.
+    Return `an older run` if neither is known.
     """
     commit, day = (source.commit or "")[:12], (source.created_at or "")[:10]
     return f"{commit} ({day})" if commit and day else commit or day or "an older run"

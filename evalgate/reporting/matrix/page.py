@@ -1,4 +1,7 @@
-"""The matrix (a comparison of variants of an agent) as a page: one file, without a script."""
+"""The matrix (a comparison of variants of an agent) as a page.
+
+The page is one file that loads nothing and has no script.
+"""
 
 from collections.abc import Sequence
 from urllib.parse import quote
