@@ -19,7 +19,7 @@ from evalgate.core.types import (
 
 
 class FinalSessionState(BaseModel):
-    """1.0 if each key of the case's expected state has an equal value in the session's final state, else 0.0.
+    """1.0 when every key of the case's expected state has its value in the session's final state, else 0.0.
 
     Values are compared with Python's `==`, to any depth. Top-level keys that the case does not expect are
     ignored. Google ADK documents `final_session_state` as "asserted after the run", but no release reads it.
