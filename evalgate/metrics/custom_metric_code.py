@@ -30,7 +30,7 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
     """Write the files of a metric and a manifest of their digests into an empty folder.
 
     Return the SHA-256 of the manifest, in hexadecimal. With this digest the metric's process detects changes
-    by an agent that runs as the same user. Finally make the files and folders read-only for all users.
+    by an agent that runs as the same user. Finally make the metric's files and all folders read-only.
     """
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
     manifest = json.dumps(digests).encode()
