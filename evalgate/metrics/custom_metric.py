@@ -1,8 +1,8 @@
 """Run custom metrics, which are Python functions of the user, in a process of their own.
 
 The process is an agent host (`agents/host/`). It runs a copy of the metric's files, which were read before
-the agent started. An exception, `sys.exit`, a hang, a segfault or a result that is not a score cannot harm
-evalgate: each becomes a `MetricFailure`.
+the agent started. A function that raises, exits, hangs, crashes or returns no score does not harm evalgate:
+the result is then a `MetricFailure`.
 """
 
 import json
@@ -72,7 +72,7 @@ class CustomMetric:
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
         """Call the function in its process, and return its result.
 
-        Return a `MetricFailure` if the function fails or gives no answer in time, or a score is out of range.
+        Return a `MetricFailure` if the function fails, gives no answer in time, or gives no score in range.
         """
         if self._pool is None:
             self._pool = WorkerPool(
@@ -89,7 +89,7 @@ class CustomMetric:
         return self._add_file_hint(self._check_range(_parse_result(json.loads(reply.response or "{}"))))
 
     def _add_file_hint(self, result: MetricResult) -> MetricResult:
-        """Return `result`, or a failure with a hint about the copied files if a file was missing."""
+        """Return `result`; with a hint about the copied files if the metric failed to find a file."""
         if not isinstance(result, MetricFailure) or "FileNotFoundError" not in result.reason:
             return result
         hint = "The metric runs from a copy of its module's folder: keep the files that it reads in there"
@@ -124,9 +124,9 @@ class CustomMetric:
     def _build_launch_spec(self) -> LaunchSpec:
         """Write the metric's code into a temporary folder, and return the command that runs this copy.
 
-        The code was read into memory before the agent started, so nothing is imported that the agent wrote
+        The code was read into memory before the agent started. So the copy has no code that the agent wrote
         into the workspace. The process still works in the workspace, because a metric may read files that
-        the agent wrote there.
+        the agent wrote there. For the code of an installed package no copy is written.
         """
         environment, code = self._environment, self._code
         options: dict[str, Any] = {"entry": self._config.entry, "threads": _THREADS, "metric": True}
@@ -150,11 +150,13 @@ class CustomMetric:
     async def _ask_worker(self, pool: WorkerPool, case: EvalCase, request: str) -> Reply:
         """Return the function's reply.
 
-        If the process crashed in another case and lost the request, ask once more, without other cases in
-        the process.
+        If the process crashed because of another case, the request is lost. Then ask once more, with no
+        other case in the process.
 
         Raises:
-            AgentError, AgentUnreachableError, SessionLostError: the function failed or gave no answer.
+            AgentError: the function failed, or gave no answer in time.
+            AgentUnreachableError: the process did not start.
+            SessionLostError: the request was lost twice.
         """
         try:
             return await self._ask_worker_once(pool, case, request, alone=False)
@@ -201,7 +203,7 @@ def build_custom_metric(
 def _describe_failure(failure: Failure) -> str:
     """Return the message of a failure, with "the metric" instead of "the agent".
 
-    The agent host calls all code that it runs "the agent".
+    Messages of an agent host say "the agent" for any code that it runs.
     """
     message = failure.message.replace("the agent", "the metric").removesuffix(" (turn 1)")
     return f"the metric gave {message}" if message.startswith("no answer") else message
@@ -226,7 +228,7 @@ def _parse_result(answer: dict[str, Any]) -> MetricResult:
 
 
 def _find_worst_reason(turns: Sequence[TurnScore]) -> str:
-    """Return the reason of the turn with the lowest score; "" if it has no reason or no turn has a score.
+    """Return the reason of the turn with the lowest score; "" without a reason, or if no turn has a score.
 
     If there are several turns, the reason begins with the turn's number.
     """

@@ -20,16 +20,17 @@ from evalgate.system.committed_files import CodeFiles, FolderFiles
 _DIGITS = 16
 _MOST_OF_FILE = 8 * 1024 * 1024
 _MOST_OF_FOLDER = 32 * 1024 * 1024
-"""Largest total size, in bytes, of files that are copied only because they are below the module's folder.
+"""Largest total size, in bytes, of copied files that the metric does not import.
 
-`_MOST_OF_FILE` limits each of these files. Imported files are always copied."""
+These files are below the folder of the metric's module. `_MOST_OF_FILE` limits the size of each of them.
+Imported files are copied, however large they are."""
 
 
 def write_metric_code(code: MetricCode, folder: Path) -> str:
     """Write the files of a metric and a manifest of their digests into an empty folder.
 
-    Return the SHA-256 of the manifest, in hexadecimal. By this digest the metric's process detects changes by
-    an agent that runs as the same user. The metric's files are readable for all users, and writable for none.
+    Return the SHA-256 of the manifest, in hexadecimal. With this digest the metric's process detects changes
+    by an agent that runs as the same user. Finally make the metric's files and all folders read-only.
     """
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in code.files.items()}
     manifest = json.dumps(digests).encode()
@@ -46,9 +47,10 @@ def write_metric_code(code: MetricCode, folder: Path) -> str:
 
 
 def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
-    """Read the code of an entry point by `environment.read_code`; if this is None, from `environment.folder`.
+    """Read the code of the metric with an entry point; later changes of the files do not affect the result.
 
-    Later changes of the files do not affect the result.
+    Call `environment.read_code`, which reads the files of a commit. If `environment.read_code` is None, read
+    the files in `environment.folder`.
     """
     roots = find_code_roots(environment.folder, environment.env.get("PYTHONPATH", ""))
     if environment.read_code is not None:
@@ -59,7 +61,7 @@ def read_current_code(environment: MetricEnvironment, entry: str) -> MetricCode:
 def hash_metric_code(entry: str, folder: Path) -> str:
     """Return the digest of a metric's code: 16 hexadecimal digits, or "" if the module is not found.
 
-    The module is searched for in `folder` itself, not in `src` or the folders of PYTHONPATH.
+    `folder` is the workspace. The module is searched for only there, not in `folder/src` or PYTHONPATH.
     """
     return read_metric_code(entry, folder, FolderFiles(folder)).digest
 
@@ -67,18 +69,18 @@ def hash_metric_code(entry: str, folder: Path) -> str:
 def read_metric_code(entry: str, home: Path, files: CodeFiles, roots: Sequence[str] = ()) -> MetricCode:
     """Read the code of a metric: its module, the files that it imports, and the other files of its folder.
 
-    The digest covers the module and the files of the workspace that it imports, directly or indirectly.
-    Nothing is executed: only `import` statements are followed. Installed packages, imports by a computed
-    name, and data files are therefore not covered.
+    The code is not executed: only its `import` statements are followed, directly and indirectly. Imported
+    modules are searched for next to the importing file or its outermost package, in the workspace, and in
+    `roots`. Imports by a computed name, and installed packages, are not found.
 
-    Imported files are searched for next to the importing file or its outermost package, in the workspace, and
-    in `roots`. Those found only in `roots` are read but not covered by the digest. The same holds for each
-    `__init__.py` that runs only because a module is in its package. The digest is "" if the metric's own
-    module is found only in `roots`, or not at all. Without the module, the result has no files.
+    The digest covers the module and its imported files. It does not cover: imported files that are found only
+    in `roots`; an `__init__.py` that no statement imports, but that runs because a module is in its package;
+    the other files of the folder. If the module itself is found only in `roots`, the digest is "". If the
+    module is not found, the result has no files and the digest "".
 
     Args:
         entry: Entry point of the metric, as `package.module:function` or `path/to/file.py:function`.
-        home: Path of the workspace; an absolute path in `entry` must begin with this path.
+        home: Path of the workspace. A file path in `entry` must lead to a file in the workspace.
         files: Files of the workspace, or of the same folder at a commit.
         roots: Further folders of the workspace in which Python looks for modules, such as `src`.
     """
@@ -119,7 +121,7 @@ def _leads_outside(path: str) -> bool:
 
 
 class _CodeReader:
-    """Reads each file of a workspace at most once, and follows import statements."""
+    """Reader of a workspace's files, which reads each file at most once and follows import statements."""
 
     def __init__(
         self, files: CodeFiles, roots: tuple[str, ...], contents: dict[str, bytes] | None = None
@@ -128,13 +130,12 @@ class _CodeReader:
         self.roots = roots
         self.contents: dict[str, bytes] = {} if contents is None else contents
         self.found_in_workspace = True
-        """True unless the entry's module was found only in one of the further roots."""
+        """False: the entry's module was found in a root other than the workspace itself."""
 
     def find_entry(self, entry: str, home: Path) -> str:
         """Return the file of the module in `entry`, relative to the workspace; "" if it is not found.
 
-        Also set `found_in_workspace` to False if the module was found only in a root other than the
-        workspace.
+        Also set `found_in_workspace`, if `entry` names a module and not a file.
         """
         module = entry.rpartition(":")[0]
         if module.endswith(".py"):
@@ -147,9 +148,9 @@ class _CodeReader:
         return ""
 
     def find_imported_files(self, first: str, *, with_packages: bool) -> frozenset[str]:
-        """Return the path `first` and the paths of all files that it imports, directly or indirectly.
+        """Read `first` and all files that it imports, directly or indirectly, and return their paths.
 
-        With `with_packages`, the `__init__.py` of each package that contains one of these files is added.
+        With `with_packages`, do the same with the `__init__.py` of each package that contains such a file.
         """
         found, open_ = {first}, [first]
         while open_:
@@ -165,9 +166,10 @@ class _CodeReader:
         return frozenset(found)
 
     def read_folder(self, folder: str) -> tuple[str, ...]:
-        """Read all further files below a folder, and return the sorted paths of those that are too large.
+        """Read the files below a folder that are not yet read, except files that are too large.
 
-        `_MOST_OF_FILE` limits each file, and `_MOST_OF_FOLDER` all of them together.
+        Return the sorted paths of the files that are too large: for `_MOST_OF_FILE`, or for the rest of
+        `_MOST_OF_FOLDER` that earlier files have left.
         """
         sizes = {
             path: size for path, size in self._files.list_folder(folder).items() if path not in self.contents
@@ -200,8 +202,8 @@ class _CodeReader:
     def _find_import_names(self, node: ast.AST, path: str) -> Iterator[tuple[list[str], tuple[str, ...]]]:
         """Yield (parts of the name, folders to search) for each name that an import statement imports.
 
-        The folders are relative to the workspace; "" is the workspace itself. `path` is the file with the
-        statement. For other statements nothing is yielded.
+        `node` is any node of the syntax tree of the file `path`; yield nothing if it is no import statement.
+        The folders are relative to the workspace; "" is the workspace itself.
         """
         if isinstance(node, ast.Import):
             yield from (
@@ -216,7 +218,7 @@ class _CodeReader:
             yield from (([*module, each.name], roots) for each in node.names)
 
     def _find_import_root(self, path: str) -> str:
-        """Return the folder that contains a file's outermost package, else the file's folder."""
+        """Return the folder that contains a file's outermost package; else the file's own folder."""
         folder = PurePosixPath(path).parent
         while folder.parts and self._files.is_file(str(folder / "__init__.py")):
             folder = folder.parent

@@ -21,8 +21,8 @@ from evalgate.core.types import (
 class FinalSessionState(BaseModel):
     """1.0 when every key of the case's expected state has its value in the session's final state, else 0.0.
 
-    Values are compared with Python's `==`, to any depth. Keys that the case does not expect are ignored.
-    Google ADK documents `final_session_state` as "asserted after the run", but no release reads it.
+    Values are compared with Python's `==`, to any depth. Top-level keys that the case does not expect are
+    ignored. Google ADK documents `final_session_state` as "asserted after the run", but no release reads it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,9 +38,10 @@ class FinalSessionState(BaseModel):
         return cls.model_validate(criterion.options)
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score 0.0 or 1.0, or `NotApplicable` for a case that expects no state.
+        """Return the score 0.0 or 1.0.
 
-        A state that is nested too deep is a `MetricFailure`.
+        Return `NotApplicable` for a case that expects no state, and a `MetricFailure` for a state that is
+        nested too deep to be compared.
         """
         if case.final_state is None:
             return NotApplicable("the case expects no final session state")

@@ -14,8 +14,8 @@ _MOST = 0.5
 def describe_judge_noise(cases: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a sentence about each metric that varies between runs mostly because of its judge.
 
-    Follow-up runs (`confirms`) do not count. A judged response counts only if it has two samples or more, and
-    none of them is from the cache: a cached answer does not show the judge's variation.
+    Follow-up runs (`confirms`) do not count. A judged response counts if it has at least two samples of the
+    judge, and no sample is from the cache: a cached answer does not show the judge's variation.
     """
     noises: dict[str, list[CaseVariance]] = {}
     sizes: dict[str, list[int]] = {}
@@ -41,10 +41,10 @@ def _format_share(name: str, share: JudgeShare, samples: float) -> str:
 
 
 def _collect_scores(case: CaseResult) -> dict[str, dict[int, list[tuple[float, ...]]]]:
-    """Return the judge's sample scores by metric and turn, as a list with one tuple for each run.
+    """Return the scores of the judge's samples by metric and turn: in each list, one tuple for each run.
 
-    Turns are 0-based, and -1 is the whole conversation. Return {} if fewer than two runs of the case were
-    judged.
+    Turns are 0-based, and -1 is the whole conversation. Runs without usable samples have no tuple. Return {}
+    if a judge was asked in fewer than two runs of the case.
     """
     runs = [run for run in case.runs if run.judge is not None and not run.confirms]
     found: dict[str, dict[int, list[tuple[float, ...]]]] = {}
@@ -62,7 +62,7 @@ def _iter_details(run: RunResult) -> Iterator[tuple[str, int, JsonObject]]:
 
 
 def _read_fresh_scores(details: JsonObject) -> tuple[float, ...]:
-    """Return the scores of a judge's samples; () if there are fewer than two, or one is from the cache."""
+    """Return the scores of a judge's samples; () for fewer than two samples, or if any is from the cache."""
     rows = details.get("samples")
     samples = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list | tuple) else []
     scores = read_sample_scores(details)

@@ -43,7 +43,9 @@ _QUOTED = 300  # characters of a reason, as in the verdict
 
 
 _get_key = attrgetter(*MetricKey._fields)
-"""Function that returns the key of a `CaseMetric` as a plain tuple: a `MetricKey` takes twice the time."""
+"""Function that returns the fields of `MetricKey` from a `CaseMetric`, as a plain tuple.
+
+Building a `MetricKey` takes twice the time."""
 
 
 class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
@@ -77,9 +79,10 @@ class MetricGroup(Sequence[tuple[CaseResult, CaseMetric]]):
 
 
 def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]:
-    """Group the gating cases by the `MetricKey` of each metric, in the order of the first case of each group.
+    """Group the metrics of the gating cases by their `MetricKey`; a case is in a group for each metric.
 
-    Cases in quarantine, and imported cases without a review, do not gate and are left out.
+    The groups are in the order of their first cases. Cases in quarantine, and imported cases without a
+    review, do not gate and are left out.
     """
     groups: dict[MetricKey, MetricGroup] = {}
     for case in cases:
@@ -96,11 +99,11 @@ def group_by_metric(cases: Sequence[CaseResult]) -> dict[MetricKey, MetricGroup]
 def summarize_metrics(
     cases: Sequence[CaseResult], *, with_margins: bool = False
 ) -> tuple[MetricSummary, ...]:
-    """Return a summary for each `MetricKey` of the gating cases, in the order of `group_by_metric`.
+    """Return a summary for each `MetricKey` of the gating cases, in the order in which the keys first occur.
 
     A metric has several summaries if its definition, threshold, scope or minimum differs between cases, for
     example because eval sets have their own thresholds files. With `with_margins`, `flip` of each summary is
-    the margin between its mean and its minimum.
+    the distance of its mean from its minimum.
     """
     groups = group_by_metric(cases)
     times = Counter((key.name, key.scope) for key in groups)
@@ -158,9 +161,9 @@ def compute_threshold_margin(
 ) -> Margin | None:
     """Return the distance of a mean from its threshold, and the fewest runs that could move it across.
 
-    These runs are assumed to score the best of `score_range` if the mean is below the threshold, else the
-    worst. Their number is None if even all runs could not move the mean across. `score` is the mean, and
-    `members` are its cases, including cases without a score.
+    `score` is the mean, and `members` are its cases, including cases without a score. If the mean is below
+    the threshold, the runs are assumed to get the best score of `score_range`, else the worst. The number of
+    runs is None if not even all runs together could move the mean across.
 
     Return None if `score` is None. Also return None if the score of a run is outside `score_range`, because a
     single run could then move the mean by any amount.
@@ -215,9 +218,9 @@ def _count_fewest_runs(gains: Iterable[float], distance: float) -> int | None:
 
 
 def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | None:
-    """Return the agreement between the samples of a judge, 0 to 1; None if no question has two samples.
+    """Return the agreement between a judge's samples for the same question, from 0 to 1.
 
-    `name` is the name of the judged metric.
+    `name` is the name of the judged metric. Return None if no question has two samples.
     """
     judged = [run for case in cases for run in case.runs if run.judge is not None]
     if not judged:
@@ -235,7 +238,7 @@ def _compute_self_agreement(name: str, cases: Sequence[CaseResult]) -> float | N
 def compute_totals(cases: Sequence[CaseResult]) -> Totals:
     """Count the cases by status, and sum the usage of agent and simulated users over all runs.
 
-    The usage includes earlier attempts at a run, but not judges.
+    The usage of earlier attempts at a run is included, the usage of judges is not.
     """
     runs = [run for case in cases for run in case.runs]
     usage = Usage()
@@ -257,7 +260,7 @@ def compute_totals(cases: Sequence[CaseResult]) -> Totals:
 
 
 def compute_lost_share(case: CaseResult) -> float:
-    """Return the share of a case's runs without any score, 0 to 1; 1 if the case has no run.
+    """Return the share of a case's runs in which no metric has a score, 0 to 1; 1 if the case has no run.
 
     Follow-up runs do not count.
     """
@@ -267,7 +270,10 @@ def compute_lost_share(case: CaseResult) -> float:
 
 
 def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
-    """Return a sentence about gating cases with both passed and failed runs; "" if there are none."""
+    """Return a sentence about gating cases with both passed and failed runs; "" if there are no such cases.
+
+    Runs that were cut off, or in which a service or a judge failed, do not count.
+    """
     repeated = [case for case in cases if len(case.runs) > 1 and case.gates]
     flipping = [case for case in repeated if _has_inconsistent_runs(case)]
     if not flipping:
@@ -277,7 +283,7 @@ def describe_inconsistent_cases(cases: Sequence[CaseResult]) -> str:
 
 
 def describe_partly_scored_cases(cases: Sequence[CaseResult]) -> Iterator[str]:
-    """Yield a sentence for each metric that has a score in some runs of a gating case, but not in all runs.
+    """Yield a sentence for each metric that lacks a score in some, but not all, runs of a gating case.
 
     Follow-up runs and runs without an answer do not count.
     """

@@ -12,7 +12,7 @@ from evalgate.core.types import Criterion, ReliabilityRule, RunMetric, Status
 
 
 def find_least_runs(criteria: Iterable[Criterion]) -> int:
-    """Return the fewest runs per case that all criteria need: the largest k of pass^k and pass@k, or 1."""
+    """Return the fewest runs per case that are enough for all criteria: the largest k; 1 without any k."""
     return max((each.reliability.k for each in criteria if each.reliability is not None), default=1)
 
 

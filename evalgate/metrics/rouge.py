@@ -81,8 +81,9 @@ _STEP_4 = dict.fromkeys(
 )
 _LONGEST_SUFFIX = 7
 _LAST_LETTERS = frozenset("sdgyiel") | {suffix[-1] for suffix in (*_STEP_2, *_STEP_3, *_STEP_4, "ion")}
-"""Last letters of all endings that a step removes or replaces. A word with any other last letter is its own
-stem; this is true of all numbers and of many words."""
+"""Last letters of all endings that a step of the stemmer removes or replaces.
+
+A word with any other last letter is its own stem, for example each number."""
 
 
 def stem_word(word: str) -> str:
@@ -108,14 +109,15 @@ def _classify_letters(word: str) -> str:
 
 
 def _compute_measure(word: str) -> int:
-    """Return Porter's measure m of a word: the number of consonants that directly follow a vowel."""
+    """Return Porter's measure m of a word: how often a consonant directly follows a vowel."""
     return _classify_letters(word).count("vc")
 
 
 def _has_short_ending(word: str) -> bool:
-    """Return True if a word ends with consonant, vowel, consonant, and not with w, x or y (Porter's *o).
+    """Return True if a word ends with consonant, vowel, consonant (Porter's *o).
 
-    As in NLTK, a word of only one vowel and one consonant counts, too.
+    The last consonant must not be w, x or y. As in NLTK, a word of only one vowel and one consonant counts,
+    too.
     """
     shape = _classify_letters(word)
     return (shape.endswith("cvc") and word[-1] not in "wxy") or shape == "vc"
@@ -151,7 +153,7 @@ def _strip_participle(word: str) -> str:
 
 
 def _repair_root(root: str) -> str:
-    """Return the root that a word has without -ed or -ing: size for siz(ed), hop for hopp(ing)."""
+    """Return the word to which -ed or -ing was added: size for siz(ed), hop for hopp(ing)."""
     if root.endswith(("at", "bl", "iz")):
         return root + "e"
     if root[-1:] == root[-2:-1] and _classify_letters(root)[-1] == "c":
@@ -182,7 +184,9 @@ def _trim_ending(word: str) -> str:
 
 
 Profile: TypeAlias = Literal["adk>=2.6", "adk<=2.5"]
-"""Releases of Google ADK, by how they split texts: `adk<=2.5` finds only words of a–z and 0–9."""
+"""Releases of Google ADK that split texts into words alike.
+
+`adk<=2.5` finds only words of a–z and 0–9; `adk>=2.6` finds words of all scripts."""
 
 
 class StemCounts(NamedTuple):
@@ -212,9 +216,9 @@ class WordOverlap(NamedTuple):
 
 
 def compute_rouge_1(expected: str, actual: str, profile: Profile = "adk>=2.6") -> WordOverlap:
-    """Count the words of two texts, and the words with a shared stem.
+    """Count the words of two texts, and the words that both texts have, compared by their stems.
 
-    The stem counts of recent `expected` texts are cached.
+    The stem counts of the last 256 `expected` texts are cached.
     """
     expected_stems, words = count_stems(expected, profile), _split_words(actual, profile)
     # Each actual word uses up one expected word with the same stem. Counting the actual words first, too,
@@ -248,17 +252,17 @@ _ascii_word = re.compile("[a-z0-9]+")
 _ASCII_SPACING = bytes(
     ord(chr(code).lower()) if chr(code).isalnum() else ord(" ") for code in range(128)
 ).ljust(256)
-"""Table for `bytes.translate`: lower case for letters, blanks for characters other than letters and digits.
+"""Table for `bytes.translate`: letters become lower case, and all characters but letters and digits blanks.
 
-For ASCII the result is that of `lower()` and `_ascii_word`, but several times faster."""
+For ASCII texts this finds the same words as `lower()` and `_ascii_word`, but several times faster."""
 
 _MOST_REMEMBERED = 1 << 16
 
 
 class _StemCache(dict[str, str]):
-    """Cache of stems, by word.
+    """Cache of stems by word; a missing stem is computed.
 
-    As in `rouge_score`, words of at most three characters are not stemmed. Nor are words with characters
+    As in `rouge_score`, a word of at most three characters is its own stem. So is a word with a character
     outside ASCII.
     """
 
@@ -273,7 +277,7 @@ _STEMS = _StemCache()
 
 
 class _SpacingTable(dict[int, str]):
-    """Table for `str.translate` that separates words by blanks, and replaces all other characters by blanks.
+    """Table for `str.translate` that replaces each character outside words by a blank, and separates words.
 
     Each Chinese, Japanese or Korean character is a word. In other scripts without blanks, such as Thai, each
     base character with its marks is a word. In all other scripts words consist of letters, digits and marks.
@@ -289,10 +293,10 @@ class _SpacingTable(dict[int, str]):
 _SPACING = _SpacingTable()
 
 _CHARACTER_IS_WORD = ((0x4E00, 0x9FFF), (0x3040, 0x30FF), (0xAC00, 0xD7AF))
-"""CJK ideographs, hiragana and katakana, hangul syllables."""
+"""Code points of CJK ideographs, hiragana and katakana, hangul syllables: first and last, inclusive."""
 
 _NO_BLANKS = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))
-"""Thai and Lao, Myanmar, Khmer."""
+"""Code points of Thai and Lao, Myanmar, Khmer: first and last, inclusive."""
 
 
 def _add_spacing(code: int) -> str:

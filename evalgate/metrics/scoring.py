@@ -41,7 +41,7 @@ from evalgate.llm.usage import UsageTally
 
 
 def validate_result(result: object) -> MetricResult:
-    """Return `result`, or a `MetricFailure` if it is not a `MetricResult`, or a score is not finite."""
+    """Return `result`; a `MetricFailure` if it is no `MetricResult`, or has a score that is not finite."""
     if not isinstance(result, MetricScore):
         if isinstance(result, (NotApplicable, MetricFailure)):
             return result
@@ -67,9 +67,9 @@ class BoundMetric:
     fingerprint: str = ""
     """Hash of the metric and its options."""
     scope: str = ""
-    """Name, shown in reports, of the cases with this threshold; "" for all cases."""
+    """Name of the group of cases to which the threshold applies, for reports; "" for all cases."""
     cases: frozenset[CaseKey] | None = None
-    """Cases that the metric scores; None: all."""
+    """Cases that the metric scores; None for all cases."""
 
     @property
     def name(self) -> str:
@@ -77,7 +77,11 @@ class BoundMetric:
         return self.criterion.metric
 
     def apply_threshold(self, case_threshold: ScopedThreshold | None) -> "BoundMetric":
-        """Return a copy with the threshold and minimum of `case_threshold`, or this object if it is None."""
+        """Return a copy with the threshold and minimum of `case_threshold`; this object if there is none.
+
+        If `case_threshold` has no minimum, the copy keeps its own minimum. But a minimum that equals the old
+        threshold is replaced by the new threshold.
+        """
         if case_threshold is None:
             return self
         common = self.criterion.min_mean
@@ -101,7 +105,10 @@ class BoundMetric:
 
 
 async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]) -> RunResult:
-    """Score a run with every metric, and return the result of the run; an unanswered run gets no scores."""
+    """Score a run with every metric, and return the result of the run; an unanswered run gets no scores.
+
+    If the case has alternative expected replies, the scores are for the alternative nearest to the run.
+    """
     results: Sequence[tuple[BoundMetric, MetricResult]] = ()
     with UsageTally() as tally:
         if run.outcome == "answered" and case.alternatives:
@@ -129,13 +136,13 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
 async def _score_nearest_way(
     case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
 ) -> tuple[EvalCase, list[tuple[BoundMetric, MetricResult]]]:
-    """Score a run against each alternative of its case; return the nearest alternative, and its scores.
+    """Score a run against its case and each alternative; return the nearest of these cases, and its scores.
 
-    An alternative is a copy of the case with other expected replies (`case.alternatives`). The nearest
-    alternative has the most passed metrics; among several, it has the highest sum of scores. Metrics that do
-    not gate decide only between alternatives that are equal by the gating metrics. All metrics use the same
-    alternative, because the calls of one alternative with the response of another would be wrong. Judges that
-    need no expected reply are asked only once.
+    An alternative is a copy of the case with other expected replies (`case.alternatives`). The nearest case
+    has the most passed metrics; among equals, the highest sum of scores. Metrics that do not gate decide only
+    between cases that are equal by the gating metrics. All metrics are scored against the same case, because
+    the tool calls of one alternative with the response of another would be wrong. The search ends when all
+    metrics pass. Judges that need no expected reply are asked only once.
     """
     found: list[tuple[BoundMetric, MetricResult]] = []
     nearest, best = case, (-1, 0.0, 0, 0.0)
@@ -156,7 +163,7 @@ async def _score_nearest_way(
 
 
 def _rate_metrics(metrics: Sequence[RunMetric], *, gates: bool) -> tuple[int, float]:
-    """Return (number of passed metrics, sum of scores), over the metrics with this value of `gates`."""
+    """Return (number of passed metrics, sum of scores) of the gating metrics, or of the other metrics."""
     rated = [metric for metric in metrics if metric.gates == gates]
     return sum(metric.status == "passed" for metric in rated), sum(metric.score or 0.0 for metric in rated)
 
@@ -211,7 +218,10 @@ def _build_turn_results(
 
 @lru_cache(maxsize=1024)
 def _share_full_score(name: str, status: Status, literal: bool, gates: bool) -> RunMetric:
-    """Return a result with the score 1.0, the same object for equal arguments, to save time and memory."""
+    """Return a result with the score 1.0.
+
+    Equal arguments give the same object: most results are of this kind, so this saves time and memory.
+    """
     return RunMetric(name, 1.0, status, literal=literal, gates=gates)
 
 
@@ -243,9 +253,9 @@ def score_case(
 ) -> CaseResult:
     """Return the result of a case over its runs; `metrics` have the thresholds of this case.
 
-    Follow-up runs (`confirms`) are in the result, but do not count for scores and status. `path` is the path
-    of the eval set, and `fingerprint` the hash of the case's messages and expectations. Both are only stored
-    in the result.
+    If any run has no answer, the case has no score. Follow-up runs (`confirms`) are in the result, but do not
+    count for scores and status. `path` is the path of the eval set, and `fingerprint` the hash of the case's
+    messages and expectations. `path` and `fingerprint` are only stored in the result.
     """
     # With follow-up runs, a case that failed would get more chances than a case that passed.
     counting = [run for run in runs if not run.confirms]
@@ -324,14 +334,14 @@ def _create_case_metric(
 
 
 def decide_case_status(runs: Sequence[RunResult], metrics: Sequence[CaseMetric | RunMetric]) -> Status:
-    """Return the status of a case, from its runs and metrics, or of one run, from this run and its metrics.
+    """Return the status of a case from its runs and metrics, or of a single run from its metrics.
 
     The first rule that fits decides:
 
     1. "errored" if the agent crashed or timed out in a run.
-    2. "not_evaluated" without a run, or if a run failed through no fault of the agent.
-    3. The first of "failed", "errored" and "passed" that is the status of a gating metric.
-    4. "not_evaluated" in all other cases.
+    2. "not_evaluated" if there is no run, or if a run failed through no fault of the agent.
+    3. "failed", "errored" or "passed": the first of these that is the status of a gating metric.
+    4. "not_evaluated" otherwise.
     """
     outcomes = {run.outcome for run in runs}
     if not outcomes.isdisjoint(AGENT_FAULT_OUTCOMES):

@@ -22,19 +22,19 @@ class ToolRecord:
 
     name: str
     arguments: object = None
-    """None: the call has no arguments, not even an empty object."""
+    """None if the call has no arguments, not even an empty object."""
     result: object = None
-    """None: the result is null, or `is_answered` is False."""
+    """None if the result is null, or if there is no result (`is_answered` is False)."""
     id: str = ""
     is_answered: bool = False
-    """True: the reply has a result of this call."""
+    """True if the reply has a result of this call."""
 
 
 def collect_tool_records(reply: Reply) -> list[ToolRecord]:
     """Return the tool calls of a reply in their order, each with its result.
 
     A result belongs to the first earlier call that has the same id and no result yet. A result without an id
-    belongs to the first such call of the same tool. Other results are left out.
+    belongs to the first earlier call of the same tool that has no result yet. Other results are left out.
     """
     records: list[ToolRecord] = []
     for event in reply.events:
@@ -60,7 +60,7 @@ _PAIRS_COMPARED_ONE_BY_ONE = 10_000
 
 @frozen
 class ToolCallComparator:
-    """Compares lists of tool calls.
+    """Comparison of lists of tool calls, with or without their arguments.
 
     `compare_exact`, `compare_in_order` and `compare_any_order` return a sentence about the first difference,
     or "" if the lists match.
@@ -70,7 +70,7 @@ class ToolCallComparator:
     """True to compare names only."""
 
     def is_same_call(self, one: ToolCall, other: ToolCall) -> bool:
-        """Return True if both calls have the same name and, unless ignored, equal arguments."""
+        """Return True if both calls have the same name and, without `ignore_args`, equal arguments."""
         return one.name == other.name and (self.ignore_args or _has_same_args(one, other))
 
     def compare_exact(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
@@ -101,10 +101,10 @@ class ToolCallComparator:
         return ""
 
     def compare_any_order(self, expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> str:
-        """Return "" if each expected call matches a different actual call, in any order.
+        """Return "" if each expected call was made, in any order; other calls do not matter.
 
-        The agent may make other calls, too. If expected calls are missing, return a sentence about the first
-        of them.
+        A call that is expected twice must be made twice. Otherwise return a sentence about the first missing
+        call.
         """
         missing = next(iter(self.find_unmatched_calls(expected, actual)), None)
         if missing is None:
@@ -116,7 +116,10 @@ class ToolCallComparator:
         return f"call {missing + 1}: expected {format_call(wanted)}{often} in any order, got {got}"
 
     def find_unmatched_calls(self, calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[int]:
-        """Return the indices of `calls` without a match in `others`; each of `others` matches only once."""
+        """Return the 0-based indices of `calls` that have no equal call in `others`.
+
+        Each call in `others` matches only one call in `calls`.
+        """
         if len(calls) * len(others) <= _PAIRS_COMPARED_ONE_BY_ONE:
             return self._match_by_pairs(calls, others)
         try:
@@ -156,7 +159,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _to_hashable(value: object) -> Hashable:
-    """Convert a JSON value to a hashable value. Equal values, and no others, have equal results.
+    """Convert a JSON value to a hashable value; two results are equal exactly if the two values are equal.
 
     Values are equal as in Python, where 1 == 1.0 == True.
 
@@ -196,14 +199,14 @@ _SAME, _SAME_TOOL = 3, 1  # scores of an aligned pair: equal calls, and calls of
 
 @frozen
 class DiffLine:
-    """One line of a difference: a call, or a remark about calls that are not shown."""
+    """One line of the difference of two lists of calls: a call, or a remark about calls not shown."""
 
     sign: Sign
     """"-": expected, but not made. "+": made, but not expected. " ": as expected, or a remark."""
     text: str
-    """One line, with invisible characters escaped; the content of a call is not trusted."""
+    """The call or remark on one line. Invisible characters are escaped, because a call is not trusted."""
     diverges: bool = False
-    """True for the line of the first divergence."""
+    """True for the line of the first difference."""
 
 
 def diff_trajectories(
@@ -212,8 +215,8 @@ def diff_trajectories(
     """Return the expected and actual calls around their first difference as lines; () if all are equal.
 
     The result has at most `lines` lines of at most `width` characters; `lines` must be 6 or more. Calls are
-    equal if their tools and arguments are; missing arguments equal an empty object here. Two calls that
-    differ only in their arguments are on successive lines, and are shortened around the difference.
+    equal if they have the same tool and equal arguments; missing arguments equal an empty object. Two calls
+    of a tool with different arguments are on successive lines; long calls are cut around the difference.
     """
     pairs = align_calls(expected, actual)
     first = next(
@@ -238,14 +241,14 @@ def diff_trajectories(
 
 
 CallPair: TypeAlias = tuple[ToolCall | None, ToolCall | None]
-"""An expected call and its actual counterpart; one of the two is None if the other has no counterpart."""
+"""(expected call, actual call). One of the two is None if the other call has no counterpart."""
 
 
 def align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> list[CallPair]:
     """Pair expected with actual calls in order; a call without a counterpart is paired with None.
 
     Equal calls at the start and at the end are paired first. The calls in between are paired by the best
-    alignment, or not at all if one side has more than 80 of them.
+    alignment. If one list has more than 80 calls in between, none of these calls is paired.
     """
     shorter = min(len(expected), len(actual))
     head = next((at for at in range(shorter) if not is_same_tool_call(expected[at], actual[at])), shorter)
@@ -264,9 +267,9 @@ def align_calls(expected: Sequence[ToolCall], actual: Sequence[ToolCall]) -> lis
 
 
 def _find_best_alignment(left: Sequence[ToolCall], right: Sequence[ToolCall]) -> Iterator[CallPair]:
-    """Yield a global alignment by dynamic programming (Needleman and Wunsch, 1970).
+    """Yield the pairs of the best global alignment, by dynamic programming (Needleman and Wunsch, 1970).
 
-    A pair of equal calls scores 3, a pair of the same tool 1, and a gap 0.
+    A pair of equal calls scores 3, another pair of the same tool 1, and a call without a counterpart 0.
     """
     best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for i in reversed(range(len(left))):
@@ -297,7 +300,7 @@ def _score_similarity(one: ToolCall, other: ToolCall) -> int:
 
 
 def is_same_tool_call(one: ToolCall, other: ToolCall) -> bool:
-    """Return True if two calls have equal tools and arguments; missing arguments equal an empty object."""
+    """Return True if two calls have the same tool and equal arguments; missing arguments equal {}."""
     if one.name != other.name:
         return False
     first, second = one.arguments, other.arguments
@@ -337,7 +340,10 @@ def _build_diff_lines(pair: CallPair, width: int, *, diverges: bool) -> Iterator
 
 
 def _shorten_pair(one: str, other: str, width: int) -> tuple[str, str]:
-    """Cut both texts to the same part, of at most `width` characters, around their first difference."""
+    """Cut both texts to at most `width` characters around their first difference, unless both are short.
+
+    A start that is cut off is replaced by the tool's name and "…".
+    """
     if max(len(one), len(other)) <= width:
         return one, other
     shorter = min(len(one), len(other))

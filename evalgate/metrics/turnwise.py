@@ -28,13 +28,13 @@ class Exchange:
     """Turn of a run, with the case's turn of the same number; one of the two may be missing."""
 
     number: int
-    """1-based."""
+    """1-based number of the turn."""
     user: str
-    """The message that was sent, or the case's message if the run lacks the turn."""
+    """The user's message that was sent, or the case's message if the run lacks the turn."""
     turn: CaseTurn | None
-    """None if the case has fewer turns, or no written turns."""
+    """The case's turn. None if the case has fewer turns, or has no written turns."""
     reply: Reply | None
-    """None if the run lacks the turn, or the agent gave no reply to it."""
+    """The agent's reply. None if the run lacks the turn, or the agent gave no reply to the turn."""
     is_asked_for: bool = True
     """False if the case has written turns, but none with this number."""
     context: tuple[JsonObject, ...] = ()
@@ -52,7 +52,7 @@ class Exchange:
 
 
 def build_exchanges(case: EvalCase, run: CaseRun) -> tuple[Exchange, ...]:
-    """Return an exchange for each turn of the run, then for each turn of the case that the run lacks."""
+    """Pair the turns of the run and of the case by number, and return an `Exchange` for each number."""
     found = []
     for index, (turn, reply) in enumerate(zip_longest(case.turns, run.replies)):
         # The message that was sent comes first, because a recording may have other messages than its case.
@@ -73,11 +73,11 @@ async def compute_turn_mean(
     *,
     mean: Callable[[Sequence[float]], float] = compute_sequential_mean,
 ) -> MetricResult:
-    """Return the mean of the scores that `score_turn` returns for the turns of a run.
+    """Score each turn with `score_turn`, and return the mean with the scores of the turns.
 
-    A turn that is missing, or that the case does not have, scores 0.0. The scores of `score_turn` must not
-    be None. Return `NotApplicable` for a case without written turns. For large texts `score_turn` runs in a
-    thread, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
+    A turn without a reply, and a turn that the case does not have, score 0.0. A score of None from
+    `score_turn` counts as 0.0. Return `NotApplicable` for a case without written turns. For large texts
+    `score_turn` runs in a thread, so that other cases go on: ROUGE-1 takes a second for 1 MB of rare words.
 
     By default, `mean` adds the scores one after the other, as the frameworks do, because the last bit may
     decide at a threshold.
@@ -120,10 +120,11 @@ def _score_turns(
 async def compute_turn_mean_all_pass(
     case: EvalCase, run: CaseRun, score_turn: Callable[[CaseTurn, Reply], TurnScore]
 ) -> MetricResult:
-    """Return the result of `compute_turn_mean`, with `passed` True if every turn passed, else False.
+    """Return the mean of the turns' scores, with `passed` True if every turn passed, else False.
 
-    The mean does not decide. A turn passed if `score_turn` returns a score with `passed` True. A turn that is
-    missing, or that the case does not have, failed.
+    The mean does not decide. A turn passed if `score_turn` returned a score with `passed` True. A turn
+    without a reply, and a turn that the case does not have, failed. Return `NotApplicable` for a case without
+    written turns.
     """
     result = await compute_turn_mean(case, run, score_turn)
     if not isinstance(result, MetricScore):

@@ -47,8 +47,8 @@ class DecodedPart:
 def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
     """Decode each part of `text` that may be a token in base64 or with URL escapes.
 
-    `words` are the distinct words of `text`, separated by white space. Words of fewer than 20 characters may
-    be missing. The time is linear in the length of `text`.
+    `words` are the distinct words of `text`, separated by white space. Words of fewer than 20 characters are
+    not needed. The time is linear in the length of `text`.
     """
     if "%" in text:
         yield from (_decode_url(match) for match in _ESCAPED_WORD.finditer(text))
@@ -71,10 +71,10 @@ def decode_parts(text: str, words: Iterable[str]) -> Iterator[DecodedPart]:
 
 
 def _may_encode_token(run: str) -> bool:
-    """Return True if a run of characters may be a token in base64.
+    """Return True if `run`, a text of base64 characters, may be a token in base64.
 
-    Return False for letters of only one case, perhaps with digits, and for digits alone. Words, numbers and
-    hexadecimal digests have this form and are frequent. No token in base64 has it.
+    Return False if all letters have the same case, or if there are only digits. Words, numbers and
+    hexadecimal digests have this form and are frequent, but no token in base64 has this form.
     """
     return not (run.islower() or run.isupper() or run.isdigit())
 
@@ -96,10 +96,11 @@ def _decode_url(match: re.Match[str]) -> DecodedPart:
 
 
 def _decode_base64(run: str, positions: Sequence[int]) -> Iterator[DecodedPart]:
-    """Decode `run` from each of its first four characters on, because other text may precede the base64.
+    """Decode a base64 text four times: from its first, second, third and fourth character on.
 
-    `positions` are the positions in the whole text, one for each character of `run`. Yield only decoded
-    parts that have a word of 15 characters or more.
+    Other text may precede the base64, so that its first character is not known. `positions` has the position
+    of each character of `run` in the whole text. Yield only results that have a word of at least 15
+    characters.
     """
     run = run.translate(_URL_SAFE)
     for skipped in range(_GROUP):
@@ -178,11 +179,11 @@ def _iter_url_forms(secret: str) -> Iterator[str]:
 
 
 def _iter_base64_forms(secret: str) -> Iterator[str]:
-    """Yield the texts, in both base64 alphabets, that a secret becomes when a longer text is encoded.
+    """Yield the texts that may stand for a secret within the base64 of a longer text.
 
-    Base64 encodes groups of three bytes, so the result depends on the position of the secret's first byte in
-    a group (0, 1 or 2). Characters at both ends that also encode neighbouring bytes are left out. Forms of
-    fewer than `_MIN_BASE64_LENGTH` characters are skipped.
+    Base64 encodes groups of three bytes, so there are three such texts: one for each position of the secret's
+    first byte in its group. Each text is yielded in both base64 alphabets. Characters at both ends that also
+    encode neighbouring bytes are left out. Texts of fewer than `_MIN_BASE64_LENGTH` characters are skipped.
     """
     data = _encode_utf8(secret)
     for before in range(3):

@@ -1,14 +1,14 @@
 """Find secrets in environment variables and `::add-mask::` lines, and distinguish them from ordinary words.
 
-Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. The module
-recognizes ordinary words by lists and patterns, without statistics. Short values, numbers and paths stay
-visible. In a URL, only the password, Sentry's key or a token as user name is redacted. If the name of the
-variable contains `webhook` or `dsn`, the whole URL is redacted.
+Redacting `postgres` or `order_id` everywhere would make reports unreadable and protect nothing. So ordinary
+words are recognized by lists and patterns, without statistics. Short values, numbers and paths stay visible.
+In a URL, only the password, Sentry's key or a token as user name is redacted. If the variable has the name of
+a secret with `webhook` or `dsn` in it, the whole URL is redacted, too.
 
-Any other value of a secret variable is redacted, with three exceptions:
+Any other value of a variable with the name of a secret is redacted, with three exceptions:
 
 - A value of one or two words of the lists below. If a list lacks a word, too much is redacted.
-- A value of placeholder words only, in any number.
+- A value that consists only of placeholder words, however many.
 - A value that looks like a column name, if the name of the variable ends in a bare `key`, as `SORT_KEY`.
 """
 
@@ -24,12 +24,12 @@ _ESCAPES = (("%0D", "\r"), ("%0A", "\n"), ("%25", "%"))
 
 
 def may_announce(text: str) -> bool:
-    """Return True if a text may hold an `add-mask` line; `find_announced_masks` is exact, but slower."""
+    """Return True if a text may hold an `add-mask` line, False if it surely holds none: a quick check."""
     return "add-mask" in text.lower()
 
 
 def find_announced_masks(text: str) -> Iterator[str]:
-    """Yield the values of `::add-mask::` and `##[add-mask]` lines, decoded as GitHub's runner does."""
+    """Yield the values of `::add-mask::` and `##[add-mask]` lines, decoded as by GitHub's runner."""
     if not may_announce(text):
         return
     for match in _ANNOUNCEMENT.finditer(text):
@@ -90,9 +90,10 @@ _BARE_KEY = compile_lazily(r"(?:^|[_.\- ])keys?\d*$")
 
 
 def is_ordinary(value: str) -> bool:
-    """Return True if a value consists of one or two words of the lists above, or only of placeholder words.
+    """Return True if a value consists of one or two listed words, or only of placeholder words.
 
-    Such a value, for example `postgres`, is no secret, even in a variable with the name of a secret.
+    Listed words are placeholders, names of services and accounts, and words in column names. A value such as
+    `postgres` is no secret, even in a variable with the name of a secret.
     """
     parts = [part for part in _PARTS.split(value) if part]
     listed = _LISTED if len(parts) <= _MOST_PARTS else _PLACEHOLDER_WORDS
@@ -137,7 +138,7 @@ _SPECIFIC_KEY = compile_lazily(r"(?:api|access|private|account|signing|encryptio
 _SECRET_LIST_NAME = compile_lazily(
     r"(?:token|secret|passw(?:or)?d|passphrase|pwd|credential|key)s?[_\- ]?\d*$"
 )
-"""Pattern of the end of a list's name, such as `API_TOKENS`, if each text in the list is a secret."""
+"""Pattern of the end of names, such as `API_TOKENS`, of lists in which each text is a secret."""
 _LAST_WORD = compile_lazily(r"[^_.\- ]*$")
 _NUMBER = compile_lazily(r"[\d.,:+\-_/ ]{1,12}")
 _FOLDERS = (
@@ -190,7 +191,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_worth_hiding(value: str) -> bool:
-    """Return True if a value is so long and rare that redacting it everywhere does not harm other text.
+    """Return True if a value is long and rare enough to be redacted everywhere without harm to other text.
 
     Return False for these values:
 
@@ -207,10 +208,10 @@ def is_worth_hiding(value: str) -> bool:
 
 
 def is_mixed(value: str) -> bool:
-    """Return True if a value has both letters and other characters, such as digits, so that it is no word.
+    """Return True if a value has letters and also other characters, such as digits, so that it is no word.
 
-    The characters `-_./:` may occur in words and do not count. Return False for values of fewer than 6
-    characters, paths, URLs, and values with `***`.
+    The characters `-_./:` do not count as other characters, because they may occur in words. Return False for
+    values of fewer than 6 characters, paths, URLs, and values with `***`.
     """
     if len(value) < _SHORTEST or "***" in value or _LOCATION.match(value):
         return False
@@ -218,9 +219,10 @@ def is_mixed(value: str) -> bool:
 
 
 def _find_value_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in the value of the variable `name`, as it is and after each removed pair of quotes.
+    """Yield the secrets in the value of the variable `name`, with and without quotes around the value.
 
-    Some programs remove quotes around a value, others keep them. At most three pairs are removed.
+    Some programs remove quotes around a value, others keep them. So the value is searched as it is, and again
+    after each removed pair of quotes. At most three pairs are removed.
     """
     yield from _find_unstripped_secrets(name, value)
     for _ in range(_MOST_QUOTES):
@@ -231,7 +233,7 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _find_unstripped_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in the value of the variable `name`, without removing quotes around the value."""
+    """Yield the secrets in the value of the variable `name`; quotes around the value belong to the value."""
     if _URL.match(value):
         yield from _find_url_secrets(name, value)
     elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):
@@ -272,8 +274,8 @@ def _find_url_secrets(name: str, value: str) -> Iterator[str]:
 def _iter_parts(name: str, value: str) -> Iterator[str]:
     """Yield parts of a secret that a text may show without the rest, such as single lines of a private key.
 
-    For JSON, these are the secrets in the JSON. For text of several lines, these are its lines and, if it is
-    an INI text, the values of variables with the name of a secret.
+    The parts of JSON are the secrets in the JSON. The parts of a text with several lines are the lines that
+    are worth hiding, and the secrets in lines `NAME = VALUE`. Other values have no parts.
     """
     found = _parse_container(value)
     if found is not None:
@@ -304,7 +306,7 @@ def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
     """Yield the secrets among the texts of the JSON document `found`. Each text is judged by its key.
 
     At the top level the key is `name`, the name of the variable with the document. A text in a list is judged
-    by the key of the list, or by no key if `_is_named_by_list` returns False.
+    by the key of the list. If the list may hold ordinary words, such a word is judged without a key.
     """
     todo: list[tuple[str, object]] = [(name, found)]
     while todo:
@@ -322,8 +324,9 @@ def _iter_leaf_secrets(name: str, found: object) -> Iterator[str]:
 def _is_named_by_list(name: str, item: object) -> bool:
     """Return True if an item of a JSON list may be a secret because of the name of the list.
 
-    In a list with a name such as `tokens`, any item may be. In any other list, such as `WEBHOOK_EVENTS`, only
-    URLs, texts that look like tokens, and items that are no texts may be: ordinary words are not hidden.
+    In a list with a name such as `tokens`, any item may be a secret. A list with another name, such as
+    `WEBHOOK_EVENTS`, may hold ordinary words. So of its texts only URLs and texts that look like tokens may
+    be secrets. For an item that is no text, such as an object, return True.
     """
     if not isinstance(item, str) or _SECRET_LIST_NAME.search(_CAMEL.sub("_", name).lower()):
         return True

@@ -1,6 +1,6 @@
 """Redact data while agents run. Agents may announce further secrets with `::add-mask::` lines.
 
-`prefilter`, a quick check of JSON, finds that most data is clean. Only the rest is searched in full.
+A quick check of JSON (`JsonPrefilter`) finds that most data has no secret. Only the rest is searched in full.
 """
 
 from array import array
@@ -22,16 +22,16 @@ _MIN_RESORTED = 4096
 class CleanCache(Container[int]):
     """A memory-saving set of objects without secrets, compared by identity.
 
-    The left operand of `in` is the identity (`id`) of an object, not the object. The set keeps each object
-    alive, so that no other object can get its identity. A large run has hundreds of thousands of objects,
-    for which the set needs a fifth of a dictionary's memory.
+    Ask for an object with `id(object) in cache`. The set keeps each object alive, so that no other object can
+    get the same identity. A large run has hundreds of thousands of objects, for which the set needs a fifth
+    of a dictionary's memory.
     """
 
     def __init__(self) -> None:
         self._parts: list[object] = []
         self._sorted = array("Q")
         self._new: set[int] = set()
-        # Identities that are not in `_sorted` yet: few, compared with those in it.
+        # Identities that are not in `_sorted` yet: few, compared with the identities in `_sorted`.
 
     def add(self, parts: Iterable[object]) -> None:
         """Add objects that are known to hold no secret."""
@@ -70,7 +70,11 @@ class LiveRedactor:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], masks: Sequence[str] = ()) -> Self:
-        """Return a redactor that hides the secrets among environment variables, and the texts `masks`."""
+        """Return a redactor that hides the secrets among environment variables, and the texts `masks`.
+
+        Raises:
+            InvalidInputError: a mask has fewer than 4 characters.
+        """
         return cls(Redactor.from_environment(environ, masks))
 
     def learn_environment(self, environ: Mapping[str, str]) -> None:
@@ -89,15 +93,16 @@ class LiveRedactor:
         """Keep notices of the gate visible: announced masks that occur in `texts` are not learnt.
 
         Otherwise an agent could hide the notice that its change edits the eval sets. The gate wrote the
-        notices before the agent ran, so they hold no secret of the agent. `texts` replace the texts of an
-        earlier call.
+        notices before the agent ran, so the notices hold no secret of the agent. The texts of an earlier call
+        are no longer protected.
         """
         self._kept = "\n".join(each for text in texts for each in (text, strip_invisible(text)))
 
     def redact_text(self, text: str, *sources: object) -> str:
         """Return `text` without secrets; first learn the masks that `sources` announce.
 
-        `sources` are the objects that the text was made from, such as a record.
+        `sources` are the objects from which the text was made, such as a record. Masks that `text` itself
+        announces are not learnt.
         """
         for source in sources:
             self._replace_redactor(self.redactor.add_masks_from_tree(source, self._kept))
@@ -106,8 +111,9 @@ class LiveRedactor:
     def redact_tree(self, value: _T) -> _T:
         """Return data without secrets; first learn the masks that dataclasses within `value` announce.
 
-        Agents' texts stand in such dataclasses, for example case results. Other texts are not searched for
-        masks: the texts in fields of `value` itself, and in mappings that are in no dataclass within `value`.
+        Agents' texts are in such dataclasses, for example case results. Two kinds of texts are not searched
+        for masks: texts directly in fields of `value`, and texts below a mapping that is in no dataclass
+        within `value`.
         """
         announcements: list[str] = []
         redacted = self.redactor.redact_tree(value, announcements.append, self._clean)
@@ -117,10 +123,11 @@ class LiveRedactor:
         return self.redactor.redact_tree(redacted)
 
     def redact_many(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
-        """Return the dataclasses of `values` without secrets, and remember those that had none.
+        """Return the dataclasses in `values` without secrets, in their order.
 
-        Each value is a dataclass and its compact JSON. The masks that any of the values announces are
-        redacted in all of them. Later, `redact_tree` skips remembered values in a larger tree.
+        `values` are pairs of a dataclass and its compact JSON. A mask that one dataclass announces is
+        redacted in all. Dataclasses without a secret are returned as they are and remembered: later,
+        `redact_tree` skips them in a larger tree.
         """
         redactor, prefilter = self.redactor, self._choose_prefilter(len(values))
         doubtful = [value for value, text in values if prefilter is None or not prefilter.is_clean(text)]
@@ -132,9 +139,9 @@ class LiveRedactor:
         return [changed.get(id(value), value) for value, _ in values]
 
     def _choose_prefilter(self, coming: int) -> "JsonPrefilter | None":
-        """Return the prefilter for JSON. Return None until enough values were searched to make it worthwhile.
+        """Return the quick check of JSON, or None if too few values were searched to make it worthwhile.
 
-        `coming` is the number of values that are searched next.
+        `coming` is the number of values that are searched next; these values count, too.
         """
         self._seen += coming
         if self._prefilter is None and self._seen >= _PREFILTER_FROM:
@@ -144,10 +151,11 @@ class LiveRedactor:
         return self._prefilter
 
     def redact_stored(self, values: Sequence[tuple[_T, bytes]]) -> list[_T]:
-        """Return the dataclasses of `values` without secrets. Each value is a dataclass and its stored JSON.
+        """Return the dataclasses in `values` without secrets, in their order.
 
-        The stored data were already redacted by this version of evalgate. So a dataclass is searched only if
-        its JSON may hold a known secret or announce a mask.
+        `values` are pairs of a dataclass and its stored JSON. This version of evalgate redacted the data when
+        it stored the JSON. So a dataclass is searched only if its JSON may hold a known secret or announce a
+        mask.
         """
         redacted: list[_T] = []
         for value, as_json in values:
@@ -159,7 +167,7 @@ class LiveRedactor:
         return redacted
 
     def _replace_redactor(self, redactor: Redactor) -> None:
-        """Use `redactor` from now on. Forget which data are clean, because it may know a secret in them."""
+        """Use `redactor` from now on. If it is new, forget which data are clean: it may know more secrets."""
         if redactor is not self.redactor:
             self.redactor = redactor
             self._prefilter, self._seen = None, 0
@@ -167,7 +175,11 @@ class LiveRedactor:
 
     @contextmanager
     def redact_errors(self) -> Iterator[None]:
-        """Redact the messages of InvalidInputError and NoVerdictError that the `with` block raises."""
+        """Return a context manager that redacts the messages of InvalidInputError and NoVerdictError.
+
+        Raises:
+            InvalidInputError, NoVerdictError: the `with` block raised this error; the message is redacted.
+        """
         try:
             yield
         except InvalidInputError as error:

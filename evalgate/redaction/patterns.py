@@ -1,4 +1,4 @@
-"""Find tokens, keys and assigned passwords in texts by patterns, even if they are truncated.
+"""Find tokens, keys and labeled passwords in texts by patterns; tokens are found even if they are cut.
 
 A text is never redacted for its randomness alone, because eval sets are full of digests, UUIDs and ids.
 """
@@ -31,10 +31,10 @@ def is_truncated(text: str) -> bool:
 
 
 def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[TextSpan]:
-    """Yield the spans that end at a cut (`…` or `...`) and hold the start of a token or of a known secret.
+    """Yield the span of each start of a token or of a known secret that is directly before `…` or `...`.
 
-    `needles` are the spellings of known secrets. At least half of a needle, and at least six characters of
-    it, must stand before the cut.
+    `needles` are the spellings of known secrets. A start of a known secret is found if it has at least six
+    characters, and at least half of the secret's characters.
     """
     yield from (match.span() for match in re.finditer(CREDENTIAL_START, text))
     for needle in needles:
@@ -50,7 +50,10 @@ def find_truncated_secrets(text: str, needles: tuple[str, ...]) -> Iterator[Text
 
 
 def has_needle(text: str, needles: tuple[str, ...]) -> bool:
-    """Return True if the text holds one of `needles`, or the start of one before a cut (`…` or `...`)."""
+    """Return True if the text holds a known secret, or the start of a known secret before `…` or `...`.
+
+    `needles` are the spellings of known secrets.
+    """
     if any(needle in text for needle in needles):
         return True
     if not is_truncated(text):
@@ -63,7 +66,7 @@ _AFTER = r"(?<![A-Za-z0-9])"
 _SLASH = r"\\{0,4}/"
 _SENTRY = r"[0-9a-f]{32}(?::[0-9a-f]{32})?(?=@[A-Za-z0-9.\-]{1,253}(?::\d{1,5})?[\\/])"
 PRIVATE_KEY = "PRIVATE KEY"
-"""The only key of `SHAPES` that contains a space."""
+"""Sign of private keys: the only key of `SHAPES` that contains a blank."""
 SHAPES = {
     "gh": rf"{_AFTER}gh[pousr]_[A-Za-z0-9]{{20,255}}",  # GitHub
     "github_pat_": r"github_pat_[A-Za-z0-9_]{20,255}",
@@ -131,21 +134,23 @@ SHAPES = {
         r"(?:(?:\s|\\{1,4}[nrt]|[\"'+,])*+-----END [A-Z0-9 ]{1,40}-----)?"
     ),
 }
-"""Patterns of tokens by sign. A sign is a fixed text in every token of the pattern, or directly before it.
+"""Patterns of tokens by sign. A sign is a fixed text in every such token, or directly before the token.
 
 A text is searched for the sign first, and for the pattern only if the sign was found. If a pattern has a
 group, only the text of the group is the token.
 """
 _MOST_LAYERS = 2
 _MIN_TOKEN_LENGTH = 14
-"""Minimum length of the words that are searched for signs. Every token, and every label such as
-`private_key_id`, is at least as long, and every private key contains a word of this length."""
+"""Minimum length of the words that are searched for the signs of tokens.
+
+Every token and the label `private_key_id` have at least this length. A private key is several words, and one
+of its words has at least this length."""
 
 
 def find_pattern_spans(text: str) -> Iterator[TextSpan]:
-    """Yield the spans of tokens, and of secrets after a label such as `password`. Spans may overlap.
+    """Yield the spans of tokens, and the spans of secrets after a label such as `password`.
 
-    The time is linear in the length of `text`.
+    The spans have no order and may overlap. The time is linear in the length of `text`.
     """
     # A text repeats most of its words, and only one sign contains a blank: to look for signs only in the
     # distinct words takes a fraction of the time.
@@ -232,14 +237,14 @@ _MECHANISMS = (
 _MECHANISM_PARTS = frozenset(_MECHANISMS.split())
 _REFERENCE = compile_lazily(r"[A-Z]{1,6}(?:[-_/]\d{1,8}){1,3}")
 _REFERRING_NAME = compile_lazily(r"(?:authorizations?|account[_\-.]?keys?)$")
-"""Pattern of names for which a value may also be a case number, such as `prior_authorization`."""
+"""Pattern of names that may also stand for a case number instead of a secret: `prior_authorization`."""
 _FILE_NAME = compile_lazily(
     r"(?i).*\.(?:csv|docx?|gif|gz|html?|jpe?g|jsonl?|log|md|mp[34]|parquet|pdf|png|pptx?|py|svg|tar|tsx?|txt|wav|webp"
     r"|xlsx?|xml|ya?ml|zip)"
 )
 _HEX = compile_lazily(r"[0-9a-fA-F\-]+")
 _MIN_LABELED_LENGTH = 9
-"""Minimum length of a text that can hold a label with its value, or a URL with a user and password."""
+"""Minimum length of a text that can hold a label with its value, or a URL with a user name and password."""
 
 _SHORT = 64
 """Maximum length of a value that may itself be a label, as `password` in `key="password" value="…"`."""
@@ -289,9 +294,9 @@ def _find_request_secrets(text: str, words: str) -> Iterator[TextSpan]:
 def is_secret_value(key: str, value: str) -> bool:
     """Return True if a value in a mapping is a secret, judged by its key and its form.
 
-    The key must be the name of a secret. A word, a number or a path is not a secret. If the key may have
-    another meaning, such as `sort_key`, the value must look random. A value with white space is not a secret,
-    unless its only white space is a blank after a scheme such as `Bearer`.
+    The key must be the name of a secret. A scheme such as `Bearer` before a blank is ignored; the rest of the
+    value must have no white space. A word, a number, a path, a time, or the name of a signing method is no
+    secret. If the key may have another meaning, such as `sort_key`, the value must look random.
     """
     if not key or not is_secret_name(key):
         return False
@@ -338,9 +343,10 @@ def _iter_values(pattern: re.Pattern[str], text: str) -> Iterator[TextSpan]:
 
 
 def _is_random(value: str) -> bool:
-    """Return True for 16 or more characters that look random: both cases, digits, and few repetitions.
+    """Return True for 16 or more characters that look random.
 
-    Return False for a digest, a UUID, a path or the name of a file.
+    Such a value has lower-case and upper-case letters, digits, and few repetitions. Return False for a
+    hexadecimal digest, a UUID, a path or the name of a file.
     """
     if len(value) < 16 or not is_mixed(value) or _HEX.fullmatch(value) or _FILE_NAME.fullmatch(value):
         return False

@@ -21,8 +21,8 @@ PersonalKind: TypeAlias = Literal["e-mail address", "phone number", "card number
 _EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}\.)+[A-Za-z]{2,24}(?![\w@])")
 _CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
 _CARD_NUMBER = re.compile(r"4\d{15}|(?:5[1-5]|2[2-7]|6[045])\d{14}|3[47]\d{13}|3[068]\d{12}")
-"""Pattern of integers that card schemes issue. A valid check digit alone is not enough: one in ten other
-numbers, such as times in milliseconds, has a valid check digit by chance."""
+"""Pattern of card numbers as integers. A valid check digit alone is not enough: one in ten other numbers,
+such as times in milliseconds, has a valid check digit by chance."""
 _PHONE = re.compile(
     r"(?<![\w.+-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .-]?\d){5,12}"
     r"|\(\d{2,5}\)[ .-]?\d(?:[ .-]?\d){4,9}"
@@ -42,16 +42,16 @@ class PersonalDataRedactor:
         self.counts: Counter[PersonalKind] = Counter()
         """Number of different values that were replaced, by kind."""
         self._ordinals: dict[tuple[PersonalKind, str], int] = {}
-        """Ordinal number of each replaced value among the values of its kind, from 1.
+        """Ordinal number, from 1, of each replaced value among the values of the same kind.
 
         The keys are (kind, normalized text).
         """
         self._placeholders: set[str] = set()
 
     def redact_tree(self, value: _T) -> _T:
-        """Return a dataclass, a collection or JSON with personal data replaced in every text.
+        """Return `value` (a dataclass, a collection or JSON) with personal data replaced in every text.
 
-        Integers that are card numbers are replaced, too.
+        Integers that are card numbers are replaced, too. `value` itself is not changed.
         """
         redacted: _T = rewrite_tree(value, lambda _, text: self.redact_text(text))
         return cast("_T", self._rewrite_numbers(redacted))
@@ -81,7 +81,7 @@ class PersonalDataRedactor:
         return 9 * 10**15 + self._count_value("card number", text)
 
     def _count_value(self, kind: PersonalKind, found: str) -> int:
-        """Return the ordinal number of a value among the values of its kind, from 1.
+        """Return the ordinal number, from 1, of a value among the values of the same kind.
 
         A value that was not seen before gets the next number, and is counted in `counts`.
         """

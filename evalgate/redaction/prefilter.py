@@ -1,7 +1,7 @@
 """Check JSON for secrets quickly, by two searches with the regex engine of pydantic-core, in linear time.
 
-The check misses no secret that the full search finds, but may also reject text without secrets. Most of its
-expressions are derived from the patterns of the full search.
+The full search is `Redactor`. The quick check misses no secret that the full search finds, but it may also
+suspect text without secrets. Most of its expressions are derived from the patterns of the full search.
 """
 
 import json
@@ -34,9 +34,9 @@ class JsonPrefilter:
         self._matches = _compile("|".join(_iter_expressions(needles)))
 
     def is_clean(self, text: bytes) -> bool:
-        """Return True if a JSON text in UTF-8 certainly holds no secret; False if it may hold one.
+        """Return True if a JSON text in UTF-8 certainly holds no secret; False if it may hold a secret.
 
-        In the JSON, quotes, backslashes and control characters must be escaped, and no other characters.
+        The JSON must have escapes only for quotes, backslashes and control characters.
         """
         hides = b"\x7f" in text if text.isascii() else has_invisible_characters(text.decode())
         if hides or self._has_encoded(text) or self._matches(text):
@@ -48,8 +48,8 @@ class JsonPrefilter:
 def _is_deep(text: bytes) -> bool:
     """Return True if a JSON text has more than 150 levels, and False if it has at most 75.
 
-    In between, either is possible. The text must have no escaped backslashes, which would be misread here;
-    `is_clean` has sorted out such texts before.
+    For 76 to 150 levels, the result may be True or False. The text must have no escaped backslashes, which
+    would be misread here; for such texts `is_clean` does not call this function.
     """
     structure = "".join(text.decode().replace('\\"', "").split('"')[::2])
     brackets = "".join([character for character in structure if character in "[]{}"])
@@ -63,7 +63,7 @@ def _is_deep(text: bytes) -> bool:
 def _compile(expression: str) -> Callable[[bytes], bool]:
     """Return a function that returns True if an expression matches anywhere in a text in UTF-8.
 
-    If the expression is too large for the engine, the function returns True for every text.
+    If the expression is too large for the engine, the returned function returns True for every text.
     """
     from pydantic_core import SchemaError, SchemaValidator
 
@@ -81,7 +81,7 @@ def _compile(expression: str) -> Callable[[bytes], bool]:
 _MOST_REPEATED = 16
 """Maximum repetition count in an expression. The engine takes time and memory for each repetition."""
 _SIGNS_ALONE = (PRIVATE_KEY, "private_key_id")
-"""Keys of `SHAPES` that are searched for without their patterns, which match escaped line ends or tabs."""
+"""Signs that are searched for without their patterns: the patterns match escaped line ends or tabs."""
 _MARK = r"(?:…|\.\.\.)"
 _BLANK = r"(?:[ \t]|\\t)"
 _QUOTES = r"[\\\"'`]*"
@@ -108,9 +108,10 @@ def _iter_expressions(needles: tuple[str, ...]) -> Iterator[str]:
 
 
 def _iter_encoded() -> Iterator[str]:
-    """Yield expressions that together match every base64 text that may be a token, and some other words.
+    """Yield expressions that together match every base64 text that may be a token.
 
-    Such a text has at least 20 characters, with upper-case and lower-case letters.
+    A base64 text may be a token if it has at least 20 characters, with upper-case and lower-case letters. The
+    expressions also match some other words.
     """
     # One expression for each position of the first capital letter: the engine then needs few states for an
     # id of random letters.
@@ -121,7 +122,10 @@ def _iter_encoded() -> Iterator[str]:
 
 
 def widen_pattern(pattern: str) -> str:
-    """Return `pattern` without lookarounds and upper limits: it matches in more places, never in fewer."""
+    """Return `pattern` without lookarounds and upper limits of repetitions.
+
+    The result matches wherever `pattern` matches, and in more places.
+    """
     wide = re.sub(r"\(\?<![^()]*\)", "", pattern).replace("(?<=", "(?:")
     wide = re.sub(r"\(\?[=!](?:[^()]|\([^()]*\))*\)", "", wide)
     wide = re.sub(r"\{(\d+),\d+\}", lambda least: f"{{{min(int(least[1]), _MOST_REPEATED)},}}", wide)
@@ -129,9 +133,10 @@ def widen_pattern(pattern: str) -> str:
 
 
 def _iter_labels() -> Iterator[str]:
-    """Yield expressions that match a secret after its label, such as `password`, in a text or as a JSON key.
+    """Yield expressions that match a secret after a label such as `password`, and secrets in requests.
 
-    Further expressions match passwords and signatures in URLs, and passwords in curl's options.
+    The label may be in a text, or be the JSON key of the secret. Secrets in requests are passwords and
+    signatures in URLs, values after `Bearer` or `Basic`, and passwords in curl's options.
     """
     labels, schemes = "|".join(LABELS), "|".join(SCHEMES)
     named_value = rf",?{_BLANK}*{_QUOTES}(?i:value){_QUOTES}{_BLANK}*[:=]"
@@ -160,7 +165,10 @@ _FEWEST = 6
 
 
 def _build_needle(needle: str) -> str:
-    """Return an expression that matches a known secret (needle) in JSON, whole or cut by an ellipsis."""
+    """Return an expression that matches a known secret in JSON, whole or cut by `…` or `...`.
+
+    `needle` is a spelling of the secret.
+    """
     # The first 32 characters of a needle are enough, because a text that they match is searched in full.
     start = _escape(needle[:_LONGEST_START])
     half = max(_FEWEST, (len(needle) + 1) // 2)

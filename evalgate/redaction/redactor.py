@@ -34,8 +34,9 @@ TextRewriter: TypeAlias = Callable[[str, str], str]
 """Function that gets the key of a text ("" without a key) and the text, and returns the new text."""
 
 IsClean: TypeAlias = Callable[[Any], bool]
-"""Function that gets a dataclass or a list of dataclasses. It returns True if no text in them needs to be
-rewritten, and False if this is uncertain."""
+"""Function that gets a dataclass or a list of dataclasses.
+
+It returns True if no text in the argument needs to be rewritten, and False if it is not sure."""
 
 
 TOO_DEEP = "… nested too deep"
@@ -58,15 +59,16 @@ class RedactedJson:
 _INVISIBLE_ESCAPE = re.compile(r'\\[^nt"\\]')
 """Pattern of a JSON escape that may stand for an invisible character within a secret.
 
-It also matches the second half of some escaped backslashes; such data are then searched in full for nothing.
+The pattern also matches in `\\\\x`, an escaped backslash before a letter. Data with such a text are then
+searched in full for nothing.
 """
 
 
 def may_contain_secret(text: str, needles: tuple[str, ...]) -> bool:
-    """Return True if a line of JSON may hold one of `needles`, announce a mask, or have invisible characters.
+    """Return True if a line of JSON may hold a known secret or announce a mask.
 
-    `needles` are the spellings of known secrets. With invisible characters in it, a secret would not be found
-    as a needle. Patterns of tokens are not searched for.
+    `needles` are the spellings of known secrets. Also return True if the line has invisible characters: a
+    secret with such a character in it is not found by its spellings. Patterns of tokens are not searched for.
     """
     return (
         has_invisible_characters(text)
@@ -103,7 +105,10 @@ _T = TypeVar("_T")
 
 @frozen
 class Redactor:
-    """Redactor of secrets in texts and in whole trees of data. A second redaction changes nothing."""
+    """Redactor of secrets in texts and in whole trees of data.
+
+    Texts that a redactor has redacted stay the same if it redacts them again.
+    """
 
     needles: tuple[str, ...] = field(default=(), repr=False)
     """Every spelling of every known secret, each at least `SHORTEST_MASK` characters long."""
@@ -118,7 +123,7 @@ class Redactor:
         return cls(_list_needles([*find_secrets(environ), *_validate_masks(masks)]))
 
     def add_environment(self, environ: Mapping[str, str]) -> "Redactor":
-        """Return a redactor that also knows the secrets of an environment; this object if none is new."""
+        """Return a redactor that also knows the secrets of an environment; this object if it knows all."""
         needles = _list_needles(find_secrets(environ))
         if set(self.needles).issuperset(needles):
             return self
@@ -127,18 +132,19 @@ class Redactor:
     def add_masks(self, masks: Iterable[str]) -> "Redactor":
         """Return a redactor that also hides these texts, which the user gave as `--mask`.
 
+        Return this object if `masks` is empty.
+
         Raises:
-            InvalidInputError: a text is shorter than `SHORTEST_MASK`.
+            InvalidInputError: a text has fewer than 4 characters.
         """
         needles = _list_needles(_validate_masks(masks))
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles)))) if needles else self
 
     def add_masks_from_texts(self, *texts: str, kept: str = "") -> "Redactor":
-        """Return a redactor that also hides the values that `texts` announce with `::add-mask::`.
+        """Return a redactor that also hides the masks (secrets) that `texts` announce in `add-mask` lines.
 
-        Return this object if no value is new. Only masks for which `is_worth_hiding` is True are added, and
-        at most 200. `find_announced_masks` describes the announcements. Masks that would hide a part of
-        `kept` are not added.
+        A mask is not added if it is too short or too common (`is_worth_hiding`), or if it would hide a part
+        of `kept`. At most 200 masks are added. Return this object if no mask is new.
         """
         found = (mask for text in texts for mask in find_announced_masks(text))
         masks = (mask for mask in found if is_worth_hiding(mask))
@@ -149,10 +155,10 @@ class Redactor:
         return Redactor(tuple(dict.fromkeys((*self.needles, *needles))))
 
     def add_masks_from_tree(self, value: object, kept: str = "") -> "Redactor":
-        """Return a redactor that also hides the masks in `::add-mask::` lines of any text within `value`.
+        """Return a redactor that also hides the masks (secrets) in `add-mask` lines of texts within `value`.
 
-        `value` is a dataclass, a collection or JSON. The masks are chosen as in `add_masks_from_texts`.
-        Return this object if none of them is new.
+        `value` is a dataclass, a collection or JSON. A mask is not added if it is too short or too common, or
+        if it would hide a part of `kept`. At most 200 masks are added. Return this object if no mask is new.
         """
         texts = TextCollector()
         texts.gather_texts(value)
@@ -161,8 +167,7 @@ class Redactor:
     def redact_text(self, text: str) -> str:
         """Return `text` with `***` for every secret; the same object if it holds no secret.
 
-        If a secret is found only after invisible characters are removed, the result has no invisible
-        characters.
+        If `text` holds a secret with invisible characters in it, all invisible characters are removed.
         """
         text = self._replace_secrets(text)
         visible = strip_invisible(text)
@@ -180,14 +185,15 @@ class Redactor:
         on_announcement: Callable[[str], object] | None = None,
         clean: Container[int] = frozenset(),
     ) -> _T:
-        """Return a dataclass, a collection or JSON with every text redacted; the same object if none changed.
+        """Return `value` with every text redacted; the same object if no text changed.
 
         Args:
-            value: The tree.
-            on_announcement: Function that gets the joined texts of dataclasses within `value`, if they hold
-                `add-mask`, the word with which agents announce secrets. It does not get other texts: those in
-                fields of `value` itself, and in mappings that are in no dataclass within `value`.
-            clean: Identities of dataclasses that are known to hold no secret and no `add-mask`.
+            value: A dataclass, a collection or JSON.
+            on_announcement: Function that is called with the joined texts of dataclasses within `value`, if
+                the texts hold `add-mask`, the word with which agents announce secrets. Two kinds of texts are
+                not passed: texts directly in fields of `value`, and texts below a mapping that is in no
+                dataclass within `value`.
+            clean: Identities (`id`) of dataclasses that are known to hold no secret and no `add-mask`.
         """
         redacted: _T = rewrite_tree(
             value, self._redact_member, is_clean=partial(self._is_clean_tree, on_announcement, clean)
@@ -204,8 +210,9 @@ class Redactor:
     ) -> bool:
         """Return True if a tree certainly holds no secret and no invisible character.
 
-        All texts are joined for one fast search. If they may hold an `add-mask` line, they are passed to
-        `on_announcement`. Dataclasses with an `id` in `clean`, and JSON redacted already, are not searched.
+        All texts of the tree are joined for one fast search. If the joined text may hold an `add-mask` line,
+        it is passed to `on_announcement`. Not searched are dataclasses with an `id` in `clean`, and
+        `RedactedJson` objects with a JSON text that has no known secret.
         """
         if isinstance(value, list):
             value = [item for item in value if not self._was_redacted(item)]
@@ -275,7 +282,7 @@ def _validate_masks(masks: Iterable[str]) -> list[str]:
 
 
 def _replace_spans(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return `text` with one replacement for each run of spans that touch or overlap."""
+    """Return `text` with `***` for each span; spans that touch or overlap get one `***` together."""
     pieces: list[str] = []
     done = 0
     for start, end in sorted(spans):
@@ -293,12 +300,13 @@ def rewrite_tree(
 ) -> Any:
     """Return `value` with `rewrite` applied to every text and every key; the same object if none changed.
 
-    Dataclasses, mappings, lists, tuples and sets are searched. Everything else stays as it is, and so do
-    fields of dataclasses with a type that allows only numbers and fixed words. `TOO_DEEP` replaces data that
-    are nested deeper than 200 levels. A dataclass within `value` is not searched if `is_clean` returns True
-    for it. `is_clean` is not called for `value` itself, nor for data below a mapping.
+    Dataclasses, mappings, lists, tuples and sets are searched. Fields of a dataclass that can hold only
+    numbers and fixed words are not searched. Collections and mappings deeper than 200 levels are replaced by
+    `TOO_DEEP`. A dataclass within `value` is not searched if `is_clean` returns True for the dataclass.
+    `is_clean` is called neither for `value` itself nor for data below a mapping.
 
-    `key` is the key of `value` in a mapping ("" without one), and `depth` the number of levels above `value`.
+    `key` is the key of `value` in a mapping, or "" if `value` has no key. `depth` is the number of levels
+    above `value`.
     """
     if isinstance(value, str):
         # A member of an enum, or of another subclass of str, is a word that evalgate defines.
@@ -314,19 +322,23 @@ def rewrite_tree(
 
 @mutable
 class TextCollector:
-    """Collector of all texts in a tree, the same texts that `rewrite_tree` would rewrite."""
+    """Collector of the texts in a tree: the texts that `rewrite_tree` would rewrite."""
 
     found: list[str] = field(default_factory=list)
     """All texts, including the keys of mappings."""
     under_keys: list[tuple[str, str]] = field(default_factory=list)
     """(key, text) for each text that has a key."""
     is_complete: bool = True
-    """False if the tree may hold further texts, too deep or in objects of other types."""
+    """False if the tree may hold texts that were not collected: below 200 levels, or in other types."""
     clean: Container[int] = frozenset()
-    """Identities of dataclasses that are not searched."""
+    """Identities (`id`) of dataclasses that are not searched."""
 
     def gather_texts(self, value: Any, key: str = "", depth: int = 0) -> None:
-        """Add the texts of a tree to `found` and `under_keys`."""
+        """Add the texts of a tree to `found` and `under_keys`.
+
+        `key` is the key of `value` in a mapping, or "" if `value` has no key. `depth` is the number of levels
+        above `value`.
+        """
         self._gather_all((value,), key, depth)
 
     def _gather_all(self, values: Iterable[Any], key: str, depth: int) -> None:
@@ -385,7 +397,7 @@ FREE_TEXTS = _FreeTexts()
 
 
 def _is_plain(annotation: object) -> bool:
-    """Return True if a field of this type can hold only numbers, None, and words that evalgate defines."""
+    """Return True if a field of this type can hold only numbers, booleans, None, and literal words."""
     if get_origin(annotation) in {Union, UnionType}:
         return all(map(_is_plain, get_args(annotation)))
     # A named tuple, such as a range of scores, is plain if all of its fields are.
@@ -406,7 +418,7 @@ def _rewrite_mapping(value: Mapping[Any, Any], rewrite: TextRewriter, depth: int
 
 
 def _choose_free_key(taken: Mapping[Any, Any], name: str) -> str:
-    """Return `name`. If `taken` has this key, add a number to it, so that different keys stay different."""
+    """Return `name`, or `name (2)` and so on if `taken` has this key: different keys stay different."""
     number, free = 1, name
     while free in taken:
         number += 1

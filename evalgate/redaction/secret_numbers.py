@@ -11,11 +11,11 @@ _INTEGER = compile_lazily(r"[1-9][0-9]{7,999}")  # Python refuses to convert tho
 
 
 def hide_numbers(value: Any, needles: Collection[str]) -> Any:
-    """Return a tree with `***` in place of each integer that is a known secret; the same object if none is.
+    """Return a tree with `***` in place of each integer that is a known secret.
 
-    `needles` are the spellings of known secrets. Only integers below a mapping are replaced, at any depth,
-    because a number in a field of a dataclass comes from evalgate itself. Secrets of fewer than 8 digits stay
-    visible: such numbers are common, for example as token counts.
+    Return the same object if there is no such integer. `needles` are the spellings of known secrets. Only
+    integers below a mapping are replaced: a number in a field of a dataclass comes from evalgate itself.
+    Secrets of fewer than 8 digits stay visible: such numbers are common, for example as token counts.
     """
     secrets = {int(each) for each in needles if _INTEGER.fullmatch(each)}
     return _replace_numbers(value, secrets) if secrets else value

@@ -1,7 +1,8 @@
-"""Lines about the comparison with the baseline: its source, the changed cases, and the usage of a run.
+"""Lines about the comparison with the baseline: source of the baseline, changed cases, and usage of a run.
 
 Texts of the record are returned as they are, and may hold any characters: reports have to escape them. The
-terminal report and the comment import this module only if there is a baseline.
+terminal report and the comment import this module only if there is a baseline. "Δ" is the change of a metric
+since the baseline, as reports show it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from evalgate.reporting.findings import NamedCases, explain_left_out_cases, form
 
 _LEAST_SHARE = 0.2
 _LEAST_SECONDS = 0.1
-"""The smallest changes that are shown, as a share of the baseline and in seconds. Less is noise."""
+"""The smallest changes of usage that are shown: as a share of the baseline, and in seconds for the time."""
 
 
 @frozen
@@ -23,16 +24,16 @@ class BaselineLine:
     source: str
     version: str
     gate_runs: str
-    """The number of gate runs in the baseline; "" if there is only one."""
+    """The number of gate runs (runs of the whole gate) in the baseline; "" if there is only one."""
     branch: str
     commit: str
     date: str
     counts: str
     """The number of cases by change, such as `1 newly failing, 5 unchanged.`"""
     compared: str
-    """The sentences of `explain_delta` on one line; "" if there are none."""
+    """Reasons why Δ may differ from the score minus the baseline, on one line; "" if there are none."""
     took: str
-    """The time, tokens and cost of a run with their changes; "" if none changed noticeably."""
+    """The time, tokens and cost of a run, if they changed noticeably, with their changes; else ""."""
 
 
 def build_baseline_line(record: Record) -> BaselineLine | None:
@@ -65,7 +66,7 @@ CHANGES: dict[Change, str] = {
 
 
 def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[CaseChange]]:
-    """Return the changes of gating cases by kind, in the order of `CHANGES`, without empty kinds."""
+    """Return the changes of gating cases by kind, the most important kind first, without empty kinds."""
     exempt = {case.key for case in record.cases if not case.gates}
     groups: dict[Change, list[CaseChange]] = {change: [] for change in CHANGES}
     for change in comparison.changes:
@@ -75,9 +76,10 @@ def group_changes(record: Record, comparison: Comparison) -> dict[Change, list[C
 
 
 def format_change_counts(record: Record, comparison: Comparison) -> str:
-    """Return `1 newly failing, 2 new, 5 unchanged, 1 quarantined, 3 not part of this run`.
+    """Return the numbers of cases as `1 newly failing, 2 new, 5 unchanged, 1 quarantined`.
 
-    Quarantined and observed cases are counted under these words, and all other cases by their change.
+    A case that gates is counted by its change. A case that does not gate is counted only as quarantined or
+    observed. Cases of the baseline that this run left out are counted at the end.
     """
     groups = group_changes(record, comparison)
     counts = [f"{len(found):,} {CHANGES[change]}" for change, found in groups.items()]
@@ -98,7 +100,7 @@ def format_change_counts(record: Record, comparison: Comparison) -> str:
 
 
 def find_still_failing(record: Record) -> list[CaseResult]:
-    """Return the gating cases that failed in the baseline and fail now; none if there is no baseline."""
+    """Return the gating cases that failed in the baseline and fail now; [] if there is no baseline."""
     if record.comparison is None:
         return []
     other = {change.key for change in record.comparison.changes}
@@ -108,9 +110,9 @@ def find_still_failing(record: Record) -> list[CaseResult]:
 
 
 def list_changed_cases(record: Record, most: int) -> Iterator[NamedCases]:
-    """Yield names of cases, at most `most` for each kind of change, and for the cases that still fail.
+    """Yield the names of newly failing cases, of cases that still fail, and of other changed cases by kind.
 
-    Newly failing cases come first, then the cases that still fail.
+    Each `NamedCases` has at most `most` names. Yield nothing if there is no baseline.
     """
     if record.comparison is None:
         return
@@ -137,10 +139,10 @@ def _build_named_cases(kind: Change, found: Sequence[CaseChange], most: int) -> 
 
 
 def count_compared_cases(record: Record) -> int:
-    """Return the number of cases that Δ covers, if these are only a part of a metric's cases; else return 0.
+    """Return the number of cases that Δ covers; 0 if Δ covers all cases of every metric.
 
-    Metrics without Δ do not count. If the number differs between metrics, return the largest. Budgets are
-    left out, because other sentences describe them.
+    Only metrics count in which Δ covers a part of the cases. If the numbers of these metrics differ, return
+    the largest. Budgets are left out, because other sentences describe them.
     """
     scores = [each for each in record.metrics if not each.range.lower_is_better]
     return max((each.compared for each in scores if 0 < each.compared < each.n), default=0)
@@ -162,8 +164,10 @@ def explain_delta(record: Record) -> Iterator[str]:
 def find_crash_scope(record: Record) -> str | None:
     """Return the words after "Δ" that name the metrics in which Δ counts a crash as the worst score.
 
-    Return "" if these are all metrics with a Δ, ` of scores` if they are all except budgets, and else
-    ` of gating scores`. Return None if there are no such metrics, or if no gating case crashed or timed out.
+    - None: no metric counts a crash so, or no gating case crashed or timed out.
+    - "": all metrics with a Δ count a crash so.
+    - " of scores": all metrics with a Δ except budgets count a crash so.
+    - " of gating scores": fewer metrics count a crash so.
     """
     compared = [each for each in record.metrics if each.delta is not None]
     # Budgets, metrics that are only reported, and means without statistics leave out crashed runs.
@@ -178,8 +182,8 @@ def find_crash_scope(record: Record) -> str | None:
 def describe_run_costs(comparison: Comparison) -> str:
     """Return `a run takes 1.20 s (+0.40 s), 350 tokens (−112), on average over 12 cases`.
 
-    The brackets hold the change since the baseline. A figure is named only if it changed by a fifth or more,
-    and the time only if it also changed by 0.1 seconds or more. Return "" if there is no figure to name.
+    The brackets hold the change since the baseline. Time, tokens and cost are named only if they changed by a
+    fifth or more, and the time only if it also changed by 0.1 seconds or more. Return "" if none is named.
     """
     then, now = comparison.then, comparison.now
     if then is None or now is None:

@@ -1,8 +1,8 @@
 """Render `gl-code-quality-report.json`: each failing case on its line of the eval set, for GitLab.
 
 A merge request shows the issues of its own report that are not in the report of the target branch. GitLab
-recognises an issue by its fingerprint alone. So the fingerprint depends on the case and on the metric (or
-the outcome of the run) that failed, and not on the scores of a run.
+recognises an issue by its fingerprint alone. So the fingerprint depends on the case and on the failed metric
+(or the outcome of a run without an answer), and not on the scores of a run.
 
 https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 """
@@ -32,19 +32,19 @@ class CodeQualityReport:
     """GitLab's Code Quality report: a JSON list of issues, empty if no case failed."""
 
     folder: str = ""
-    """Path of the folder that paths in the record are relative to, from the repository's root."""
+    """Path, from the repository's root, of the folder to which paths in the record are relative."""
 
     file_name = "gl-code-quality-report.json"
 
     def with_context(self, context: ReportContext) -> "CodeQualityReport":
-        """Return a copy of the report with paths that start from the repository's root."""
+        """Return a copy that renders paths from the repository's root."""
         return replace(self, folder=context.folder)
 
     def render(self, record: Record) -> str:
         """Return a JSON list of issues about the gating cases that failed or errored.
 
         A case has one issue for each gating metric that failed or errored. If a run of the case has no
-        answer, the case has only one issue, about this run.
+        answer, the case has only one issue, about the first such run.
         """
         issues = [
             json.dumps(issue) for finding in list_findings(record) for issue in self._build_issues(finding)
@@ -72,9 +72,9 @@ class CodeQualityReport:
 
 @lru_cache(maxsize=256)
 def _normalize_path(folder: str, path: str) -> str:
-    """Return `path`, relative to `folder`, as a path from the repository's root without `.` and `..`.
+    """Return `path` as a path from the repository's root, without the parts `.` and `..`.
 
-    Return "unknown" if nothing is left.
+    `path` is relative to `folder`, which is relative to the root. Return "unknown" if no part is left.
     """
     inside = resolve_from_root(folder, path)
     parts = [part for part in to_log_line(inside, _LONGEST_PATH).split("/") if part not in {"", ".", ".."}]
@@ -84,8 +84,8 @@ def _normalize_path(folder: str, path: str) -> str:
 def _list_named_faults(case: CaseResult) -> Iterator[tuple[str, str]]:
     """Yield (name, sentence) for each reason why a case failed.
 
-    The name is that of a failed metric, or the outcome of the first run without an answer. Without a known
-    reason, the name is the status of the case.
+    If a run has no answer, the only name is the outcome of the first such run. Otherwise the names are those
+    of the failed metrics. If no reason is known, the only name is the status of the case.
     """
     unanswered = [run.outcome for run in case.runs if run.outcome != "answered"][:1]
     metrics = [metric.name for metric in case.metrics if metric.gating_status in {"failed", "errored"}]

@@ -1,4 +1,7 @@
-"""Every case with its status and the invocations of each failing metric, as Google ADK prints them."""
+"""List every case with its status, and the turns of each failing metric in a table, as Google ADK does.
+
+Google ADK calls a turn of a run an invocation.
+"""
 
 import json
 import textwrap
@@ -22,13 +25,13 @@ HEADER = (
     "expected calls",
     "actual calls",
 )
-"""First row of a table of invocations. `build_invocation_cells` returns the last five texts of other rows."""
+"""First row of a table of invocations. `build_invocation_cells` returns the last five cells of other rows."""
 
 
 def list_detailed_results(record: Record) -> Iterator[str]:
-    """Yield the lines about each eval set: its counts, its cases, and tables of failed or errored metrics.
+    """Yield lines about each eval set: counts by status, cases, and tables of failed or errored metrics.
 
-    Each row of a table is an invocation: one turn of one run. No line is a command for a CI runner.
+    Each row of a table is an invocation: one turn of one run. CI runners take no line for a command.
     """
     sets: dict[str, list[CaseResult]] = {}
     for case in record.cases:
@@ -58,7 +61,10 @@ def _list_case(case: CaseResult) -> Iterator[str]:
 
 
 def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
-    """Return the row of an invocation; the score is "" if the metric has no score for this turn."""
+    """Return the cells of an invocation: status, score, threshold, then the five texts of the turn.
+
+    The score is "" if the metric has no score for this turn.
+    """
     found = next((each for each in turn.metrics if each.name == metric.name), None)
     score = None if found is None else found.score
     text, threshold = metric.range.format_pair(score, metric.threshold)
@@ -71,7 +77,10 @@ def _build_row(turn: TurnResult, metric: CaseMetric) -> tuple[str, ...]:
 
 
 def build_invocation_cells(turn: TurnResult) -> tuple[str, ...]:
-    """Return five texts: the prompt, the expected and actual response, the expected and actual tool calls."""
+    """Return (prompt, expected response, actual response, expected calls, actual calls) as texts.
+
+    A missing text is "".
+    """
     return (
         turn.user,
         _get_response(turn.expected),

@@ -13,7 +13,10 @@ from evalgate.reporting.findings import Finding
 
 @frozen
 class DifferenceLine:
-    """One line of a difference, in which invisible characters are escaped."""
+    """One line of a difference, in which invisible characters are escaped.
+
+    `sign` is "-" for the baseline or expectation, "+" for the current reply, " " for both or for a remark.
+    """
 
     sign: Sign
     text: str
@@ -23,7 +26,7 @@ class DifferenceLine:
 
 @frozen
 class Difference:
-    """Differing lines of a turn's tool calls or response, compared with the baseline or the expectation."""
+    """Difference of a turn's tool calls or response from the baseline or from the expectation."""
 
     part: Literal["Tool calls", "Response"]
     is_since: bool
@@ -32,9 +35,9 @@ class Difference:
 
     @property
     def hunks(self) -> list[tuple[DifferenceLine, ...]]:
-        """Return the lines in groups: equal lines, or removed lines and the added lines that replace them.
+        """Return the lines in groups: a group has equal lines, or removed lines and then added lines.
 
-        The line that `diverges` is always the first of its group, because the page marks the group there.
+        The line that `diverges` begins a new group, because the page marks this group.
         """
         groups: list[list[DifferenceLine]] = []
         for line in self.lines:
@@ -56,7 +59,7 @@ class DiffLimits:
     """Size limits of a shown difference."""
 
     calls: int
-    """Maximum number of lines of tool calls, which may be exceeded a little."""
+    """Maximum number of lines of tool calls; 6 or more."""
     lines: int
     """Maximum number of lines of a response."""
     width: int
@@ -66,16 +69,16 @@ class DiffLimits:
 
 
 def get_baseline_reply(finding: Finding, number: int) -> Reply | None:
-    """Return the agent's reply of the baseline in turn `number` (1-based); None if it is not known."""
+    """Return the agent's reply in turn `number` (1-based) in the baseline; None if it is not known."""
     return finding.baseline_replies[number - 1] if 0 < number <= len(finding.baseline_replies) else None
 
 
 def find_differences(turn: TurnResult, before: Reply | None, limits: DiffLimits) -> Iterator[Difference]:
-    """Yield at most one difference in the tool calls, and at most one in the response.
+    """Yield the difference in the tool calls, then the difference in the response, if they differ.
 
-    Tool calls are compared with those of `before`, the baseline's reply. If `before` is None or has the same
-    calls, they are compared with the expected calls. Responses are compared by the same rule. A turn without
-    an answer has no differences.
+    `before` is the reply of the baseline. The tool calls are compared with the calls in `before`. If `before`
+    is None or has the same calls, the tool calls are compared with the expected calls. The response is
+    compared by the same rule. A turn without an answer has no differences.
     """
     if turn.actual is None:
         return
@@ -104,9 +107,10 @@ def _build_difference(
 
 
 def describe_odd_turn(turns: Sequence[TurnResult], number: int) -> Iterator[str]:
-    """Yield a sentence if turn `number` (1-based; 0 for no turn) has no answer or was not expected.
+    """Yield a sentence if turn `number` has no answer, or is not part of the case.
 
-    If no turn has an expected reply, a simulated user made up the messages, and no turn is unexpected.
+    `number` is 1-based; for 0, yield nothing. If no turn has an expected reply, a simulated user made up the
+    messages, so that every turn is part of the case.
     """
     if not number:
         return
@@ -126,7 +130,7 @@ def _diff_tool_calls(
 
 
 def _diff_response(one: Reply | None, other: Reply | None, limits: DiffLimits) -> Iterator[DifferenceLine]:
-    """Yield the lines of both responses with their signs; nothing if the responses are equal."""
+    """Yield the lines of both responses, cut to `limits`, with signs; nothing if the cut lines are equal."""
     before, after = _split_response(one, limits), _split_response(other, limits)
     if before == after:
         return

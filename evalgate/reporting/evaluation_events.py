@@ -1,7 +1,7 @@
 """A record as OpenTelemetry events, in the JSON of OTLP: `gen_ai.evaluation.result` and `evalgate.verdict`.
 
-Names are from the semantic conventions for generative AI (status: development); other names begin with
-`evalgate.`
+Names of events and attributes are from the semantic conventions for generative AI (status: development).
+Names that the conventions lack begin with `evalgate.`
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,11 +22,10 @@ _Attribute: TypeAlias = str | bool | int | float | None
 
 
 def iter_requests(record: Record, resource: Mapping[str, str]) -> Iterator[JsonObject]:
-    """Yield the bodies of OTLP requests: an event for each score of each run, and an event for the verdict.
+    """Yield the bodies of OTLP requests: an event for each metric of each run, and an event for the verdict.
 
-    A metric that was not evaluated and has no score has no event. In a run without an answer, each metric of
-    the case has an event without a score. `resource` are OpenTelemetry's resource attributes, such as
-    `service.name`.
+    A metric that was not evaluated has no event. In a run without an answer, each metric of the case has an
+    event without a score. `resource` are OpenTelemetry's resource attributes, such as `service.name`.
     """
     scope: JsonObject = {"name": "evalgate", "version": record.evalgate_version}
     shared: JsonObject = {"attributes": _build_attributes(resource)}
@@ -57,7 +56,7 @@ def _iter_case_events(record: Record, case: CaseResult) -> Iterator[JsonObject]:
 
 
 def _list_missing_scores(case: CaseResult, run: RunResult) -> Iterator[RunMetric]:
-    """Yield a result without a score for each metric of a case. Yield nothing if the run has an answer."""
+    """Yield an errored result for each metric of a case, if the run failed; nothing if it has an answer."""
     if run.failure is not None:
         for metric in case.metrics:
             yield RunMetric(metric.name, None, "errored", run.failure.message, gates=metric.gates)

@@ -1,5 +1,6 @@
 """Lines about the groups of failing cases, the same in every report.
 
+A group holds the cases that differ from the expectation in the same way first (the first divergence).
 Texts are returned as they are, and may hold any characters: reports have to escape them.
 """
 
@@ -13,7 +14,7 @@ from evalgate.gating.failure_groups import list_failure_groups
 MOST_LINES = 5
 
 UNPRECEDENTED = "new: no stored run failed so"
-"""The mark of a group with a kind of failure that the baseline never had."""
+"""The mark of a group that failed in a way in which no stored run of the baseline failed."""
 
 
 @frozen
@@ -23,34 +24,33 @@ class FailureLine:
     share: str
     """The group's part of the failing cases: `9 of 12 newly failing cases, and 2 others`."""
     label: str
-    """The first divergence, with names in backticks."""
+    """The first divergence in words, with names in backticks."""
     mark: str
-    """`UNPRECEDENTED` or ""."""
+    """`UNPRECEDENTED` if no stored run failed in this way, else ""."""
     names: tuple[str, ...]
     """Names of the group's first cases; newly failing cases come first."""
     size: int
 
     @property
     def sentence(self) -> str:
-        """Return `9 of 12 newly failing cases: no call of …`, followed by the mark in brackets, if any."""
+        """Return `9 of 12 newly failing cases: no call of …`, with the mark, if any, in brackets."""
         return f"{self.share}: {self.label}{f' ({self.mark})' if self.mark else ''}"
 
 
 @frozen
 class FailureOverview:
-    """One line for each of the largest groups of failing cases; no lines if each group has a single case."""
+    """Lines about the largest groups of failing cases; no lines if each group has a single case."""
 
     lines: tuple[FailureLine, ...] = ()
     rest: str = ""
-    """The cases and groups without a line, in words; "" if there are none."""
+    """The numbers of cases and groups without a line, in words; "" if every group has a line."""
 
 
 def summarize_failure_groups(record: Record, *, lines: int = MOST_LINES, names: int = 30) -> FailureOverview:
     """Return lines about at most `lines` groups of failing cases, with at most `names` names each.
 
-    A group holds the cases with the same first divergence. There are no lines if every group has a single
-    case. Otherwise each group of two or more cases has a line. A group of one case has a line only if this is
-    the only newly failing case.
+    If every group has a single case, there are no lines. Otherwise each group of two or more cases has a
+    line. A group of one case has a line only if its case is the only newly failing case of the record.
     """
     groups = list_failure_groups(record)
     if all(len(group.cases) == 1 for group in groups):
@@ -82,7 +82,10 @@ def _build_line(group: FailureGroup, total: int, newly: int, names: int) -> Fail
 
 
 def _format_share(some: int, total: int, noun: str) -> str:
-    """Return `9 of 12 failing cases`, `All 12 failing cases`, `Both failing cases` or `The failing case`."""
+    """Return `9 of 12 failing cases`, `All 12 failing cases`, `Both failing cases` or `The failing case`.
+
+    `noun` is the singular `failing case` in these examples.
+    """
     if some < total:
         return f"{some:,} of {pluralize(total, noun)}"
     return f"The {noun}" if total == 1 else f"Both {noun}s" if total == 2 else f"All {pluralize(total, noun)}"

@@ -28,7 +28,7 @@ _MOST_REASONS = 10
 
 _MINIMA = "Minima that are judged with their noise"
 _ROUNDING = 0.00051
-"""Largest difference, as a share of the range, that rounding of scores can cause between two equal means."""
+"""Largest difference between two equal means that rounding can cause, as a share of the metric's range."""
 
 
 @frozen
@@ -43,18 +43,15 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """Return `eval_set/eval_id`. The ids may hold any characters, so reports have to escape the name."""
+        """Return `eval_set/eval_id`. It may hold any characters, so reports have to escape it."""
         return format_case_name(self.case)
 
     @property
     def run(self) -> RunResult | None:
         """Return the run that explains the failure best; None if the case was not run.
 
-        The first of these that exists:
-
-        - a run without an answer,
-        - a run with a failed or errored gating metric,
-        - any run.
+        This is the first run without an answer. If every run has an answer, it is the first run with a failed
+        or errored gating metric. If there is no such run, it is the first run.
         """
         from evalgate.core.failures.run_divergences import find_failing_run
 
@@ -62,14 +59,15 @@ class Finding:
 
     @property
     def turn(self) -> tuple[int, TurnResult] | None:
-        """Return the number and the result of the turn in `run` that explains the failure best, or None.
+        """Return (1-based number, result) of the turn in `run` that explains the failure best.
 
-        The number counts from 1. If the run has only one turn, return this turn. Otherwise return the first
-        turn that:
+        If the run has only one turn, return this turn. Otherwise return the first turn that:
 
         - has no reply,
         - failed or errored in a gating metric, or
         - was not expected although other turns were.
+
+        Return None if there is no such turn.
         """
         run = self.run
         if run is None or len(run.turns) <= 1:
@@ -86,7 +84,10 @@ class Finding:
 
 
 def list_findings(record: Record) -> list[Finding]:
-    """Return the gating cases that failed or errored, newly failing cases first, otherwise in file order."""
+    """Return the gating cases that failed or errored: first those that are newly failing, then the others.
+
+    Cases of both kinds are in the order of the record.
+    """
     newly = {
         change.key: change.then
         for change in (record.comparison.changes if record.comparison else ())
@@ -126,10 +127,10 @@ _NUMBER = re.compile(r"\d+")
 def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Group findings by the reason of the failure, in the order of each group's first finding.
 
-    If a run has no answer, the reason is the outcome and the message of the first of these runs. Otherwise it
-    is the failed and errored gating metrics with their scores and reasons. Numbers in messages and reasons
-    are ignored. Newly failing cases are never in a group with other cases. A case without a message or a
-    reason is a group by itself.
+    If a run has no answer, the reason is the outcome and the message of the first such run. Otherwise the
+    reason is the failed and errored gating metrics, with their scores and messages. Numbers in messages are
+    ignored. A newly failing case is never in a group with a case that is not newly failing. A case without
+    any message is a group by itself.
     """
     groups: dict[object, list[Finding]] = {}
     for index, finding in enumerate(findings):
@@ -139,7 +140,10 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
 
 
 def _build_cause_key(finding: Finding) -> tuple[object, ...]:
-    """Return the key by which `group_findings` groups the finding; () if no reason is known."""
+    """Return the reason of the failure as a key, equal for findings of the same group.
+
+    Return () if the failure has no message.
+    """
     case = finding.case
     run = next((run for run in case.runs if run.outcome != "answered"), None)
     if run is not None:
@@ -159,9 +163,9 @@ def find_flaky_cases(record: Record) -> list[tuple[CaseResult, int, int]]:
 
 
 def count_passed_runs(case: CaseResult) -> tuple[int, int]:
-    """Return the number of passed runs and the number of conclusive runs.
+    """Return (number of passed runs, number of conclusive runs).
 
-    A run is not conclusive if a metric, a judge or a service failed.
+    A run is not conclusive if a metric, a judge or a service failed, so that the agent is not to blame.
     """
     conclusive = [run for run in case.runs if _is_conclusive(run)]
     passed = sum(
@@ -186,7 +190,7 @@ def format_case_name(case: CaseResult) -> str:
 
 @frozen
 class NamedCases:
-    """Names of cases with a description that holds for all of them, such as `still failing`."""
+    """Names of cases with one description for all named cases, such as `still failing`."""
 
     what: str
     """The description: a kind of change, or the reason why the cases could not be evaluated."""
@@ -196,12 +200,12 @@ class NamedCases:
 
 
 def resolve_from_root(folder: str, path: str) -> str:
-    """Return `path`, relative to `folder`, as a path relative to the repository's root."""
+    """Return `path`, which is relative to `folder`, as a path relative to the repository's root."""
     return posixpath.normpath(posixpath.join(folder, path))
 
 
 def describe_faults(case: CaseResult) -> Iterator[str]:
-    """Yield the reasons why a case did not pass, one sentence each. A passed case has no reasons.
+    """Yield a sentence for each reason why a case did not pass; nothing for a passed case.
 
     If a run has no answer, the only reason is the outcome of the first such run, with its message. Otherwise
     each gating metric that failed or errored is a reason.
@@ -217,13 +221,16 @@ def describe_faults(case: CaseResult) -> Iterator[str]:
 
 
 def explain_not_evaluated(case: CaseResult) -> str:
-    """Return the reason why a case could not be evaluated."""
+    """Return the reason why a case could not be evaluated: a run without an answer, or a metric's reason."""
     reasons = (metric.reason for metric in case.metrics if metric.reason and metric.gates)
     return _describe_unanswered_run(case) or next(reasons, "no metric applies to this case")
 
 
 def format_score_and_threshold(metric: CaseMetric) -> str:
-    """Return `0.50 < 1.00`, with enough digits to make the sign true. Without a score, return `– of 1.00`."""
+    """Return a score and its threshold as `0.50 < 1.00`, with enough digits to make the sign true.
+
+    The sign is `<` or `≥`; for a budget `>` or `≤`. Without a score, return `– of 1.00`.
+    """
     score, threshold = metric.range.format_pair(metric.score, metric.threshold)
     if metric.score is None:
         return f"– of {threshold}"
@@ -233,11 +240,10 @@ def format_score_and_threshold(metric: CaseMetric) -> str:
 
 
 def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
-    """Yield pairs (label, sentence) about the comparisons of metrics. The report prints the label first.
+    """Yield (label of the metric, sentence) for each sentence about the statistical comparison of a metric.
 
-    Sentences that are among the first 10 reasons of the verdict are left out, because every report shows
-    these reasons. If the run has no baseline at all, sentences about metrics without a baseline are left out,
-    too.
+    A sentence is left out if it is among the first 10 reasons of the verdict, because every report shows
+    these reasons. That a metric has no baseline is left out if the whole run has no baseline.
     """
     reasons = frozenset(record.verdict.reasons[:_MOST_REASONS])
     for metric in record.metrics:
@@ -254,9 +260,9 @@ def describe_comparisons(record: Record) -> Iterator[tuple[str, str]]:
 
 
 def format_run_counts(record: Record) -> str:
-    """Return the number of runs: `3 runs each, 2 follow-up runs`; "" if each case was run once.
+    """Return the number of runs per case as `3 runs each, 2 follow-up runs`; "" if each case was run once.
 
-    With `runs: auto`, return the number of all runs, and the number of runs that `runs: auto` saved.
+    With `runs: auto`, return the number of runs of all cases, and the number of runs that were saved.
     """
     further = sum(run.confirms for case in record.cases for run in case.runs)
     followed = pluralize(further, "follow-up run") if further else ""
@@ -281,10 +287,10 @@ def describe_missing_baseline(record: Record) -> str:
 
 
 def explain_left_out_cases(record: Record) -> Iterator[str]:
-    """Yield sentences about cases that a metric's score leaves out, although another figure counts them.
+    """Yield sentences about cases that a metric's score leaves out, although another figure counts the cases.
 
-    The other figure is the baseline, Δ or the value that is compared with the minimum. One such sentence is
-    left to `baseline_lines.explain_delta`: that the baseline and Δ count crashes.
+    The other figure is the baseline, the change since the baseline (Δ), or the value that is compared with
+    the minimum. That the baseline and Δ count crashes is said elsewhere (`baseline_lines.explain_delta`).
     """
     cases = [case for case in record.cases if case.gates]
     scores = [metric for metric in record.metrics if metric.gates and not metric.range.lower_is_better]
@@ -312,9 +318,10 @@ def _differs(metric: MetricSummary, mean: float | None) -> bool:
 
 
 def _has_lost_run(metric: MetricSummary, case: CaseResult) -> bool:
-    """Return True if a case has no score although some of its runs have one, and the agent did not fail.
+    """Return True if a run of a case lacks a score of `metric` for a reason that is no fault of the agent.
 
-    Then a run was lost by another fault, such as that of a judge. Only the scores of `metric` count.
+    Such a reason is, for example, a failure of the judge. The case then has no score, although some of its
+    runs have a score.
     """
     return not case.agent_failed and any(
         own.name == metric.name
@@ -337,9 +344,10 @@ def format_case_counts(totals: Totals) -> str:
 
 
 def format_total_cost(record: Record) -> str:
-    """Return `0.0123 USD` or `at least 0.0123 USD: the cost of 3 runs is not known`; "" for no cost.
+    """Return the cost of all runs, such as `0.0123 USD`; "" if the runs cost nothing.
 
-    If no cost at all is known, return `the cost of 3 runs is not known`.
+    If only some costs are known, return `at least 0.0123 USD: the cost of 3 runs is not known`. If no cost is
+    known, return `the cost of 3 runs is not known`.
     """
     totals = record.totals
     if totals.cost_usd is not None:

@@ -2,7 +2,8 @@
 
 There is one `testsuite` for each eval set and one `testcase` for each case. A last suite `evalgate` has a
 single test `gate` with the verdict. This test is a failure or an error exactly if the exit code is not 0. A
-failing case is a failure even if the gate is open, but it is skipped if it is quarantined or observed.
+failing case is a failure or an error even if the gate is open. Cases that are quarantined, observed or not
+evaluated are skipped.
 
 The package junit-xml builds the XML elements. This module corrects the faults of that package: characters
 that XML forbids, an attribute `disabled` that the strict schema forbids, and times with six decimals instead
@@ -65,7 +66,7 @@ class _TestSuite:
     tests: "Iterator[TestCase | str]"
     """The tests, at least one. To save time and memory, a passed test is a line of XML, not a `TestCase`."""
     counts: Mapping[str, int]
-    """The number of tests by attribute of the suite: `errors`, `failures`, `skipped`, `tests`."""
+    """Number of tests by attribute of the suite: `errors`, `failures` and `skipped`, and `tests` for all."""
     seconds: float
     timestamp: str
     file: str | None = None
@@ -102,7 +103,7 @@ def _format_test(element: ET.Element) -> str:
 
 
 def _format_passed_test(name: str, suite: str, duration: float) -> str:
-    """Return a passed test as one line of XML, ten times as fast as `_format_test`."""
+    """Return a passed test as one line of XML. To build an XML element would take ten times the time."""
     seconds, suite = f'time="{_format_seconds(duration)}"', f'classname="{_escape_attribute(suite)}"'
     # junit-xml writes no time of 0, so that `_build_element` adds it as the last attribute.
     attributes = f"{seconds} {suite}" if duration else f"{suite} {seconds}"
@@ -163,8 +164,9 @@ def _build_tests(
 ) -> "Iterator[TestCase | str]":
     """Yield the tests of a suite: a line of XML for a passed case, else a `TestCase`.
 
-    `detailed` has `id(case)` of each case to describe in detail. `labels` are the first divergences of
-    failing cases, and `answers` the sentences about their control runs.
+    `detailed` has `id(case)` of each case to describe in detail. `labels` describe the first divergence
+    (unexpected behaviour) of failing cases. `answers` are sentences about the control runs of cases: runs
+    with the agent of the base commit.
     """
     from junit_xml import TestCase
 
@@ -192,7 +194,7 @@ def _build_tests(
 
 
 def _list_labels(record: Record) -> dict[CaseKey, str]:
-    """Return the first divergence of each failing case, which becomes the failure's `type` in JUnit."""
+    """Return the first divergence of each failing case in words, for the failure's `type` in JUnit."""
     from evalgate.gating.failure_groups import list_failure_groups
 
     return {
@@ -212,7 +214,11 @@ def _add_failure(add: Any, case: CaseResult, label: str, answer: str, *, in_deta
 
 
 def _describe_failure(case: CaseResult) -> Iterator[str]:
-    """Yield the position in the eval set, the turn, the first divergence and the end of the traceback."""
+    """Yield lines that describe a failing case in detail.
+
+    The lines name the position in the eval set, the turn, the first divergence of its tool calls, and the end
+    of the traceback, as far as they are known.
+    """
     if case.path:
         yield f"at {case.path}:{case.line}" if case.line else f"in {case.path}"
     finding = Finding(case)
@@ -270,7 +276,7 @@ def _to_attribute(text: str) -> str:
 def _name_tests(cases: Sequence[CaseResult]) -> Iterator[str]:
     """Yield a unique name for each test; later tests of the same name get a number.
 
-    The names of a large set are kept in memory only if some of them seem to be equal.
+    To save memory, the names are kept only if some names seem to be equal.
     """
     # An array of hashes takes 8 bytes a case. Equal hashes only suggest equal names.
     hashes = sorted(array("q", (hash(_format_name(case.eval_id)) for case in cases)))
@@ -285,7 +291,10 @@ def _format_name(text: str) -> str:
 
 
 class _UniqueNames:
-    """Source of unique names. Equal names get a number: readers of JUnit drop the second test of a name."""
+    """Source of unique names: a name that is already in use gets a number.
+
+    Readers of JUnit files drop the second of two tests with the same name.
+    """
 
     def __init__(self, *taken: str) -> None:
         self._seen = Counter(taken)

@@ -26,7 +26,7 @@ _KEYS = {
     "openai": ("OPENAI_API_KEY",),
     "openrouter": ("OPENROUTER_API_KEY",),
 }
-"""Environment variables that a package reads, by a word that occurs in tracebacks of the package."""
+"""Environment variables that a package reads; the key is a word that occurs in the package's tracebacks."""
 _READ_BY_EVALGATE = frozenset({"DOCKER_HOST"})
 """Variables that evalgate itself reads. A message may name such a variable, but no agent needs it."""
 
@@ -34,7 +34,9 @@ _READ_BY_EVALGATE = frozenset({"DOCKER_HOST"})
 def describe_missing_variables(
     cases: Iterable[CaseResult], withheld: Collection[str], unreachable: str = ""
 ) -> Iterator[str]:
-    """Yield a sentence for each withheld variable without which the agent probably failed.
+    """Yield a sentence for each environment variable without which the agent probably failed.
+
+    The sentence advises to pass the variable to the agent.
 
     Args:
         cases: All cases of the run.
@@ -54,8 +56,8 @@ def describe_missing_variables(
 def _find_variables(failure: Failure) -> Iterator[str]:
     """Yield the environment variables that the message of a failure names.
 
-    If the message names none and is about a missing or refused API key, yield the variables of each package
-    that the message or the traceback mentions.
+    If the message names no variable, but is about a missing or refused API key, yield the variables of each
+    package that the message or the traceback mentions.
     """
     named = _VARIABLE.findall(failure.message)
     yield from named
@@ -67,10 +69,10 @@ def _find_variables(failure: Failure) -> Iterator[str]:
 
 
 def describe_missing_tool_calls(cases: Sequence[CaseResult], kind: str, options: object) -> str:
-    """Return advice for a run without any tool call although cases expect tool calls; "" for other runs.
+    """Return advice if the whole run has no tool call, although cases expect tool calls; else "".
 
-    Also return "" if no case that expects tool calls was answered. `kind` is the kind of the agent, and
-    `options` holds the (name, value) pairs of its section in the thresholds file.
+    Return "" also if no case that expects tool calls was answered. `kind` is the kind of the agent, such as
+    `http`. `options` holds the (name, value) pairs of the section `agent` in the thresholds file.
     """
     made = (turn.actual for case in cases for run in case.runs for turn in run.turns)
     if any(reply is not None and reply.tool_calls for reply in made):
@@ -132,7 +134,7 @@ def _suggest_remedy(kind: str, options: object) -> str:
 def describe_unrecorded_results(cases: Iterable[CaseResult], answer: JsonObject) -> str:
     """Return a sentence about the tool calls that evalgate answered with `answer`; "" if there are none.
 
-    evalgate gives this answer if the case has no recorded result for the call.
+    `answer` is the result that evalgate gives for a tool call for which the case has no recorded result.
     """
     tools = Counter(
         event.name

@@ -65,10 +65,10 @@ def check_writable(
 
     Args:
         out: the report folder.
-        owner: the owner of new folders; None: the user of the process.
-        root: the folder of the project. From there on, an agent cannot replace a folder on the path to `out`
-            by a link. None, or if `out` is not within it: the parent of `out`.
-        option: the option or argument that chooses the folder, for the error.
+        owner: the owner of new folders; None for the user of the process.
+        root: the folder of the project; None for the parent of `out`. An agent cannot replace a folder on the
+            path from `root` to `out` by a link. If `out` is not within `root`, its parent is used as `root`.
+        option: the option or argument with which the user chooses the folder, for the error.
 
     Returns:
         The folder, protected from replacement by a link.
@@ -92,7 +92,7 @@ def check_writable(
 
 PREVIOUS_SUFFIX = ".previous"
 PREVIOUS_RECORD = f"results.json{PREVIOUS_SUFFIX}"
-"""The name of the file with the previous run's record while a new run is under way."""
+"""The name that `results.json` of the previous run gets when a new run begins."""
 
 
 def keep_previous_record(out: GuardedFolder) -> None:
@@ -107,10 +107,9 @@ def keep_previous_record(out: GuardedFolder) -> None:
 
 
 def remove_reports(out: GuardedFolder, names: Iterable[str], *, but: Collection[Path] = ()) -> None:
-    """Remove earlier reports from the folder `out`, so that they are not taken for reports of this run.
+    """Remove the files `names` from the report folder: they could be taken for reports of this run.
 
-    `names` are the names of the files to remove. Files in `but` (resolved paths) stay, and so do files that
-    cannot be removed.
+    Files with a resolved path in `but` stay, and so do files that cannot be removed.
     """
     with contextlib.suppress(OSError), out.open_folder() as folder:
         for name in names:
@@ -120,9 +119,9 @@ def remove_reports(out: GuardedFolder, names: Iterable[str], *, but: Collection[
 
 
 def remove_leftovers(out: GuardedFolder, names: Iterable[str]) -> None:
-    """Remove incomplete reports of a killed run from `out`. No other process may write to `out`.
+    """Remove temporary files (`.NAME.….tmp`) that a killed run left in `out`; ignore errors.
 
-    `names` are the file names of the complete reports.
+    `names` are the file names of the reports. No other process may write to `out` at the same time.
     """
     beginnings = tuple(f".{name}." for name in (*names, _PROBE))
     with contextlib.suppress(OSError), out.open_folder() as folder:
@@ -143,13 +142,14 @@ def write_reports(
 ) -> tuple[Path, ...]:
     """Render and write every report, and return the paths in the order of `reporters`.
 
-    Each file is replaced atomically, so a reader sees either the old or the new file. If a report or a plugin
-    fails, the other reports are still written. Paths in the record are relative to a folder, and
-    `path_from_root` is the path of this folder from the repository's root. `option` is the option with which
-    the user chooses `out`, for the error.
+    Each file is replaced atomically, so a reader sees either the old or the new file. If a file cannot be
+    written or a plugin fails, the other reports are still written. `path_from_root` is the path, from the
+    repository's root, of the folder to which paths in the record are relative. `option` is the option with
+    which the user chooses `out`, for the error.
 
     Raises:
-        ReportWriteError: Some files could not be written. The message names each of them.
+        ReportWriteError: Some files could not be written. The message names each of these files.
+        Exception: A reporter of evalgate itself has a bug. Its error is raised at once.
     """
     names = [reporter.file_name for reporter in reporters]
     written: set[str] = set()
@@ -178,7 +178,11 @@ def write_reports(
 
 
 def _describe_fault(reporter: AnyReporter, error: BaseException, out: GuardedFolder) -> str:
-    """Return the reason why a report could not be written. Raise `error` again if it is a bug of evalgate."""
+    """Return a sentence about the reason why a report could not be written.
+
+    Raises:
+        Exception: `error` itself, if it is a bug of evalgate: neither an OSError nor the error of a plugin.
+    """
     if isinstance(error, OSError):
         return f"{out.path / reporter.file_name}: {_describe_error(error)}"
     from evalgate.core.foreign_plugins import describe_error
@@ -191,7 +195,7 @@ def _describe_fault(reporter: AnyReporter, error: BaseException, out: GuardedFol
 
 
 def is_foreign(plugin: object) -> bool:
-    """Return True if another package defines the class of a plugin."""
+    """Return True if the class of a plugin is defined in another package than evalgate."""
     return type(plugin).__module__.partition(".")[0] != "evalgate"
 
 

@@ -27,24 +27,24 @@ _WITHOUT_COMMAND = "in_process"
 
 
 def build_repro_command(record: Record, case: CaseResult) -> str:
-    """Return a one-line command that runs one case; "" if no command can name the case or the agent."""
+    """Return a one-line `evalgate run` command for one case; "" if no command can name the case or agent."""
     if record.agent.kind == _WITHOUT_COMMAND:
         return ""
     return _build_command(case, [*_build_agent_option(record), *record.options])
 
 
 def _build_agent_option(record: Record) -> tuple[str, ...]:
-    """Return `--agent` and its value; () if no agent was named."""
+    """Return `--agent` and its value; () if the run scored the replies stored in the eval sets."""
     agent = record.agent
     return () if agent.what == EVAL_SET_TRACES else ("--agent", f"{agent.kind}:{agent.what}")
 
 
 def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[str, str]:
-    """Build one command that runs all of `cases`. Return the command, and words such as `all 3 cases`.
+    """Return a command that runs all of `cases`, and words for these cases, such as `all 3 cases`.
 
-    The command is one line of at most 2,000 characters, with at most 100 cases. It leaves out names that no
-    command line can hold. If cases are left out, the words are, for example, `3 of the 5 cases`. Return two
-    empty texts if fewer than two cases remain, or if no command line can name the agent.
+    The command is one line of about 2,000 characters at most, with at most 100 cases. Cases with a name that
+    no command line can hold are left out. If cases are left out, the words are, for example, `3 of the 5
+    cases`. Return ("", "") if fewer than two cases remain, or if no command line can name the agent.
     """
     rest = shlex.join((*_build_agent_option(record), *record.options))
     named: list[str] = []
@@ -66,8 +66,8 @@ def build_group_command(record: Record, cases: Sequence[CaseResult]) -> tuple[st
 def build_replay_command(record: Record, case: CaseResult) -> str:
     """Return the command that scores the recorded runs of a case again, without running the agent.
 
-    Return "" if a name or an option cannot be typed in a shell, or if no run has an answer. Also return "" if
-    the agent was a recording or an object of a Python program.
+    Return "" if no run of the case has an answer, if the agent was a recording or an object of a Python
+    program, or if a name or option cannot be typed in a shell.
     """
     answered = any(run.outcome == "answered" for run in case.runs)
     if not answered or record.agent.kind in {"replay", _WITHOUT_COMMAND}:
@@ -80,8 +80,8 @@ def build_replay_command(record: Record, case: CaseResult) -> str:
 def build_accept_command(record: Record, case: CaseResult) -> str:
     """Return the `evalgate accept` command that makes the agent's behaviour in a case the new expectation.
 
-    The user replaces `…` in the command by a reason. Return "" if no command line can hold the names, if the
-    case is protected, or if its failure cannot be accepted.
+    The user replaces `…` in the command by a reason. Return "" if the case is protected, if its failure
+    cannot be accepted, or if a name or option cannot be typed in a shell.
     """
     from evalgate.datasets.acceptance import is_acceptable
 
@@ -98,8 +98,8 @@ def build_accept_command(record: Record, case: CaseResult) -> str:
 def resolve_record_path(record: Record) -> str:
     """Return the path of `results.json`, relative to the folder in which the commands are run.
 
-    `record.options` are the options of commands that repeat cases. Their `--out` is a subfolder of the report
-    folder, so that they do not overwrite `results.json`. So the file lies in the parent of `--out`.
+    `record.options` are the options of commands that repeat cases. Such a command writes into a subfolder of
+    the report folder (`--out`), to keep `results.json`. So `results.json` is in the parent of `--out`.
     """
     return _resolve_record_path(record.options)
 
@@ -111,7 +111,7 @@ def _resolve_record_path(options: tuple[str, ...]) -> str:
 
 
 def iter_option_pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of each option in a record; a last option without a value is left out."""
+    """Yield (name, value) of each option, from a list of alternating names and values."""
     return zip(options[::2], options[1::2], strict=False)
 
 

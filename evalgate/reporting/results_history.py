@@ -22,7 +22,7 @@ from evalgate.system.files import GuardedFolder, Owner, copy_file, replace_file
 FOLDER = ".evalgate/history"
 DEFAULT_KEPT = 20
 MOST_BYTES = 256 * 2**20
-"""Maximum size of the history in bytes. Beyond it, the oldest results are removed, but never the newest."""
+"""Maximum size of the history in bytes. The oldest results beyond this size are removed, never the newest."""
 
 
 @frozen
@@ -36,7 +36,10 @@ class KeptResult:
 
 
 def open_history(project: Path) -> GuardedFolder | None:
-    """Open the history before an agent starts. Return None if that fails, for example for a broken link."""
+    """Return the folder of the history; None if it cannot be opened, for example because of a broken link.
+
+    The caller opens the folder before an agent starts, because the agent could replace it by a link.
+    """
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: a loop of links, up to Python 3.12
         return GuardedFolder.open_ancestor(project, project / FOLDER)
     return None
@@ -47,8 +50,9 @@ def keep_result(
 ) -> None:
     """Copy the `results.json` in `out` to the history, and remove the oldest results beyond `most`.
 
-    Results are also removed if the history exceeds `MOST_BYTES`. An empty history gets a `.gitignore`. The
-    record of a shard is not added, because it has no verdict. If `most` is 0, nothing is added or removed.
+    Also remove the oldest results if the history exceeds `MOST_BYTES`, and incomplete copies of killed runs.
+    An empty history gets a `.gitignore`. Do nothing if `most` is 0, or for the record of a shard, which has
+    no verdict.
 
     Raises:
         OSError: `results.json` cannot be read, `history` is None, the history cannot be written, or an old
@@ -75,7 +79,10 @@ def describe_failure(project: Path, error: OSError) -> str:
 
 
 def _find_obstacle(project: Path) -> str:
-    """Return a sentence about a file or broken link that is in the place of a folder; "" if there is none."""
+    """Return a sentence about a file or broken link in the place of the history's folder or its parent.
+
+    Return "" if there is no such obstacle.
+    """
     for path in (Path(FOLDER).parent, Path(FOLDER)):
         found = project / path
         if os.path.lexists(found) and not found.is_dir():
@@ -125,9 +132,9 @@ def _remove_oldest(results: int, most: int) -> None:
 
 
 def _remove_leftovers(results: int) -> None:
-    """Remove incomplete copies older than an hour from the folder with the descriptor `results`.
+    """Remove incomplete copies of killed runs from the folder with the descriptor `results`.
 
-    Killed runs left these copies. Newer copies stay, because another run may be writing them.
+    Copies of the last hour stay, because another run may be writing them.
     """
     for name in filter(_LEFTOVER.fullmatch, os.listdir(results)):
         with contextlib.suppress(OSError):
@@ -138,8 +145,8 @@ def _remove_leftovers(results: int) -> None:
 def _measure_kept(results: int, name: str) -> int | None:
     """Return the size of a kept result in bytes; `results` is the descriptor of its folder.
 
-    Return None if the file cannot be read. Also return None if `name` does not begin with the id of the run
-    in the file, because then the file is not one of the history's own.
+    Return None if the file cannot be read, or if it was not written by the history: then the file name does
+    not begin with the id of the run in the file.
     """
     try:
         with _open_regular(results, name) as file:
@@ -165,7 +172,7 @@ def _sort_key(name: str) -> tuple[str, int]:
 
 
 def list_results(folder: Path) -> Sequence[KeptResult]:
-    """Return the kept results of a project, newest first; () if there is no history.
+    """Return the kept results of the project in `folder`, newest first; () if there is no history.
 
     Broken files are listed, too: `read_result` raises an error for them.
 
@@ -202,10 +209,11 @@ def read_result(kept: KeptResult) -> Record:
 
 
 def find_pair(folder: Path, before: str | None, after: str | None) -> tuple[KeptResult, KeptResult]:
-    """Return two results to compare: (older result, newer result), by default the newest two.
+    """Return two results of the project in `folder` to compare, the older result first.
 
-    If both `before` and `after` name a result, return them in this order, even if `before` is newer. If only
-    one of them does, the second result is the newest of all other results.
+    `before` and `after` name results, or are None. If both are None, return the two newest results. If one
+    is None, return the named result and the newest other result. If both name a result, return (`before`,
+    `after`), even if `before` is newer.
 
     Raises:
         InvalidInputError: a name means no result or several, both names mean the same result, there are fewer

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def describe_agreements(record: Record) -> Iterator[str]:
-    """Yield a sentence for each metric with repeated judge answers, with the share of answers that agree."""
+    """Yield a text for each judged metric with repeated answers: the agreement of the judge with itself."""
     for metric in record.metrics:
         if agreement := describe_agreement(metric.agreement):
             yield f"{metric.label}: {agreement}"
@@ -114,15 +114,15 @@ def describe_verdict(verdict: Verdict) -> tuple[str, str]:
 
 
 def format_start_time(record: Record) -> str:
-    """Return the start of the run to the minute, in UTC."""
+    """Return the start of the run as text, in UTC, without seconds: `2026-11-23 01:23 UTC`."""
     return f"{record.created_at[:16].replace('T', ' ')} UTC"
 
 
 def build_headline(record: Record) -> tuple[str, tuple[str, ...]]:
     """Return (headline, remaining reasons). The headline has the verdict and the start of its first reason.
 
-    The start is as many whole sentences as fit. The rest of the first reason, if any, comes first in the
-    remaining reasons. If no sentence fits, the headline is the verdict alone.
+    As many whole sentences of the first reason as fit are in the headline; if none fits, the headline is the
+    verdict alone. The rest of the first reason, if any, is the first of the remaining reasons.
     """
     words, reasons = describe_verdict(record.verdict)[1], record.verdict.reasons
     why, rest = _split_first_sentences(reasons[0]) if reasons else ("", "")
@@ -162,7 +162,8 @@ def format_mean(metric: MetricSummary) -> str:
 def format_baseline(metric: MetricSummary) -> str:
     """Return the baseline's mean as text, with enough digits to compare it with the mean and the minimum.
 
-    If the means differ although Δ is 0, they are of different cases. Then the usual two decimals are enough.
+    If the means differ although their Δ (change since the baseline) is 0 or unknown, they are of different
+    cases. Then the usual two decimals are enough.
     """
     if metric.delta or metric.baseline == metric.score:
         return _format_beside_others(metric, metric.baseline)
@@ -170,7 +171,7 @@ def format_baseline(metric: MetricSummary) -> str:
 
 
 def format_minimum(metric: MetricSummary) -> str:
-    """Return the minimum of the mean, the minimum of each case (`0.50 a case`), or both, as text.
+    """Return the minimum of the mean (`0.80`), of each case (`0.50 a case`), or both, as text.
 
     For a budget, return its limits.
     """
@@ -184,7 +185,10 @@ def format_minimum(metric: MetricSummary) -> str:
 
 
 def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
-    """Format a number of a metric's row with enough digits to distinguish it from the others in the row."""
+    """Return a number of a metric's row as text, with enough digits to distinguish it from the other numbers.
+
+    The other numbers are the mean, the baseline's mean and the minima of the metric.
+    """
     limits = (metric.minimum, metric.threshold)
     printed = (metric.score, metric.baseline if metric.delta else None, *limits)
     if number is not None and number in limits:
@@ -195,7 +199,8 @@ def _format_beside_others(metric: MetricSummary, number: float | None) -> str:
 def _format_limits(metric: MetricSummary, own: str) -> str:
     """Return the limits of a budget, such as `6,000, × 1.15, p95 9,000`.
 
-    `own` is the text of `max`, or "–". Return `own` if the budget has no limit.
+    The limits are the maximum of each case, of the ratio to the baseline, and of the 95th percentile. `own`
+    is the text of the maximum of each case. Return `own` also if the budget has no limit.
     """
     ratio = metric.judgement.ratio if metric.judgement else None
     percentile = metric.judgement.percentile if metric.judgement else None
@@ -219,12 +224,12 @@ class MetricLine:
     threshold: str
     baseline: str
     delta: str
-    """The change since the baseline, with the noise of the score if it is known."""
+    """The change since the baseline, and, if known, its noise: the change that luck alone causes."""
     trend: str
-    """A sparkline of the last gate runs and this run; "" if there are too few."""
+    """A sparkline of the scores in the last stored runs of the gate and in this run; "" for too few."""
     cases: str
     agreement: str
-    """The agreement of the judge's repeated answers; "" without a judge or without repetitions."""
+    """The agreement of the judge's repeated answers; "" without a judge, or if it answered only once."""
     note: str = ""
     """`report only` for a metric that does not gate, else ""."""
 
@@ -283,7 +288,10 @@ def list_flaky_cases(record: Record) -> list[tuple[str, str]]:
 
 
 def describe_run_totals(record: Record) -> Iterator[str]:
-    """Yield counts of cases and runs, then the time, the tokens and the cost of the whole run."""
+    """Yield texts with the numbers of cases and runs, and with time, tokens and cost of the whole run.
+
+    Numbers of runs, tokens and cost are left out if there is nothing to tell.
+    """
     totals = record.totals
     yield format_case_counts(totals)
     if runs := format_run_counts(record):
@@ -297,7 +305,7 @@ def describe_run_totals(record: Record) -> Iterator[str]:
 
 @frozen
 class ExemptCase:
-    """A case that does not gate. Its name and reason may hold any characters, so reports escape them."""
+    """A case that does not gate. `name` and `reason` may hold any characters, so reports escape both."""
 
     name: str
     status: str
@@ -308,7 +316,7 @@ class ExemptCase:
 
 
 def list_exempt_cases(record: Record) -> Iterator[ExemptCase]:
-    """Yield the cases that are quarantined or observed, in file order."""
+    """Yield the cases that do not gate (quarantined or observed), in the order of the record."""
     for case in record.cases:
         if not case.gates:
             reason = explain_exemption(case).removeprefix(_QUARANTINED)
@@ -345,7 +353,10 @@ def explain_exemption(case: CaseResult) -> str:
 
 @frozen
 class RecordSummary:
-    """Everything that a report shows above the cases, with the number of lines that are left out."""
+    """Everything that a report shows above the cases.
+
+    `more_metrics` and the other fields `more_…` are the numbers of entries that are left out.
+    """
 
     headline: str
     reasons: tuple[str, ...]
@@ -365,7 +376,7 @@ class RecordSummary:
     """Cases that could not be evaluated, by reason."""
     more_unjudged: int
     exempt_title: str
-    """The title above `exempt`: `Quarantined`, `Observed` or `Quarantined or observed`."""
+    """The title above the cases that do not gate: `Quarantined`, `Observed` or `Quarantined or observed`."""
     exempt: list[ExemptCase]
     more_exempt: int
 
@@ -383,8 +394,8 @@ class RecordSummary:
 def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -> RecordSummary:
     """Return the summary of a record with a limited number of entries of each kind.
 
-    `metrics` limits the lines about metrics, `exempt` the cases that do not gate, and `names` the names and
-    lines of all other cases.
+    `metrics` is the largest number of metrics, `exempt` of cases that do not gate, and `names` of names in
+    each list of other cases.
     """
     headline, reasons = build_headline(record)
     flaky, unjudged = list_flaky_cases(record), list_unjudged_cases(record, names)
@@ -410,9 +421,9 @@ def summarize_record(record: Record, *, metrics: int, names: int, exempt: int) -
 
 
 def _summarize_baseline(record: Record, names: int) -> "tuple[BaselineLine | None, list[NamedCases]]":
-    """Return the texts about the baseline and the changed cases; (None, []) without a baseline.
+    """Return (texts about the baseline, changed cases); (None, []) without a baseline.
 
-    `names` is the largest number of cases for each kind of change.
+    `names` is the largest number of names for each kind of change.
     """
     if record.comparison is None:
         return None, []

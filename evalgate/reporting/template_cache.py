@@ -13,9 +13,10 @@ from jinja2.bccache import Bucket, BytecodeCache
 class TemplateCache(BytecodeCache):
     """Cache of compiled templates in files next to Python's compiled modules (`__pycache__`).
 
-    If Python writes no modules (`-B`, `PYTHONDONTWRITEBYTECODE`) or the folder cannot be written, each
-    process compiles the templates. Jinja ignores a file that was compiled from another text or by another
-    version of Python or Jinja. `format_name` distinguishes environments with different settings.
+    If Python writes no compiled modules (`-B`, `PYTHONDONTWRITEBYTECODE`), or the folder cannot be written,
+    each process compiles the templates anew. Jinja ignores a file that was compiled from another text or by
+    another version of Python or Jinja. `format_name` is part of the file names: Jinja environments with
+    different settings need different names.
     """
 
     def __init__(self, folder: Path, format_name: str) -> None:

@@ -1,7 +1,7 @@
 """Progress and report for a terminal or a CI log.
 
-The progress only counts failures. The report, which follows, explains them, so that each failure appears in a
-log once.
+The progress only counts failures and names the newest one. The report, which follows the progress, explains
+each failure.
 """
 
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ class LiveProgress:
     """Function that returns monotonic seconds."""
     width: int = 80
     redact: Callable[[str, object], str] = lambda text, _source: text
-    """Function that removes secrets from a line. The second argument is the object that the line is about."""
+    """Function that removes secrets from a text. Its second argument is the object that the text is about."""
     total: int = field(default=0, init=False)
     passed: int = field(default=0, init=False)
     failed: int = field(default=0, init=False)
@@ -76,10 +76,10 @@ class LiveProgress:
     _drawn_at: float = field(default=float("-inf"), init=False)
     _step: int = field(default=0, init=False)
     _last_failure: tuple[str, RunResult | None] = field(default=("", None), init=False)
-    """The name and the result of the newest case-run that failed. The name is redacted when it is shown."""
+    """(name, result) of the newest failed case-run; ("", None) at first. The name is not redacted yet."""
 
     def on_runs_planned(self, runs: int) -> None:
-        """Add to the total the number of case-runs that are about to start."""
+        """Add `runs`, the number of case-runs that are about to start, to the total; show the progress."""
         self.total += runs
         if self._started_at is None:
             self._started_at = self.clock()
@@ -87,7 +87,7 @@ class LiveProgress:
             self._draw_line()
 
     def on_run_finished(self, eval_set_id: str, eval_id: str, result: RunResult) -> None:
-        """Count one finished case-run, and show it."""
+        """Count one finished case-run, and show the progress."""
         statuses = {each.gating_status for each in result.metrics}
         if _is_inconclusive(result.outcome, statuses):
             self.not_evaluated += 1
@@ -128,7 +128,7 @@ class LiveProgress:
         return self.passed + self.failed + self.not_evaluated
 
     def _format_figures(self) -> str:
-        """Return the progress as `412/1000  passed 400 failed 12 (last: trip/late_train)  23/s  eta 25s`."""
+        """Return the progress, such as `412/1000  passed 400 failed 12 (last: trip/late)  23/s  eta 25s`."""
         text = f"{self._done}/{self.total}  passed {self.passed} failed {self.failed}"
         name, result = self._last_failure
         text += f" (last: {self.redact(to_log_line(name, _LONGEST_NAME), result)})" if name else ""
@@ -197,11 +197,11 @@ class TerminalReport:
 
     color: bool = False
     width: int = 160
-    """Maximum width in columns of lines about failing cases. Commands and all other lines may be longer."""
+    """Maximum width, in columns, of lines about failing cases. Commands and other lines may be longer."""
     has_cases: bool = True
     """False if another output shows the failing cases."""
     details: bool = False
-    """True to begin the report with every case and with the invocations of each failing metric."""
+    """True to begin the report with every case, and with the turns of each failing metric."""
 
     file_name = "report.txt"
 
@@ -348,9 +348,9 @@ def _describe_verdict(verdict: Verdict) -> tuple[str, _Color]:
 
 
 def _list_commands(record: Record, group: FindingGroup) -> Iterator[tuple[str, str]]:
-    """Yield (words, command) for two commands: to run the group's first case, and to run all its cases.
+    """Yield (words, command) for two commands: one runs the group's first case, the other all its cases.
 
-    Commands with characters that a log cannot show are left out.
+    A command that does not exist, or has characters that a log cannot show, is left out.
     """
     from evalgate.reporting.repro_command import (  # only needed if a case fails
         build_group_command,

@@ -1,4 +1,4 @@
-"""A graph of the agents and tools of a run, with the number and the order of their calls of one another."""
+"""A graph of the agents and tools of a run: which agent called which agents and tools, how often and when."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -22,9 +22,10 @@ class GraphNode:
     kind: Literal["agent", "tool"]
     name: str
     depth: int
-    """Number of agents above the node: its first caller, the first caller of this agent, and so on."""
+    """Number of agents above the node: its first caller, the first caller of that agent, and so on."""
     calls: int
-    """Number of calls: 0 for a tool that a model was only offered, and for an agent without a span."""
+    """Number of calls of the node. It is 0 for a tool that was offered to a model but not called, and for an
+    agent that has no span of its own."""
     seconds: float
     errors: int
     order: int
@@ -33,25 +34,25 @@ class GraphNode:
 
 @frozen
 class GraphEdge:
-    """The calls of one node by another node."""
+    """The calls of one node (callee) by another node (caller)."""
 
     caller: int
     """Index in `TraceGraph.nodes`."""
     callee: int
     """Index in `TraceGraph.nodes`."""
     calls: int
-    """Number of calls; 0 for a tool that was only offered to a model of the caller."""
+    """Number of calls; 0 for a tool that was offered to a model of the caller but not called."""
 
 
 @frozen
 class TraceGraph:
-    """The agents and tools of a run (nodes) and their calls of one another (edges)."""
+    """The agents and tools of a run (nodes), and the calls between them (edges)."""
 
     nodes: tuple[GraphNode, ...] = ()
-    """Each node comes after its first caller, as in an indented list."""
+    """The nodes in the order of an indented list: each node is below its first caller."""
     edges: tuple[GraphEdge, ...] = ()
     left_out: int = 0
-    """The number of nodes that are not among `nodes`."""
+    """The number of nodes that are not in `nodes`, because there are more than `MOST_NODES`."""
 
 
 class _Node:
@@ -91,8 +92,9 @@ def build_trace_graph(
     """Return the graph of a trace.
 
     `parents` has the index of each span's parent, without cycles, and `seconds` each span's duration. A tool
-    is called by the author of its span. If the span has no author, the nearest agent span around it names the
-    caller. A tool that a model was offered is a node even if it was not called.
+    is called by the author of its span; if the span has no author, by the agent of the nearest agent span
+    around it. An agent is called by the agent of the nearest agent span around its own span. A tool that was
+    offered to a model is a node even if it was not called.
     """
     builder = _Builder()
     agents = _find_agents(spans, parents)
@@ -118,7 +120,7 @@ def build_trace_graph(
 
 
 def find_offered_tools(request: object) -> Iterator[str]:
-    """Yield the names of the tools that a request to a model of Google, OpenAI or Anthropic offers."""
+    """Yield the names of the tools that a request offers to a model of Google, OpenAI or Anthropic."""
     if not isinstance(request, Mapping):
         return
     config = request.get("config")

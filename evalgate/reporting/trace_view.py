@@ -34,7 +34,7 @@ class TraceRow:
     width: float
     """Duration as a fraction of the run's time; at most 1 − `offset`."""
     event: int | None = None
-    """Index in `Reply.events` of the event that the step caused, or `len(events)` for the final response.
+    """Index in `Reply.events` of the event to which the step belongs; `len(events)` for the final response.
     None if no event is known."""
 
     @property
@@ -80,7 +80,8 @@ class TraceView:
     """The trace of one run: rows, totals and graph."""
 
     rows: tuple[TraceRow, ...]
-    """Each step before the steps within it; steps of one parent in the order of their start."""
+    """The rows in the order of an indented list: a step comes before the steps within it. Steps with the same
+    parent are in the order of their start."""
     left_out: int
     """The number of steps that are not among the rows."""
     duration_s: float
@@ -105,11 +106,11 @@ def build_trace_view(
 ) -> TraceView:
     """Return the rows, totals and graph of a trace.
 
-    `replies` are the agent's replies, turn by turn, to which the steps belong. Of more than `limit` spans,
-    the failed and the longest become rows.
+    `replies` are the agent's replies, turn by turn, to which the steps belong. If there are more than `limit`
+    spans, only `limit` become rows: first the failed spans, then the longest.
 
-    Broken spans are accepted. Invalid or negative times count as 0. An unknown parent, or a parent in a
-    cycle, counts as no parent. If several spans have the same id, the first is the parent.
+    Broken spans are accepted. Invalid or negative times count as 0. An unknown parent counts as no parent,
+    and cycles of parents are broken. If several spans have the id of a parent, the first is the parent.
     """
     times = [_clean_times(span) for span in spans]
     total = max((start + duration for start, duration in times), default=0.0)
@@ -158,7 +159,10 @@ def format_usage(usage: Usage) -> str:
 
 
 def find_parents(spans: Sequence[TraceSpan]) -> list[int | None]:
-    """Return the index of each span's parent, with cycles broken; None for a span without a parent."""
+    """Return the index of each span's parent; None for a span without a known parent.
+
+    In a cycle of parents, one span gets None. If several spans have the id of a parent, the first is taken.
+    """
     first: dict[str, int] = {}
     for at, span in enumerate(spans):
         first.setdefault(span.id, at)
@@ -221,17 +225,17 @@ def _measure_union(times: Iterable[tuple[float, float]]) -> float:
 def _match_events(
     spans: Sequence[TraceSpan], times: Sequence[tuple[float, float]], replies: Sequence[Reply | None]
 ) -> dict[int, int]:
-    """Return the event that each step of a trace belongs to, as {index of the step: index of the event}.
+    """Return the event to which each step of a trace belongs, as {index of the step: index of the event}.
 
-    `replies` are by turn, and an event's index counts within the reply to the step's turn. The response has
-    the index after the last event. `times` are (start, duration) in seconds. Steps without an event are left
-    out.
+    `replies` are the replies by turn. The index of an event is its index in the reply to the step's turn; the
+    final response has the index after the last event. `times` are (start, duration) in seconds. Steps without
+    an event are left out.
 
-    - A tool's step belongs to the first call of the tool with equal arguments that no earlier step took. If
-      there is no such call, it belongs to the first call of the tool that no earlier step took.
-    - A model's step belongs to the same event as the next tool's step, unless another model's step comes
-      between them.
-    - The last model's step of a turn belongs to the response if no tool's step comes after it.
+    - A tool's step belongs to the first call of the tool with equal arguments. If there is no such call, it
+      belongs to the first call of the tool. Calls that belong to an earlier step do not count.
+    - A model's step belongs to the same event as the next tool's step. But if another model's step comes
+      first, it has no event.
+    - The last model's step of a turn belongs to the final response, if no tool's step comes after it.
     """
     found: dict[int, int] = {}
     steps: dict[int, list[int]] = defaultdict(list)
@@ -264,9 +268,10 @@ def _match_turn(spans: Sequence[TraceSpan], steps: Sequence[int], reply: Reply) 
 
 
 def _take_call(calls: deque[tuple[int, ToolCall]], args: object) -> int:
-    """Remove one call from `calls`, and return the index of its event.
+    """Remove the first call with the arguments `args` from `calls`, and return the index of its event.
 
-    It is the first call with the arguments `args`, or else the first call.
+    If no call has these arguments, take the first call. Only the first 50 calls are compared. `calls` are
+    pairs (index of the event, call), at least one.
     """
     for at in range(min(len(calls), _MOST_COMPARED)):
         number, call = calls[at]

@@ -11,7 +11,7 @@ from evalgate.reporting.summary_lines import describe_verdict, format_baseline, 
 
 WebhookFormat: TypeAlias = Literal["json", "slack", "teams"]
 VERSION = 1
-"""Version of the JSON: raised if a key is renamed or removed."""
+"""Version of the JSON format. It increases if a key is renamed or removed."""
 _MOST_NAMED = 20
 _LONGEST_LINE = 300
 _LONGEST_TEXT = 2_800
@@ -23,7 +23,7 @@ _CUT_ESCAPE = re.compile(r"&[a-z]*…\Z")
 def build_payload(record: Record, form: WebhookFormat, *, commit: str, branch: str, url: str) -> JsonObject:
     """Return the body of a webhook in the format `form`.
 
-    `url` is the page of the CI job. `commit`, `branch` and `url` are "" if they are not known.
+    `url` is the web address of the CI job. `commit`, `branch` and `url` are "" if they are not known.
     """
     headline = describe_verdict(record.verdict)[1]
     if form == "slack":
@@ -75,7 +75,8 @@ def _list_newly_failing(record: Record) -> list[str]:
 def _iter_lines(record: Record, commit: str, branch: str) -> Iterator[str]:
     """Yield the lines of a message: reasons, metrics, newly failing cases, commit and branch.
 
-    No line has invisible characters.
+    At most 20 lines are yielded before the line with commit and branch. Lines are cut after 300 characters,
+    and have no invisible characters.
     """
     lines = [*record.verdict.reasons]
     for metric in record.metrics:

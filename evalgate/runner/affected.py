@@ -1,4 +1,7 @@
-"""Limit a plan to the suites that a change affects. If git cannot say what changed, keep all suites."""
+"""Limit a plan to the suites (groups of eval sets) that a change affects.
+
+If git cannot tell what changed, all suites are kept.
+"""
 
 import hashlib
 import os
@@ -42,14 +45,14 @@ _NO_BASE = "no commit to compare with is named: this is no pull request, and the
 def find_affected(
     plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles, base_revision: str
 ) -> AffectedSuites:
-    """Find the suites of the plan that the change affects. If git cannot say what changed, return all suites.
+    """Find the suites of the plan that the change affects; all suites if git cannot tell what changed.
 
     Args:
         plan: The plan with all eval sets.
         thresholds: The thresholds file that applies.
         rule_files: The `RuleFiles` with which the plan was made.
-        base_revision: The commit to compare with; "" for none. A pull request is always compared with its
-            target branch too.
+        base_revision: The commit with which the change is compared; "" for none. A pull request is also
+            compared with its target branch.
 
     Raises:
         InvalidInputError: the agent's files are tracked, and the baseline that lists them cannot be read.
@@ -92,15 +95,15 @@ def find_unmatched_globs(thresholds: Thresholds, folder: Path) -> Iterator[str]:
 
 
 def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
-    """Yield `base_revision`, if given, and in a pull request also the target branch's commit.
+    """Yield the commits to compare with: `base_revision`, if given, and the target of a pull request.
 
-    A file counts as changed if it differs from at least one of them. The target branch counts even if
-    `base_revision` is given, because the pull request may have edited the command line that gives it.
+    A file counts as changed if it differs from any of these commits. The target branch of a pull request
+    counts even if `base_revision` is given, because the pull request may have edited the command line.
 
     Raises:
-        UnknownChangeError: there is nothing to compare with; or, in a pull request, git does not know the
-            target branch, cannot compare, or finds no difference between HEAD and the commit where it
-            branched off. Without a difference, perhaps something else than the change is checked out.
+        UnknownChangeError: there is no commit to compare with. In a pull request, it is also raised if git
+            does not know the target branch, cannot compare, or finds no difference between HEAD and the
+            commit at which it branched off: perhaps something else than the change is checked out.
     """
     if base_revision:
         yield base_revision
@@ -119,10 +122,10 @@ def _iter_revisions(rule_files: RuleFiles, base_revision: str) -> Iterator[str]:
 def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) -> ChangeRules:
     """Return `known` with `unknown_because` set on each suite that has an outdated list of opened files.
 
-    Every change affects a suite with this field set. A list is outdated if one of its files was edited after
-    the run that made the list: the edited file may open further files, and only the next stored run lists
-    them. Files in `changed` are left out, because they concern the suite anyway. Files that git does not
-    track are left out as well.
+    With this field, every change affects the suite. The list names the files that the agent opened in a
+    stored run. It is outdated if a listed file was edited after this run, because the edited file may open
+    further files. Files in `changed` do not count, because they affect the suite anyway. Files that git does
+    not track do not count, either.
 
     Raises:
         UnknownChangeError: git fails.
@@ -155,8 +158,8 @@ def _mark_outdated(plan: "Plan", known: ChangeRules, changed: frozenset[str]) ->
 def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
     """Return `known` with `unknown_because` set on each suite with opened files that git does not track.
 
-    Every change affects a suite with this field set. Its text names one of the files. Files that a glob of
-    `known.ignored` matches are left out.
+    With this field, every change affects the suite. Its text names one of the files. Files that a glob in
+    `known.ignored` matches do not count.
 
     Raises:
         UnknownChangeError: git fails.
@@ -178,7 +181,7 @@ def _mark_unversioned(known: ChangeRules, folder: Path) -> ChangeRules:
 def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles) -> frozenset[str]:
     """Return the paths of files that decide how the agent runs in all suites, or how the gate judges.
 
-    Some of the paths may not exist.
+    The paths are relative to the working folder. Some of the files may not exist.
     """
     found = {
         thresholds.file,
@@ -194,7 +197,7 @@ def _list_rule_files(plan: "Plan", thresholds: Thresholds, rule_files: RuleFiles
 
 
 def _iter_agent_files(agent: AgentSpec) -> Iterator[str]:
-    """Yield the paths of files that the section `agent` may name; most of the paths do not exist."""
+    """Yield possible paths of the files that the section `agent` names; most of the paths do not exist."""
     options = agent.settings.model_extra or {}
     entry = agent.name if agent.settings.kind in _WITH_ENTRY else options.get("entry")
     if isinstance(entry, str):
@@ -249,6 +252,9 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
     """Return the files that the agent opened in stored runs, by eval set; None if `track_files` is off.
 
     An eval set is left out if its newest run tracked no files.
+
+    Raises:
+        InvalidInputError: the baseline cannot be read.
     """
     if not plan.agent.settings.track_files:
         return None
@@ -261,11 +267,11 @@ def _read_tracked_files(plan: "Plan") -> Mapping[str, frozenset[str]] | None:
 def _join_tracked_files(
     tracked: Mapping[str, frozenset[str]] | None, eval_sets: Iterable[str], *, has_globs: bool
 ) -> tuple[frozenset[str], str]:
-    """Return the files that the agent opens in `eval_sets`, and why every change affects these sets.
+    """Return (files that the agent opens in `eval_sets`, reason why every change affects these eval sets).
 
-    The reason is the end of a sentence; "" if there is none. With tracked files, the reason is an eval set
-    without a list of opened files. Without them (`tracked` is None), only globs count, and the reason is that
-    there are none (`has_globs` is False).
+    The reason is the end of a sentence; "" if there is no such reason. If `tracked` is None, no files are
+    tracked, and the reason is that there are no globs (`has_globs` is False). Otherwise the reason is that
+    one of the eval sets has no list of opened files.
     """
     if tracked is None:
         return frozenset(), "" if has_globs else _NO_GLOBS
@@ -278,7 +284,7 @@ def _join_tracked_files(
 
 
 def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
-    """Yield the paths of an eval set, of its case notes, and of links that lead to them; none for ""."""
+    """Yield the paths of an eval set, of its case notes, and of links to these files; nothing for ""."""
     if path:
         yield path
         for each in (path, str(Path(path).with_name(build_notes_name(Path(path).name)))):
@@ -286,10 +292,10 @@ def _list_own_files(plan: "Plan", path: str) -> Iterator[str]:
 
 
 def _list_eval_sets(plan: "Plan", names: Iterable[str]) -> Mapping[str, str]:
-    """Return the eval sets of a suite as a mapping from the path in the suite to the path in the plan.
+    """Return the eval sets of a suite, as a mapping from their paths in the suite to their paths in the plan.
 
-    The two paths differ if the suite names a link and the plan names the link's target. If the plan lacks an
-    eval set, it is mapped to its path in the suite. `names` are the suite's files, folders and globs.
+    Both paths may differ: the suite may name a link, and the plan the link's target. An eval set that is not
+    in the plan is mapped to its path in the suite. `names` are the files, folders and globs of the suite.
     """
     folder = plan.workspace.folder
     planned = {os.path.realpath(folder / each.eval_set.path): each.eval_set.path for each in plan.suites}
@@ -312,8 +318,8 @@ def select_affected_cases(plan: "Plan", found: AffectedSuites) -> frozenset[Case
 def collect_tracked_files(plan: "Plan", agent: Agent, record: Record) -> tuple[TrackedFiles, ...]:
     """Return the files that the agent opened, by eval set; () if the agent does not track opened files.
 
-    Eval sets with unselected cases are left out, and so are eval sets with a case that has no answered run:
-    their lists of files would be incomplete.
+    Lists of files that would be incomplete are left out. These are the lists of eval sets of which only some
+    cases were selected, or in which a case has no answered run.
     """
     if not isinstance(agent, TracksFiles):
         return ()
@@ -348,7 +354,7 @@ def _digest_file(path: Path) -> str:
 
 
 def build_skipped_record(plan: "Plan", found: AffectedSuites) -> Record:
-    """Build the record of a run that runs nothing, because the change affects no suite."""
+    """Build the record of a gate that makes no runs, because the change affects no suite."""
     reasons = (found.describe(), *(effect.sentence for effect in found.effects[:_SHOWN_FILES]))
     if more := len(found.effects) - _SHOWN_FILES:
         reasons += (f"And {pluralize(more, 'file')} more.",) if more > 0 else ()

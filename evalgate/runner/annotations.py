@@ -13,10 +13,10 @@ from evalgate.reporting.findings import Finding, describe_faults, list_findings,
 
 
 def list_annotated_findings(record: Record) -> list[Finding]:
-    """Return the failing cases that count for the gate, with different kinds of failure first.
+    """Return the failing cases that count for the gate, first one case of each kind of failure.
 
-    The first case of each failure group comes first, then the second case of each group, and so on. Cases
-    without a group come last.
+    The first case of each failure group comes first, then the second case of each group, and so on. A failure
+    group holds the cases that failed in the same way. Cases without a group come last.
     """
     findings = {finding.case.key: finding for finding in list_findings(record)}
     rounds = zip_longest(*[group.cases for group in list_failure_groups(record)])
@@ -27,7 +27,7 @@ def list_annotated_findings(record: Record) -> list[Finding]:
 def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator[Annotation]:
     """Yield an annotation for each finding, on the line of its case in the eval set.
 
-    Paths in the findings start from `folder`, which is relative to the repository's root.
+    Paths in the findings are relative to `folder`, which is relative to the repository's root.
     """
     for finding in findings:
         message = "\n".join(to_one_line(fault, 500) for fault in describe_faults(finding.case)) or "failed"
@@ -36,10 +36,10 @@ def build_annotations(findings: Iterable[Finding], folder: str = "") -> Iterator
 
 
 def build_check_annotations(record: Record, folder: str = "") -> tuple[Annotation, ...]:
-    """Return the annotations of a check run, at most `MOST_ANNOTATIONS_A_REQUEST`.
+    """Return the annotations of a check run on GitHub, at most `MOST_ANNOTATIONS_A_REQUEST`.
 
     If there are more failing cases, the last annotation states the number of cases without an annotation.
-    Paths in the record start from `folder`, which is relative to the repository's root.
+    Paths in the record are relative to `folder`, which is relative to the repository's root.
     """
     findings = list_annotated_findings(record)
     if len(findings) <= MOST_ANNOTATIONS_A_REQUEST:

@@ -1,9 +1,9 @@
 """Read the gate's own rules from the base branch, so that a change cannot weaken the rules for itself.
 
 The rules are the thresholds files with their tool mocks, the baseline (`baseline_stores.py`), prompts,
-judges' anchors, labels and personas, and the code of custom metrics (`metric_code.py`). `gating.quarantine`
-handles the quarantine file. The agent and the eval sets, with the tool mocks and final states in them, are
-read from the change itself. A notice lists the eval sets that the change edits.
+judges' anchors (responses with labels), personas, and the code of custom metrics (`metric_code.py`).
+`gating.quarantine` handles the quarantine file. The agent and the eval sets, with their tool mocks and final
+states, are read from the change itself. A notice lists the eval sets that the change edits.
 """
 
 import hashlib
@@ -50,18 +50,18 @@ _PATHS_AT_ONCE = 200
 
 @frozen
 class BaseVersion:
-    """Version of a file on the base branch.
+    """Version of a file on the base branch: a copy, or the reason why there is none.
 
-    If `copy` is None and `is_new` is False, the base branch has no say, and the checked-out file is used.
-    There are three possible causes: the rules of the base branch do not apply, git does not know its commit,
-    or the branch lacks the file and git does not track it. If `is_new` is True, the caller decides: most
-    rules are then read from the checked-out file, but a baseline counts as missing.
+    If `copy` is None and `is_new` is False, the checked-out file is used. There are three possible causes:
+    the rules of the base branch do not apply, git does not know the base branch's commit, or the branch lacks
+    the file and git does not track the file. If `is_new` is True, the caller decides: most rules are then
+    read from the checked-out file, but a baseline counts as missing.
     """
 
     copy: Path | None = None
     """Copy of the base branch's file; None if the base branch lacks the file, or if its file is not used."""
     is_new: bool = False
-    """True: git tracks the file, and the base branch lacks it."""
+    """True if git tracks the checked-out file, and the base branch lacks the file."""
 
 
 @dataclass
@@ -75,7 +75,8 @@ class RuleFiles:
     folder: Path
     environ: Mapping[str, str]
     policy: Policy | None = None
-    """None: `base` if an unmerged change is tested and git knows its target branch, else `head`."""
+    """Value of `--policy`. None means `base` if an unmerged change is tested and git knows its target branch;
+    otherwise None means `head`."""
     _unverified: list[str] = field(default_factory=list)
     """Files that were read from the change itself, because git does not know the base branch."""
     _notices: list[str] = field(default_factory=list)
@@ -122,17 +123,17 @@ class RuleFiles:
 
     @cached_property
     def applies_base_rules(self) -> bool:
-        """Return True if an unmerged change is tested, and the policy is not `head`."""
+        """Return True if an unmerged change (a pull request) is tested, and the policy is not `head`."""
         return self.policy != "head" and bool(describe_unmerged_change(self.environ))
 
     @cached_property
     def base_commit(self) -> str:
-        """Return the base branch's commit; "" if its rules do not apply or git does not know the commit."""
+        """Return the base branch's commit; "" if its rules do not apply, or git does not know the commit."""
         return find_base_commit(self.folder, self.environ) if self.applies_base_rules else ""
 
     @cached_property
     def committed_files(self) -> "CommittedFiles":
-        """Return the files of the base branch as they are in `base_commit`, which must not be "".
+        """Return the files of the base branch's commit; `base_commit` must not be "".
 
         Raises:
             InvalidInputError: git cannot read the commit.
@@ -167,28 +168,46 @@ class RuleFiles:
         return describe_base_fetch(self.environ)
 
     def has_file(self, path: Path) -> bool:
-        """Return True if the file exists in the folder, or `has_base_file` finds it on the base branch."""
+        """Return True if the file exists in the folder or, if its rules apply, on the base branch.
+
+        Raises:
+            InvalidInputError: git cannot read the file of the base branch.
+        """
         return is_readable_name(self.folder / path) or self.has_base_file(path)
 
     def has_base_file(self, path: Path) -> bool:
-        """Return True if the base branch's rules apply and the branch has a non-empty file at `path`."""
+        """Return True if the base branch's rules apply and the branch has a non-empty file at `path`.
+
+        Raises:
+            InvalidInputError: git cannot read the file.
+        """
         return bool(
             self.base_commit and git.read_blob(self.folder, self.base_commit, self.format_relative_path(path))
         )
 
     def note_unverified(self, path: str) -> None:
-        """Note that the change's own version of a file was read, as the base branch's commit is unknown."""
+        """Note, for a notice, that the change's own version of a file was read.
+
+        Call this if git does not know the base branch's commit.
+        """
         self._unverified.append(path)
 
     def find_default_file(self) -> Path | None:
-        """Return the path of the first thresholds file with a name in `DEFAULT_NAMES`, or None.
+        """Return the path of the first thresholds file with a name in `DEFAULT_NAMES`; None without a file.
 
         The base branch is searched before the folder, because a change could add a file with an earlier name.
+
+        Raises:
+            InvalidInputError: git cannot read a file of the base branch.
         """
         return self.find_default_base_file() or find_thresholds_file(self.folder)
 
     def find_default_base_file(self) -> Path | None:
-        """Return the path of the base branch's thresholds file; None if it is missing or does not apply."""
+        """Return the path of the base branch's thresholds file; None if it is missing or does not apply.
+
+        Raises:
+            InvalidInputError: git cannot read a file of the base branch.
+        """
         for name in DEFAULT_NAMES if self.base_commit else ():
             then = git.read_blob(self.folder, self.base_commit, name)
             if then and (name != "pyproject.toml" or OUR_TABLE.encode() in then):
@@ -196,24 +215,25 @@ class RuleFiles:
         return None
 
     def load_version(self, path: Path, shown_as: str) -> Thresholds:
-        """Read a thresholds file: the base branch's version if its rules apply, else the checked-out one.
+        """Read a thresholds file: the base branch's version if its rules apply, else the checked-out file.
 
         `shown_as` is the name of the file in messages.
 
         Raises:
-            InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
+            InvalidInputError: the file has a problem, or cannot be read from the folder or the base branch.
         """
         return replace(load_thresholds(self.choose_version(path), shown_as), folder=path.parent)
 
     def load_chosen_thresholds(self, thresholds_file: str | None) -> Thresholds:
-        """Read `thresholds_file`; if it is None, read the file in the folder, or return the defaults.
+        """Read the thresholds file that the user named, or else the file in the working folder.
 
-        If `thresholds_file` is a folder, its files hold the criteria of each eval set, as in tRPC-Agent-Go's
-        base folder of metrics. They replace the criteria of the thresholds file in the working folder, but
-        the other sections of this file still apply.
+        If `thresholds_file` is None and the folder has no file, return the defaults. If `thresholds_file` is
+        a folder, the files in it hold the criteria of each eval set, as in tRPC-Agent-Go's base folder of
+        metrics. These criteria replace the criteria of the thresholds file in the working folder, but the
+        other sections of that file still apply.
 
         Raises:
-            InvalidInputError: the file cannot be read or has a problem, or `choose_version` fails.
+            InvalidInputError: the file has a problem, or cannot be read from the folder or the base branch.
         """
         if thresholds_file is not None and self._is_folder(thresholds_file):
             own = self.load_chosen_thresholds(None)
@@ -226,7 +246,7 @@ class RuleFiles:
         return Thresholds(DEFAULT_CONFIG, self.folder)
 
     def _is_folder(self, path: str) -> bool:
-        """Return True if `path` is a folder on the base branch or, if the branch lacks `path`, here."""
+        """Return True if `path` is a folder on the base branch; if the branch lacks `path`, a folder here."""
         if self.base_commit and git.has_folder(self.folder, self.base_commit, path):
             return True
         return (self.folder / path).is_dir() and not self.has_base_file(Path(path))
@@ -234,13 +254,14 @@ class RuleFiles:
     def choose_version(self, path: Path) -> Path:
         """Return the path to read for a file with rules: `path` itself, or a copy of the base branch's file.
 
-        Return `path` if the base branch's rules do not apply, or if the branch does not have the file. An
-        empty file counts as no file. If git tracks a file that the branch does not have, a notice is added.
-        The copy exists until the end of the `with` block.
+        Return `path` if the base branch's rules do not apply, if git does not know its commit, or if the
+        branch lacks the file. An empty file counts as no file. A notice is added if the change edits the
+        file, or if git tracks a file that the branch lacks. The copy exists until the end of the `with`
+        block.
 
         Raises:
-            InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
-                cannot be written.
+            InvalidInputError: `--policy base` is given and git does not know the base commit; git cannot
+                read the file; or the copy cannot be written.
         """
         self.paths.add(self.format_relative_path(path))
         version = self.copy_base_version(path)
@@ -258,22 +279,22 @@ class RuleFiles:
         return os.path.relpath(self.folder / path, self.folder)
 
     def list_changed_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
-        """Return the tracked files that differ from the base branch's commit, limited to pathspecs (`paths`).
+        """Return the tracked files at the pathspecs `paths` that differ from the base branch's commit.
 
-        The change edits, adds or removes them, or only the base branch has changed them
-        (`list_outdated_files`). Return [] without pathspecs, if the base branch's rules do not apply, or if
-        git does not know the base commit. `options` are options of `git diff`. Without options, all files of
-        a submodule count as changed if its commit differs.
+        Either the change or only the base branch has changed these files. Return [] without pathspecs, if the
+        base branch's rules do not apply, if git does not know the base commit, or if git fails. `options` are
+        options of `git diff`. Without options, all files of a submodule count as changed if its commit
+        differs.
         """
         with suppress(git.GitError):
             return self._list_changes(self.base_commit, paths, options) if self.base_commit else []
         return []
 
     def list_outdated_files(self, *paths: str, options: Sequence[str] = ()) -> list[str]:
-        """Return the members of `list_changed_files` that only the base branch has changed.
+        """Return the tracked files at the pathspecs `paths` that only the base branch has changed.
 
-        The arguments are the same. The checked-out files are as they were when the change branched off.
-        Return [] if git cannot tell.
+        The checked-out files are as they were when the change branched off. Return [] if git cannot tell.
+        `options` are options of `git diff`.
         """
         changed, commits = self.list_changed_files(*paths, options=options), self._common_commits
         # Without this, a failure of git would make the change's own edits look like those of the base branch.
@@ -283,7 +304,7 @@ class RuleFiles:
         return []
 
     def _list_changes(self, commit: str, paths: Sequence[str], options: Sequence[str]) -> list[str]:
-        """Return the tracked files at the pathspecs that differ from those of a commit.
+        """Return the tracked files at the pathspecs `paths` that differ from the files of a commit.
 
         Raises:
             GitError: git fails.
@@ -305,8 +326,8 @@ class RuleFiles:
         A notice is added if the change edits the file. `path` is absolute or relative to the working folder.
 
         Raises:
-            InvalidInputError: `--policy base` is given and git does not know the base commit, or the copy
-                cannot be written.
+            InvalidInputError: `--policy base` is given and git does not know the base commit; git cannot
+                read the file; or the copy cannot be written.
         """
         if not self.applies_base_rules:
             return BaseVersion()
@@ -325,9 +346,9 @@ class RuleFiles:
         return BaseVersion(self._copy_content(shown, then))
 
     def read_common_versions(self, path: str) -> Sequence[bytes]:
-        """Return a file's contents in the commits at which the change branched off; () if git cannot tell.
+        """Return a file's content in each commit at which the change branched off; () if git cannot tell.
 
-        `path` is relative to `folder`. b"" is the content of a missing file.
+        `path` is relative to `folder`. The content of a missing file is b"".
         """
         with suppress(InvalidInputError):
             return [git.read_blob(self.folder, each, path) for each in self._common_commits]
@@ -362,9 +383,10 @@ class RuleFiles:
 
 
 def iter_link_steps(folder: Path, path: str) -> Iterator[str]:
-    """Yield a path, all links on the way to it, and the path of the file itself, relative to `folder`.
+    """Yield `path`, each link on the way to its file, and the path of the file without links.
 
-    The file need not exist. A change of any of these links could lead to another file.
+    All paths are relative to `folder`. The file need not exist. An edit of any of these links could lead to
+    another file.
     """
     from evalgate.agents.host.opened_files import follow_links
 
@@ -375,6 +397,6 @@ def iter_link_steps(folder: Path, path: str) -> Iterator[str]:
 
 
 def format_paths(paths: Sequence[str]) -> str:
-    """Format paths as a list for a sentence: the first six, separated by commas, then `and 3 files more`."""
+    """Return paths as a list for a sentence: the first six, separated by commas, then `and 3 files more`."""
     more = len(paths) - _SHOWN_PATHS
     return ", ".join(paths[:_SHOWN_PATHS]) + (f" and {pluralize(more, 'file')} more" if more > 0 else "")

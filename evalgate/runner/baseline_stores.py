@@ -16,10 +16,13 @@ _SHOWN_OF_COMMIT = 12
 
 
 def open_baseline_store(name: str, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore:
-    """Open the baseline `name` of `gate.baseline` or `--baseline`.
+    """Open the store of the baseline that `gate.baseline` or `--baseline` names.
+
+    `name` is a path, or the name of another kind of store such as `branch:NAME`. For an unmerged change, a
+    file is read from the base branch.
 
     Raises:
-        InvalidInputError: no store has this name, or `name` is a file and `open_baseline_file` fails.
+        InvalidInputError: `name` is wrong, or the base branch's version of the file cannot be read.
     """
     context = StoreContext(workspace.folder, rule_files.environ, workspace.owner)
     return plugin_registry.resolve_baseline_store(name, context) or open_baseline_file(
@@ -28,13 +31,13 @@ def open_baseline_store(name: str, workspace: Workspace, rule_files: RuleFiles) 
 
 
 def open_anchor_store(name: str, workspace: Workspace, rule_files: RuleFiles) -> BaselineStore:
-    """Open the baseline `name` of `gate.anchor`, which stays fixed for comparison over months.
+    """Open the store of the baseline that `gate.anchor` names: a fixed baseline for comparison over months.
 
-    `SOURCE@WHEN` names a past version of the baseline. A name with `://` is an address as a whole, even if
-    it contains an `@`.
+    `SOURCE@WHEN` names the version of a baseline at a tag, a commit or a date. A name with `://` is an
+    address as a whole, even if it contains an `@`.
 
     Raises:
-        InvalidInputError: the baseline cannot be opened.
+        InvalidInputError: `name` is wrong, or the base branch's version of the file cannot be read.
     """
     source, _, when = name.rpartition("@")
     if not when or not source or "://" in source:  # a URL may contain `@`, and has no history
@@ -48,14 +51,15 @@ def open_anchor_store(name: str, workspace: Workspace, rule_files: RuleFiles) ->
 
 
 def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] | None) -> BaselineStore:
-    """Open the baseline in the file `path`.
+    """Return the store of the baseline in the file `path`.
 
-    If the base branch's rules apply, the base branch's version is read at once, and the returned store is
-    read-only. `owner` is the user and group id of files that the store writes; None: the ids of this process.
+    If the base branch's rules apply and git knows its commit, the base branch's version is read at once, and
+    the store is read-only. Otherwise, or if git tracks no such file, the store uses the checked-out file.
+    `owner` is (user id, group id) for files that the store writes; None for the ids of this process.
 
     Raises:
-        InvalidInputError: the base branch's version is no valid baseline, or cannot be found or copied,
-            as `RuleFiles.choose_version` describes.
+        InvalidInputError: `--policy base` is given and git does not know the base commit; or the base
+            branch's version cannot be read, cannot be copied, or is no valid baseline.
     """
     rule_files.paths.add(rule_files.format_relative_path(rule_files.folder / path))
     version = rule_files.copy_base_version(rule_files.folder / path)
@@ -81,6 +85,10 @@ class ReadOnlyBaseline:
         return self.baseline
 
     def update(self, change: Callable[[Baseline | None], Baseline]) -> Baseline:
-        """Raise InvalidInputError, because the base branch's baseline is read-only."""
+        """Refuse the update.
+
+        Raises:
+            InvalidInputError: always, because the base branch's baseline is read-only.
+        """
         del change
         raise InvalidInputError("the baseline of another branch cannot be changed from here")

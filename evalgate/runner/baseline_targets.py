@@ -17,7 +17,7 @@ from evalgate.system.workspace import Workspace, resolve_workspace
 
 @frozen
 class BaselineTarget:
-    """Location of a baseline, with the thresholds file that applies to it."""
+    """The baseline that a command reads or writes, with the thresholds file that applies to it."""
 
     workspace: Workspace
     target: str
@@ -25,18 +25,18 @@ class BaselineTarget:
     config: Config
     """Contents of the thresholds file; the defaults without a file."""
     criteria: tuple[Criterion, ...] = ()
-    """Criteria of the thresholds file."""
+    """Criteria of the thresholds file; () without a file."""
 
     @property
     def keep(self) -> int:
-        """Return the number of gate runs to keep of each eval set."""
+        """Return the number of gate runs (runs of the whole gate) to keep in the baseline, per eval set."""
         return self.config.gate.statistics.baseline_keep
 
     @property
     def next_step(self) -> str:
-        """Return a space and the user's next step after an update, such as ` Commit it.`, to end a message.
+        """Return the end of a message about an update: a blank and the user's next step, as ` Commit it.`.
 
-        Return "" if the store needs no such step.
+        Return "" if the store needs no further step.
         """
         return f" {self.store.next_step}" if isinstance(self.store, HasFollowUpStep) else ""
 
@@ -44,7 +44,7 @@ class BaselineTarget:
         """Read the baseline.
 
         Raises:
-            InvalidInputError: the store has no baseline yet, or it cannot be read.
+            InvalidInputError: the store has no baseline yet, or the baseline cannot be read.
         """
         if (found := self.store.read()) is None:
             raise InvalidInputError(
@@ -58,12 +58,13 @@ class BaselineTarget:
 def resolve_target(folder: Path, to: str | None, thresholds_file: str | None) -> BaselineTarget:
     """Return the baseline with the name `to`, and the thresholds file that applies to it.
 
-    If `to` is None, it is `gate.baseline` of the thresholds file, else the default path. `thresholds_file` is
-    the path of the thresholds file; None: the file in the folder, or the defaults without a file.
+    If `to` is None, the name is `gate.baseline` of the thresholds file; without this setting, the default
+    path. `thresholds_file` is the path of the thresholds file. If `thresholds_file` is None, read the file in
+    `folder`; without a file, take the defaults.
 
     Raises:
-        InvalidInputError: the folder or the thresholds file does not exist, or the file or the name of the
-            baseline is wrong.
+        InvalidInputError: the folder or the thresholds file does not exist, the thresholds file is wrong, or
+            the name of the baseline is wrong.
     """
     workspace = resolve_workspace(folder)
     path = workspace.folder / thresholds_file if thresholds_file else find_thresholds_file(workspace.folder)
@@ -85,10 +86,10 @@ def find_baseline(workspace: Workspace) -> str | None:
 
 
 def open_named_store(workspace: Workspace, name: str) -> BaselineStore:
-    """Return the baseline store that `name` refers to: a path, `branch:NAME`, a URL and so on.
+    """Return the baseline store with the name `name`: a path, `branch:NAME`, a URL and so on.
 
     Raises:
-        InvalidInputError: `name` refers to no baseline.
+        InvalidInputError: `name` is no valid name of a baseline.
     """
     # Imported here, because `evalgate report` loads this module and reads no baseline.
     from evalgate.baselines.stores.file import FileStore

@@ -1,4 +1,4 @@
-"""Check the judge with the labelled responses of `judge.anchors`, before it judges anything else."""
+"""Check the judge with the labelled responses of `judge.anchors`, before it judges other responses."""
 
 import asyncio
 import math
@@ -41,14 +41,14 @@ class CalibrationCase(BaseModel):
     user: str
     response: str
     expected: str | None = None
-    """Reference response, if the metric compares with one."""
+    """Expected response, for a metric that compares with one."""
     rubrics: Mapping[str, str] = Field(default_factory=dict)
-    """Text by id, for rubrics in addition to the rubrics of the metric."""
+    """Texts by id of further rubrics, in addition to the rubrics of the metric."""
     rubric_type: str | None = None
     label: Annotated[bool, Strict()] | Annotated[float, Strict()]
-    """True or false (whether the response passes), or a score."""
+    """True if people let the response pass, False if not; or the score that people gave."""
     tolerance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
-    """Allowed distance of the judge's score from a label that is a score."""
+    """Largest allowed difference between the judge's score and the label, if the label is a score."""
 
     @field_validator("label", mode="before")
     @classmethod
@@ -77,10 +77,10 @@ class CalibrationSet:
 
     cases: tuple[tuple[CalibrationCase, BoundMetric], ...]
     floor: float
-    """Share of the cases in which the judge must agree with the label, 0 to 1."""
+    """Minimum share of the cases in which the judge must agree with the label, 0 to 1."""
 
     async def evaluate_judge(self) -> CalibrationVerdict:
-        """Judge all cases concurrently and return the verdict on the judge, reliable or not."""
+        """Judge all cases concurrently, and return the verdict on the judge: reliable or not."""
         found = await asyncio.gather(
             *(_judge_case(number, case, bound) for number, (case, bound) in enumerate(self.cases, 1))
         )
@@ -90,14 +90,14 @@ class CalibrationSet:
 def read_calibration_set(
     path: Path, shown_as: str, floor: float, metrics: Sequence[BoundMetric]
 ) -> CalibrationSet:
-    """Read calibration cases from a file, and assign to each case the metric of `metrics` that it names.
+    """Read calibration cases from a file, and find the metric in `metrics` that each case names.
 
-    `floor` is the share of cases, 0 to 1, in which the judge must agree with the label. `shown_as` is the
-    name of the file in messages.
+    `floor` is the minimum share of cases, 0 to 1, in which the judge must agree with the label. `shown_as` is
+    the name of the file in messages.
 
     Raises:
-        InvalidInputError: the file cannot be read or is wrong, or a case names no judged metric of
-            `metrics`.
+        InvalidInputError: the file cannot be read or is wrong, or a case names a metric that is not a judged
+            metric in `metrics`.
     """
     document = read_config_document(path, shown_as)
     try:

@@ -20,7 +20,7 @@ _SCOPE_KEYS = ("ids", "tags")
 def add_case_checks(
     suites: Sequence[Suite], thresholds: Thresholds, context: MetricContext, environment: MetricEnvironment
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks of their case notes added, each check for its own case only.
+    """Return the suites with the checks of their case notes added; each check is for its own case only.
 
     Raises:
         InvalidInputError: a check is wrong; the error lists every wrong check with its line in the notes.
@@ -40,9 +40,9 @@ def add_case_checks(
 def _iter_note_thresholds(
     eval_set: EvalSet, thresholds: Thresholds, context: MetricContext, problems: list[Problem]
 ) -> Iterator[tuple[str, Thresholds]]:
-    """Yield the id of each selected case that has checks in the notes, with its checks as thresholds.
+    """Yield (id of the case, its checks as `Thresholds`) for each selected case with checks in the notes.
 
-    Wrong checks are appended to `problems`; a case with checks that cannot be parsed is left out.
+    Wrong checks are appended to `problems`. A case with checks that cannot be parsed is left out.
     """
     if eval_set.checks is None:
         return
@@ -73,10 +73,10 @@ def _find_position(checks: CaseChecks, eval_id: str, location: Location) -> tupl
 def _find_misplaced(
     eval_id: str, sections: Mapping[str, Mapping[str, object]], checks: CaseChecks, thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield a problem for each check of a case's notes that has the same name as one in the thresholds file.
+    """Yield a problem for each check of a case if the thresholds file has a check with the same name.
 
-    Each key `ids` or `tags` is a problem too, because a check in case notes is for its case only. `sections`
-    are the checks of the case `eval_id` by name.
+    Each key `ids` or `tags` of a check is a problem, too, because a check in case notes is for its case only.
+    `sections` are the checks of the case `eval_id` by name.
     """
     for name, section in sections.items():
         place = ("cases", eval_id, "checks", name)
@@ -99,10 +99,10 @@ def _bind_checks(
     environment: MetricEnvironment,
     problems: list[Problem],
 ) -> list[BoundMetric]:
-    """Return the metrics of all checks. Equal checks of several cases share one metric.
+    """Return a metric for each check. Equal checks of several cases share one metric.
 
-    `note_thresholds` are the pairs of `_iter_note_thresholds`: (id of the case, its checks as thresholds).
-    Wrong checks are appended to `problems`.
+    `note_thresholds` are pairs (id of the case, its checks as `Thresholds`). Wrong checks are appended to
+    `problems`.
     """
     built: dict[tuple[str, str], BoundMetric] = {}
     cases: dict[tuple[str, str], set[CaseKey]] = {}

@@ -1,4 +1,4 @@
-"""Policies of cases, from the section `cases` of a thresholds file."""
+"""Policies of cases (tags, weight, protection, thresholds), from the section `cases` of a thresholds file."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,11 +24,11 @@ def resolve_case_policies(
     """Return the policies of cases, from their own tags and `case_rules`. Later rules override earlier ones.
 
     A case keeps its own tags, and each matching rule adds tags. If `is_part` is True, `eval_sets` hold only
-    the cases that the user selected, so a rule that matches none of them is no error.
+    the cases that the user selected.
 
     Raises:
-        InvalidInputError: a rule names a metric that is not among the criteria. If `is_part` is False, also
-            if a rule matches no case or has an id without wildcards that no case has.
+        InvalidInputError: a rule names a metric that is not among the criteria. If `is_part` is False, it is
+            also raised if a rule matches no case, or has an id without wildcards that no case has.
     """
     eval_sets = tuple(eval_sets)
     tagged = ((each, case) for each in eval_sets for case in each.cases if case.tags)

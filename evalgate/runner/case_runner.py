@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from evalgate.agents.tracing.run_trace import RunTrace
 
 _MOST_LOST_MACHINES = 3
-"""Number of lost machines after which a run is made again, each time in another worker.
+"""Maximum number of times that a run is made again because the worker's machine was lost.
 
-After one more loss the run is given up and has the outcome of `SessionLostError`, which is `faulted`.
+After one more loss the run is given up, with the outcome of `SessionLostError`: `faulted`.
 """
 
 
@@ -53,9 +53,10 @@ After one more loss the run is given up and has the outcome of `SessionLostError
 class _AttemptResult:
     run: CaseRun
     retry: Literal["no", "alone", "later", "elsewhere"] = "no"
-    """Retry that could succeed: `alone` in a worker, `later` (after a pause), `elsewhere` (other machine)."""
+    """Retry that could succeed: `alone` in a worker process, `later` (after a pause), or `elsewhere` (on
+    another machine). `no` if no retry could succeed."""
     retry_after_s: float | None = None
-    """Pause in seconds that a service asked for; None if it asked for none."""
+    """Pause in seconds for which the service asked; None if it asked for no pause."""
 
 
 class AttemptHistory:
@@ -66,7 +67,7 @@ class AttemptHistory:
     def __init__(self) -> None:
         self._attempts: list[Attempt] = []
         self._user_usages: list[Usage] = []
-        """Usage of the simulated users in these attempts."""
+        """Usage of the simulated users in the failed attempts."""
 
     def add_attempt(self, run: CaseRun) -> None:
         """Append a failed attempt and its usage.
@@ -80,7 +81,7 @@ class AttemptHistory:
         self._user_usages += [] if run.user_usage is None else [run.user_usage]
 
     def attach_attempts(self, run: CaseRun) -> CaseRun:
-        """Return `run` with the earlier attempts, and with `user_usage` summed over all attempts."""
+        """Return `run` with the failed attempts, and with `user_usage` summed over all attempts."""
         if not self._attempts:
             return run
         used = [*self._user_usages, *([] if run.user_usage is None else [run.user_usage])]
@@ -105,10 +106,10 @@ class CaseRunner:
             agent: The agent, already started as a context manager.
             create_user: Function that creates the user of a run.
             throttle: Limits for the number of cases at once, for their rate and for retries.
-            stop_reason: Function that returns None, or a failure to prevent further runs, such as a spent
-                budget. It is called before each retry, with one exception: after the death of a worker, only
-                the retry shows if this case was the cause.
-            create_trace: Function that creates the trace of a run; None: runs keep no trace.
+            stop_reason: Function that returns the reason why no further run may begin, such as a spent
+                budget; None if there is no reason. It is called before each retry, except after the death of
+                a worker: only the retry shows if the case was the cause of the death.
+            create_trace: Function that creates the trace of a run; None if runs keep no trace.
         """
         self._agent = agent
         self._create_user = create_user
@@ -125,9 +126,9 @@ class CaseRunner:
           agent crashed, and there is no retry.
         - After a transient fault, the case is run again after a pause, as often as the throttle allows.
         - If the worker's machine was lost, the case is run again at once, at most `_MOST_LOST_MACHINES`
-          times, and is faulted after the next loss.
+          times. After the next loss, the outcome is `faulted`.
 
-        `history` collects the failed attempts, so that they are available even if the call is cancelled.
+        `history` collects the failed attempts, so that the caller has them even if the call is cancelled.
 
         Raises:
             AgentUnreachableError: the agent cannot be reached.
@@ -157,10 +158,10 @@ class CaseRunner:
     async def _make_attempt(
         self, case: EvalCase, run_number: int, slot: Slot, *, alone: bool
     ) -> _AttemptResult:
-        """Run a case once in the slot that the caller holds, and report a rate limit to the throttle.
+        """Run a case once in the slot that the caller holds, and report to the throttle how it ended.
 
         For a case with recorded replies the agent is not asked: the recorded replies are the result. If
-        `alone` is True, no other case runs in the same worker. `run_number` counts from 1.
+        `alone` is True, no other case runs in the same worker. `run_number` is 1-based.
         """
         if case.recorded is not None:
             said = tuple(turn.user for turn in case.turns)
@@ -211,7 +212,11 @@ class CaseRunner:
 
 
 def _check_mocks(case: EvalCase, session: AgentSession) -> None:
-    """Raise AgentError if a case has mocks or a recording of tools that the agent cannot use."""
+    """Check that the agent can use the case's tool mocks and its recording of tool results.
+
+    Raises:
+        AgentError: the agent cannot use them, with the outcome `faulted`.
+    """
     for mock in case.tool_mocks:
         if mock.unsupported:
             raise AgentError(Failure("unsupported", mock.unsupported), "faulted")
@@ -300,9 +305,9 @@ class _ConversationDriver:
         unasked: tuple[Reply, ...] = (),
         final_state: JsonObject | None = None,
     ) -> CaseRun:
-        """Build the run from the turns until now.
+        """Build the run from the turns so far.
 
-        `unasked` are further replies of a recording, after the last message that was sent.
+        `unasked` are replies of a recording that come after the last message that was sent.
         """
         session_id, user_id = get_session_ids(self.session)
         return CaseRun(

@@ -15,13 +15,12 @@ def complete_sessions(
 ) -> tuple[EvalSet, ...]:
     """Return the eval sets with the settings of the section `session` applied to their cases.
 
-    If a case names app or user itself, its own name is kept. `folder` is the working directory. If `is_part`
-    is True, the user selected only some of the eval sets, so a session file that none of them uses is no
-    error.
+    A case that names an app or a user keeps this name. `folder` is the working folder. `is_part` is True if
+    the user selected only some of the eval sets.
 
     Raises:
-        InvalidInputError: the session file holds no session, or it is given although no eval set has the old
-            format that uses it (only if `is_part` is False).
+        InvalidInputError: the session file cannot be read or holds no session. If `is_part` is False, it is
+            also raised if there is a session file, but no eval set in the old format that uses it.
     """
     if config.file is not None:
         eval_sets = _set_initial_session(eval_sets, config.file, folder, is_part=is_part)
@@ -45,8 +44,8 @@ def _set_initial_session(
     """Return the eval sets with the session in `file` set on cases in Google ADK's old format (turn lists).
 
     Raises:
-        InvalidInputError: the file holds no session, or no eval set has the old format (only if `is_part` is
-            False).
+        InvalidInputError: the file cannot be read or holds no session. If `is_part` is False, it is also
+            raised if no eval set has the old format.
     """
     from evalgate.integrations.adk.legacy_evalset import is_turn_list, read_session_file
 

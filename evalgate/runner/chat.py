@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @frozen
 class AgentSetup:
-    """An agent that can be built, and the session that its conversations begin with."""
+    """The settings of an agent that can be built, and of the session with which its conversations begin."""
 
     spec: AgentSpec
     executor: ExecutorConfig
@@ -57,7 +57,7 @@ class AgentSetup:
     """The gate's environment with the variables of the agent's env files."""
     session: SessionInput
     prices: Mapping[str, Price]
-    """Prices of models in the thresholds file, by provider/model."""
+    """Prices of models in the thresholds file, by `provider/model`."""
     keeps_trace: bool
     """True if `--trace` or the thresholds file asks for the trace of runs."""
 
@@ -65,7 +65,7 @@ class AgentSetup:
         """Build the agent and install its dependencies, but do not start it.
 
         Raises:
-            EvalgateError: the setup fails, or an option names something that cannot be used.
+            EvalgateError: the setup fails, or an option is wrong.
         """
         return build_agent(self.spec, self.workspace, self.environ, self.executor)
 
@@ -78,10 +78,10 @@ def resolve_agent_setup(
     environ: Mapping[str, str],
     state: JsonObject | None = None,
 ) -> AgentSetup:
-    """Return the agent of the thresholds file or of the command line, as `run` would start it.
+    """Return the settings of the agent that `evalgate run` would start with the same options.
 
-    `overrides` are the options of the command line. `thresholds_file` is the path of the thresholds file;
-    None: the file in the folder, or the defaults without a file. `state` is the initial state of the session.
+    `overrides` are the options of the command line. `thresholds_file` is the path of the thresholds file; if
+    it is None, the file in `folder` is read, if any. `state` is the initial state of the session.
 
     Raises:
         InvalidInputError: the input is wrong; the error lists every problem that was found.
@@ -105,12 +105,13 @@ def resolve_agent_setup(
 
 
 def read_state(path: Path, shown_as: str) -> JsonObject:
-    """Return the session state in a JSON file: the value of its key `state`, or the whole object.
+    """Return the session state in a JSON file.
 
-    The sessions of Google ADK have the key `state`.
+    If the file holds a session of Google ADK, which has a key `state`, return the value of this key.
+    Otherwise return the whole object.
 
     Raises:
-        InvalidInputError: the file cannot be read, or holds no object.
+        InvalidInputError: the file cannot be read, or holds no JSON object.
     """
     value = read_json(path, shown_as).value
     if isinstance(value, dict) and isinstance(value.get("state"), dict):
@@ -145,8 +146,9 @@ class Chat:
     """Conversation of a person with a started agent. When it has ended, a new conversation can begin.
 
     A turn that fails or is cancelled ends the conversation, because an agent can neither undo nor continue
-    half a turn. Earlier `turns` are kept, and if there are any, `is_cut_off` is True. Then call `begin_again`
-    or `repeat_turns` before `send_message`: in a new session the agent does not know the earlier turns.
+    half a turn. The turns before this turn stay in `turns`. If there are such turns, `is_cut_off` is True.
+    Then call `begin_again` or `repeat_turns` before `send_message`: the agent's next session does not know
+    the earlier turns.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class Chat:
     ) -> None:
         """Store the settings; the first message begins a conversation.
 
-        `create_trace` creates the trace of a turn; None: turns keep no trace.
+        `create_trace` is a function that creates the trace of a turn; None if turns keep no trace.
         """
         self._agent = agent
         self._create_trace = create_trace
@@ -164,16 +166,17 @@ class Chat:
         self._last = SessionResult()
         self.turns: list[ChatTurn] = []
         self.failed_trace: tuple[TraceSpan, ...] = ()
-        """Trace spans of the last turn if the turn failed, with times relative to its start; else ()."""
+        """Trace spans of the last turn if it failed and turns keep a trace, else (). Times are relative to
+        the start of the turn."""
 
     @property
     def session_input(self) -> SessionInput:
-        """Return the session state, app name and user id that each conversation begins with."""
+        """Return the session state, app name and user id with which each conversation begins."""
         return self._start.session
 
     @property
     def is_cut_off(self) -> bool:
-        """Return True if `turns` is not empty, but their conversation has ended."""
+        """Return True if the conversation has ended, but `turns` still holds its turns."""
         return bool(self.turns) and self._session is None
 
     @property
@@ -254,9 +257,10 @@ class Chat:
         self.failed_trace = ()
 
     async def repeat_turns(self) -> None:
-        """Begin a new conversation, and send it the messages of all `turns` again.
+        """Begin a new conversation, and send the messages of all `turns` again.
 
-        If a message gets no reply, `turns` and `state` keep their values, and the conversation is cut off.
+        The new replies replace the old ones in `turns`. But if a message gets no reply, `turns` and `state`
+        keep their old values, and the conversation has ended (`is_cut_off`).
 
         Raises:
             ChatError: a message has no reply.
@@ -314,9 +318,10 @@ _LONGEST_ID = 40
 
 
 def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
-    """Make a case id from the first words of a message, different from every id in `taken`.
+    """Return a case id made of the first words of a message, different from every id in `taken`.
 
-    If the message has no word, the id is `conversation`. A number such as `_2` is added to an id in `taken`.
+    If the message has no word, the id is `conversation`. If `taken` has the id, a number such as `_2` is
+    added.
     """
     words = re.findall(r"\w+", text.lower())
     name = ""
@@ -332,9 +337,9 @@ def choose_case_id(text: str, taken: Sequence[str] = ()) -> str:
 
 
 def select_turns(text: str, count: int) -> tuple[int, ...]:
-    """Parse a selection of turns such as `1-3,5` into sorted 0-based indices, without repetitions.
+    """Return the sorted 0-based indices of the turns that a text such as `1-3,5` selects.
 
-    `count` is the number of turns. The text counts turns from 1. Blank text selects all turns.
+    The numbers in the text are 1-based. A blank text selects all turns. `count` is the number of turns.
 
     Raises:
         ValueError: the text is not a list of numbers and ranges, or names a turn outside of 1 to `count`.

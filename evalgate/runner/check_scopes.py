@@ -1,4 +1,4 @@
-"""Limit each check to the cases that it names."""
+"""Limit each check of the thresholds file to the cases that its `ids` and `tags` name."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +19,14 @@ def limit_checks(
     *,
     is_part: bool,
 ) -> tuple[BoundMetric, ...]:
-    """Return the metrics, with each check that has `ids` or `tags` limited to the cases that match.
+    """Return the metrics; a check that has `ids` or `tags` is limited to the matching cases.
 
-    `case_policies` hold the tags of the cases. If `is_part` is True, the user selected only some of the
-    cases. Then a check that matches none of them is left out, and is no error.
+    `case_policies` hold the tags of the cases. `is_part` is True if the user selected only some of the cases.
+    A check that matches none of the selected cases is then left out.
 
     Raises:
-        InvalidInputError: a check matches no case, or has an id without wildcards that no case has (only if
-            `is_part` is False).
+        InvalidInputError: `is_part` is False, and a check matches no case, or has an id without wildcards
+            that no case has.
     """
 
     def find_tags(key: CaseKey) -> Sequence[str]:
@@ -53,9 +53,9 @@ def limit_checks(
 def find_unscored_cases(
     eval_set: EvalSet, get_metrics: Callable[[EvalCase], Sequence[BoundMetric]], thresholds: Thresholds
 ) -> Iterator[Problem]:
-    """Yield one problem if cases of the eval set have no metric, because their runs would have no score.
+    """Yield one problem if some cases of the eval set have no metric; nothing if each case has a metric.
 
-    `get_metrics` returns the metrics of a case.
+    Runs of a case without a metric would have no score. `get_metrics` returns the metrics of a case.
     """
     names = [case.eval_id for case in eval_set.cases if not get_metrics(case)]
     if names:

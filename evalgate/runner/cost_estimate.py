@@ -14,50 +14,47 @@ _NOTHING = Usage()
 
 @frozen
 class UsageEstimate:
-    """Expected tokens and cost: of the agent, of judges, of simulated users, or in total."""
+    """Expected tokens and cost of one part of the usage, such as the agent's, or of all parts."""
 
     tokens: float = 0.0
     usd: float = 0.0
     """Cost in USD of the tokens with a known price."""
     unpriced: bool = False
-    """True: the cost of some of the tokens is not known."""
+    """True if the cost of some of the tokens is not known."""
 
     def __add__(self, other: "UsageEstimate") -> "UsageEstimate":
         unpriced = self.unpriced or other.unpriced
         return UsageEstimate(self.tokens + other.tokens, self.usd + other.usd, unpriced)
 
     def scale_usage(self, number: float) -> "UsageEstimate":
-        """Return an estimate with tokens and cost multiplied by `number`."""
+        """Return this estimate with tokens and cost multiplied by `number`."""
         return UsageEstimate(self.tokens * number, self.usd * number, self.unpriced)
 
     @property
     def lacks_price(self) -> bool:
         """Return True if the cost of some tokens is unknown.
 
-        A cost of 0 for tokens counts as unknown too: older baselines store an unknown cost as 0.
+        If there are tokens, a cost of 0 also counts as unknown: older baselines store an unknown cost as 0.
         """
         return self.unpriced or (self.tokens > 0 and self.usd == 0)
 
 
 @frozen
 class CostEstimate:
-    """Expected usage of the planned runs.
-
-    A case without stored runs is expected to use the average of the other cases.
-    """
+    """Expected usage and duration of the planned runs."""
 
     runs: int
     agent: UsageEstimate
     judges: UsageEstimate
     users: UsageEstimate
     seconds: float
-    """Duration of all conversations at the given concurrency."""
+    """Duration of all conversations, in seconds, at the given concurrency."""
     source: str
     """Branch and commit of the baseline, such as `main@1a2b3c4`; its path if both are unknown."""
     unknown: int = 0
-    """Number of cases without stored runs; each counts as the average of the other cases."""
+    """Number of cases without stored runs; each of these cases counts as the average of the other cases."""
     agent_is_silent: bool = False
-    """True: the agent reported its usage in none of the stored runs."""
+    """True if the agent reported its usage in none of the stored runs."""
 
     @property
     def whole(self) -> UsageEstimate:
@@ -70,7 +67,7 @@ class _TypicalRun:
     """Average usage and duration of one run of a case."""
 
     agent: UsageEstimate | None
-    """None: no stored run reports the agent's usage."""
+    """Usage of the agent; None if no stored run reports this usage."""
     judges: UsageEstimate
     users: UsageEstimate
     seconds: float
@@ -81,8 +78,8 @@ def estimate_cost(
 ) -> CostEstimate | None:
     """Estimate the usage and duration of planned runs from the stored runs of the same cases.
 
-    Return None if the baseline has runs of none of the cases. `planned_runs` maps each case to its number
-    of runs. `concurrency` is the number of conversations at the same time, at least 1.
+    Return None if the baseline has no run of any of the cases. `planned_runs` has the number of planned runs
+    of each case. `concurrency` is the number of conversations at the same time, at least 1.
     """
     known = {case.key: _summarize_case(case) for case in baseline.cases if case.runs}
     asked = {key: known[key] for key in planned_runs if key in known}
@@ -142,10 +139,10 @@ def _average_estimates(parts: Sequence[UsageEstimate]) -> UsageEstimate:
 def find_metrics_with_other_judge(
     judged: Mapping[CaseKey, Mapping[str, str]], baseline: Baseline, keys: Collection[CaseKey]
 ) -> tuple[str, ...]:
-    """Return the names of judged metrics that have another fingerprint, or none, in the baseline.
+    """Return the names of judged metrics that were judged otherwise in the baseline, or not at all.
 
-    `judged` maps each case to the fingerprints of its judged metrics by name. Only cases that are both in
-    `keys` and in the baseline are compared.
+    Such a metric has another fingerprint, or none, in the baseline. `judged` has the fingerprints of each
+    case's judged metrics, by metric name. Only cases that are in `keys` and in the baseline are compared.
     """
     then = {case.key: case.metric_fingerprints for case in baseline.cases}
     names = (
@@ -166,9 +163,8 @@ def describe_estimate(
 ) -> Iterator[str]:
     """Yield sentences about the estimate, if tokens are expected or the budget would be exceeded.
 
-    `spent` is the part of the budget that is used already. `others` are names of judged metrics with another
-    fingerprint in the baseline. `growth` is the largest factor by which `runs: auto` may multiply the
-    estimated runs.
+    `spent` is the part of the budget that is used already. `others` are names of metrics that were judged
+    otherwise in the baseline. `growth` is the largest factor by which `runs: auto` may multiply the runs.
     """
     spent = spent or MeteredUsage()
     limits = list(_find_exceeded_limits(estimate, budget, spent))
@@ -227,7 +223,7 @@ def _find_exceeded_limits(estimate: CostEstimate, budget: Budget, spent: Metered
 
 
 def format_tokens(tokens: float) -> str:
-    """Format a number of tokens with two significant digits, such as `1.2 M`, `340 k` or `87`."""
+    """Return a number of tokens as text with two significant digits, such as `1.2 M`, `340 k` or `87`."""
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if tokens >= size * 0.995:
             return f"{_round_two_digits(tokens / size)}{unit}"
@@ -239,7 +235,7 @@ def _round_two_digits(value: float) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """Format a duration, such as `less than a second`, `40 s`, `12 min` or `3.5 h`."""
+    """Return a duration as text, such as `less than a second`, `40 s`, `12 min` or `3.5 h`."""
     if seconds < 1:
         return "less than a second"
     if seconds < 90:

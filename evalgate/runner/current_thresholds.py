@@ -1,4 +1,4 @@
-"""Find the thresholds that each case of a baseline must reach now."""
+"""Find the thresholds that apply now to the cases of a baseline."""
 
 from evalgate.baselines.flakiness import BaselineThresholds
 from evalgate.config.cli_overrides import Overrides
@@ -9,11 +9,12 @@ from evalgate.runner.validation import load_suites
 
 
 def load_current_thresholds(target: BaselineTarget, thresholds_file: str | None) -> BaselineThresholds:
-    """Return the thresholds in the target's thresholds file: common ones by metric, and of single cases.
+    """Return the thresholds of the thresholds file: common thresholds by metric, and those of single cases.
 
-    `thresholds_file` is the path of the file as the user named it; None if the user named none. The eval
-    sets are read only if the file has thresholds for single cases. If an eval set cannot be read,
-    thresholds of single cases are left out, and the field `remark` states the reason.
+    `target` is the baseline with the loaded file. `thresholds_file` is the path of the file as the user named
+    it; None if the user named no file. The eval sets are read only if the file has thresholds for single
+    cases. If they cannot be read, thresholds of single cases are left out, and the field `remark` of the
+    result states the reason.
     """
     common = {each.metric: each.threshold if each.gates else None for each in target.criteria}
     if not any(rule.criteria for rule in target.config.cases):

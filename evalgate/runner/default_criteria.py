@@ -1,4 +1,4 @@
-"""Criteria for eval sets without criteria: the defaults of the tool that defines the set's format."""
+"""Default criteria for eval sets without criteria, taken from the tool that defines the format of the set."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,9 +30,9 @@ DEFAULT_THRESHOLDS: Mapping[str, tuple[str, Thresholds]] = {
     "adk-rs": ("adk-rs", _ADK_RS_DEFAULTS),
     "orchestrate": ("watsonx Orchestrate", _ORCHESTRATE_DEFAULTS),
 }
-"""By format of an eval set: the name of the format's tool, and thresholds with its default criteria."""
+"""(name of the tool, thresholds with the default criteria of the tool), by format of an eval set."""
 
 
 def find_default_thresholds(eval_set: EvalSet) -> Thresholds | None:
-    """Return thresholds with the default criteria of the set's format; None if the format has no defaults."""
+    """Return thresholds with the default criteria of the set's format; None if there are no defaults."""
     return DEFAULT_THRESHOLDS[eval_set.format_name][1] if eval_set.format_name in DEFAULT_THRESHOLDS else None

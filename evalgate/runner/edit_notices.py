@@ -1,7 +1,7 @@
-"""Describe what a change edits: rules, eval sets, installed plugins and caches of judges.
+"""Describe which files a change edits: rules, eval sets, installed plugins and caches of judges.
 
-The base branch's version of rules applies, and the change's version of eval sets. Answers in caches that the
-change edits are not used.
+Rules (such as thresholds) are read from the base branch, eval sets from the change. Answers in caches that
+the change edits are not used.
 """
 
 import difflib
@@ -30,15 +30,15 @@ _CACHE_ENDINGS = ("", "-journal", "-wal")  # endings of the three files that SQL
 def describe_edit(folder: Path, shown: str, content: bytes, common: Sequence[bytes]) -> str:
     """Return a sentence about a file that differs between the working folder and the base branch.
 
-    The sentence has the differing lines. It says either that the change edits or removes the file, or that
-    only the base branch has edited it. Return "" if the versions are equal.
+    The sentence says that the change edits the file, that the change removes the file, or that only the base
+    branch has edited the file. It quotes the differing lines. Return "" if both versions are equal.
 
     Args:
         folder: The working folder.
         shown: The path of the file relative to `folder`.
         content: The version of the base branch; b"" for no file.
-        common: The versions of the commits at which the change branched off, empty if unknown. If all equal
-            the version in the working folder, only the base branch has edited the file.
+        common: The versions of the commits at which the change branched off; () if they are unknown. Only the
+            base branch has edited the file if all these versions equal that in the working folder.
     """
     now = _read_own_version(folder, shown)
     then = _decode_version(content)
@@ -65,8 +65,8 @@ def _decode_version(content: bytes) -> str:
 def _read_own_version(folder: Path, shown: str) -> str:
     """Return the text of the checked-out file, for a notice; "" if the file cannot be read.
 
-    For a link that leads out of the repository, return a text that says so. Following the link could make the
-    gate show a file that only the gate may read, such as `/proc/self/environ`.
+    A link that leads out of the repository is not followed: otherwise the notice could show a file that only
+    the gate may read, such as `/proc/self/environ`. Return a text about the link instead.
     """
     path, top = folder / shown, run_git(folder, "rev-parse", "--show-toplevel")
     if not Path(os.path.realpath(path)).is_relative_to(top):
@@ -89,10 +89,11 @@ def _diff_lines(then: str, now: str) -> Iterator[str]:
 
 
 def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns: Sequence[str]) -> None:
-    """Add notices about eval sets and case notes that the change edits or removes.
+    """Add notices about eval sets and case notes that differ from those of the base branch.
 
-    `paths` are the paths of the eval sets that are run. `patterns` are the entries of `eval_sets` that name
-    them. Files that git does not track are left out. Nothing is added if git does not know the base commit.
+    The change edits or removes them, or the base branch has newer versions. `paths` are the paths of the eval
+    sets that are run. `patterns` are the entries of `eval_sets`: files, folders and globs. Files that git
+    does not track are left out. Nothing is added if git does not know the base commit.
     """
     named = [path for path in paths if path]
     steps = _list_steps(rule_files, (*named, *map(build_notes_name, named)))
@@ -124,17 +125,18 @@ def note_changed_eval_sets(rule_files: RuleFiles, paths: Sequence[str], patterns
 def _list_changes(
     rule_files: RuleFiles, pathspecs: Sequence[str], options: Sequence[str] = ()
 ) -> tuple[list[str], list[str]]:
-    """Return the files that the change edits, and those that only the base branch has edited."""
+    """Return (files that the change edits, files that only the base branch has edited)."""
     changed = rule_files.list_changed_files(*pathspecs, options=options)
     outdated = rule_files.list_outdated_files(*pathspecs, options=options) if changed else []
     return [path for path in changed if path not in outdated], outdated
 
 
 def _list_missing_sets(rule_files: RuleFiles, patterns: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the eval sets that `patterns` name on the base branch, but that are missing here.
+    """Return the eval sets of the base branch that `patterns` name, and that are missing here, as two lists.
 
-    The first list has those that the change removes, the second those that the base branch has added since
-    the change branched off. Files are judged by their names, so some of them may be no eval sets.
+    The first list has the eval sets that the change removes. The second list has the eval sets that the base
+    branch has added since the change branched off. Files are recognized by their names, so a file in the
+    lists may be no eval set.
     """
     plain = _list_steps(rule_files, (each for each in patterns if each and not glob.has_magic(each)))
     globs = (found for each in patterns if glob.has_magic(each) for found in _iter_globs(rule_files, each))
@@ -161,7 +163,10 @@ def _iter_globs(rule_files: RuleFiles, pattern: str) -> Iterator[str]:
 
 
 def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
-    """Return paths, all links on the way to them and the links' targets, if they are in the repository."""
+    """Return the paths, all links on the way to their files, and the files' paths without links.
+
+    Paths outside of the repository are left out.
+    """
     folder = os.path.realpath(rule_files.folder)
     top = Path(run_git(rule_files.folder, "rev-parse", "--show-toplevel"))
     steps = {step for path in paths for step in iter_link_steps(rule_files.folder, path)}
@@ -173,9 +178,10 @@ def _list_steps(rule_files: RuleFiles, paths: Iterable[str]) -> list[str]:
 
 
 def note_local_plugins(rule_files: RuleFiles) -> None:
-    """Add a notice for each package with plugins if the folder it is installed from differs from the base.
+    """Add a notice for each package with plugins that is installed from a folder of the repository.
 
-    Nothing is added if the rules of the base branch do not apply, or if git does not know the base commit.
+    The notice is added only if the folder differs from the base branch. Nothing is added if the rules of the
+    base branch do not apply, or if git does not know the base commit.
     """
     if not rule_files.base_commit:
         return
@@ -199,10 +205,10 @@ def note_local_plugins(rule_files: RuleFiles) -> None:
 
 
 def distrust_committed_caches(judge_resolver: JudgeResolver, rule_files: RuleFiles) -> Iterator[str]:
-    """Make judges ignore the stored answers of caches that the change adds or edits; yield a notice for each.
+    """Make judges ignore the stored answers of each cache that the change adds or edits; yield a notice.
 
-    The change may have written these answers itself. A cache that git does not track, such as one that CI
-    restores, is still used. Call this only if the base branch's rules apply.
+    The change could forge such answers. A cache that git does not track, such as a cache that CI restores, is
+    still used. Call this only if the base branch's rules apply.
     """
     for cache in judge_resolver.models.reserved_caches:
         for path in dict.fromkeys((cache.path, cache.path.resolve())):  # a link, and where it leads

@@ -2,7 +2,7 @@
 
 `RunResults` scores each run as soon as it finishes, while other runs continue.
 
-The calls from the gate down to one turn of the agent:
+The calls from the whole gate down to one turn of the agent are:
 
 - `pipeline.run_gate`: one run of the gate;
 - `PreparedRun.make_runs`, `PlanExecution.start_and_make_runs`: all runs, with the start of the agent;
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 
 @frozen
 class RunHooks:
-    """Callbacks of a run; by default they do nothing.
+    """Callbacks of a run of the gate; by default they do nothing.
 
-    The order of a run is: `tell`, the agent's processes start, `while_starting`, the agent's entry point is
-    known to exist, the journal is opened, `on_begin`, the agent's first turn.
+    The order of events is: `tell` is called, the agent's processes start, `while_starting` is called, the
+    agent's entry point is found, the journal is opened, `on_begin` is called, the agent's first turn begins.
     """
 
     tell: Callable[[str], object] = lambda _: None
-    """Gets notices about expected usage, while the user can still stop and nothing has been spent."""
+    """Called with each notice about expected usage, before any usage: the user can still stop the run."""
     while_starting: Callable[[], None] = lambda: None
     """Called once while the agent starts, for work that then costs no extra time."""
     on_begin: Callable[[], None] = lambda: None
-    """Called once, unless the agent's entry point does not exist. From this call on it is certain that there
-    will be a record, so reports of an earlier run may be removed."""
+    """Called once, unless the agent's entry point does not exist. From then on it is certain that there will
+    be a record, so that reports of an earlier run may be removed."""
 
 
 NO_HOOKS = RunHooks()
@@ -76,8 +76,8 @@ class PlanExecution:
     def count_planned_runs(self) -> Mapping[tuple[str, str], int]:
         """Return the number of planned first runs of each case, by (eval set id, case id).
 
-        First runs are made before any result is known. Runs that exist already do not count. Cases without
-        planned runs are left out.
+        First runs are the runs that are made before any result is known. Runs that exist already do not
+        count. Cases without planned runs are left out.
         """
         schedule = self._plan_first_runs()
         named = ((suite.eval_set.eval_set_id, case.eval_id) for suite, case in self._case_index.iter_cases())
@@ -94,7 +94,7 @@ class PlanExecution:
         The agent must not be started yet. `after_runs` is awaited after the last run, before the agent stops.
 
         Raises:
-            InvalidInputError: the agent's entry point does not exist. No run was begun then.
+            InvalidInputError: the agent's entry point does not exist. Then no run was begun.
         """
         try:
             async with self.start_agent(hooks):
@@ -110,10 +110,10 @@ class PlanExecution:
 
     @asynccontextmanager
     async def start_agent(self, hooks: RunHooks = NO_HOOKS) -> AsyncIterator[None]:
-        """Keep the agent and the judges started within the block; call the hooks in the order of `RunHooks`.
+        """Start the agent and the judges, call the hooks, and stop agent and judges after the `with` block.
 
         Raises:
-            InvalidInputError: the agent's entry point does not exist. No run was begun then.
+            InvalidInputError: the agent's entry point does not exist. Then no run was begun.
         """
         async with self._plan.judge_resolver.models, self._agent, close_metrics(self._plan.bound_metrics):
             await asyncio.sleep(0)  # lets the agent's processes start
@@ -124,7 +124,7 @@ class PlanExecution:
     async def _check_entry_and_begin(self, hooks: RunHooks) -> None:
         """Wait until the agent's entry point is known to exist, then open the journal and call `on_begin`.
 
-        If the wait is interrupted, open the journal as well, because an interrupted run has a record too.
+        If the wait is interrupted, do the same, because an interrupted run also has a record.
 
         Raises:
             InvalidInputError: the agent's entry point does not exist. The journal is not opened then.
@@ -149,9 +149,9 @@ class PlanExecution:
         await self._make_rounds(None)
 
     async def make_case_runs(self, index: int) -> None:
-        """Drop the runs of one case and make all of them again. The agent must have been started.
+        """Drop the runs of one case and make these runs again. The agent must have been started.
 
-        `index` is the number of the case among all cases of the plan, from 0.
+        `index` is the 0-based index of the case among all cases of the plan.
         """
         self._run_results.drop_runs(index)
         await self._make_rounds(index)
@@ -164,7 +164,7 @@ class PlanExecution:
     async def _make_rounds(self, index: int | None) -> None:
         """Make the missing first runs, then, round by round, the next runs that the strategy plans.
 
-        `index` is the case to run; None: all cases.
+        `index` is the index of the case to run; None for all cases.
         """
         results = self._run_results
         schedule = self._plan_first_runs(index) or self._plan_next_runs(index)
@@ -176,12 +176,12 @@ class PlanExecution:
             results.more_wanted = bool(schedule) and results.spending.stop_reason() is not None
 
     def _plan_first_runs(self, index: int | None = None) -> RunSchedule:
-        """Return the first runs that do not exist yet, of the case `index`; None: of all cases."""
+        """Return the first runs that do not exist yet: of the case `index`, or of all cases if None."""
         first = self._strategy.plan_first_runs(len(self._case_index))
         return self._run_results.select_missing_runs(first if index is None else {index: first[index]})
 
     def _plan_next_runs(self, index: int | None) -> RunSchedule:
-        """Return the next runs that the strategy plans, of the case `index`; None: of all cases."""
+        """Return the next runs that the strategy plans: for the case `index`, or for all cases if None."""
         if index is not None and not self._strategy.plans_next_runs:
             return {}  # avoids collecting the results of all cases
         results = self._run_results
@@ -205,7 +205,7 @@ class PlanExecution:
         results.unreachable = refusal.message if refusal else ""
 
     def _iter_requests(self, schedule: RunSchedule) -> Iterator[RunRequest]:
-        """Yield the requests by run number, so that every case is run once before any case is run again."""
+        """Yield the requests in the order of run numbers: first run 1 of all cases, then run 2, and so on."""
         last = max((number for numbers in schedule.values() for number in numbers), default=0)
         # Not case by case: if the gate stops early, every case should have some runs to compare.
         for number in range(1, last + 1):

@@ -1,4 +1,7 @@
-"""Compare a judge's verdicts with people's labels, and decide if the judge reaches `judge.floor`."""
+"""Compare a judge's verdicts with people's labels, and decide if the judge reaches `judge.floor`.
+
+`judge.floor` holds the floors: minima for figures of the agreement between judge and people, such as kappa.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
@@ -25,16 +28,16 @@ _NAMES = {"agreement": "agreement", "kappa": "kappa", "tpr": "TPR", "tnr": "TNR"
 
 @frozen
 class JudgeAssessment:
-    """Agreement of one metric's judge with people's labels, and the decision on each floor."""
+    """Agreement of one metric's judge with people's labels, and the decision on each floor (minimum)."""
 
     metric: str
     fingerprint: str
     counts: LabelCounts
     undecided: int
-    """Number of answers left out because equally many people label them pass and fail."""
+    """Number of answers that do not count, because as many people label them pass as fail."""
     accuracy: JudgeAccuracy
     floors: Mapping[str, tuple[float, FloorDecision]]
-    """Floor (0 to 1) and decision by the name of a figure, such as `tpr`."""
+    """(floor from 0 to 1, decision) by the name of the figure, such as `tpr`."""
 
     @property
     def missed(self) -> list[str]:
@@ -54,11 +57,11 @@ class JudgeAssessment:
 def assess_judges(
     store: LabelStore, floors: Mapping[str, float], used: Mapping[str, Sequence[str]] | None = None
 ) -> list[JudgeAssessment]:
-    """Assess each judge in `used` by its agreement with people's labels.
+    """Assess judges by their agreement with people's labels.
 
-    `used` maps names of metrics to fingerprints of judges. If it is None, assess for each metric the judges
-    of its newest sample of answers. Judges without a sample are left out. `floors` maps the name of a figure,
-    such as `tpr`, to its floor (0 to 1).
+    `used` has the fingerprints of the judges to assess, by metric name. If `used` is None, assess for each
+    metric the judges of its newest sample of answers. Judges without a sample are left out. `floors` has the
+    floor (minimum, 0 to 1) of each figure by the figure's name, such as `tpr`.
     """
     newest = {(each.metric, each.fingerprint): each for each in store.samples}
     if used is None:
@@ -123,7 +126,7 @@ def _describe_pass_rate(assessment: JudgeAssessment) -> str:
 
 
 def describe_floor_decision(decision: FloorDecision) -> str:
-    """Describe the decision on one floor, such as `not enough labels: 12 more would decide`."""
+    """Return the decision on one floor in words, such as `not enough labels: 12 more would decide`."""
     if decision.answer != "undecided":
         return decision.answer
     if decision.further_labels is None:
@@ -144,12 +147,12 @@ def _format_estimate(estimate: Estimate) -> str:
 
 @frozen
 class PeopleAgreement:
-    """Agreement of two people on answers that both labelled."""
+    """Agreement of two people on the answers that both people labelled."""
 
     first: str
     second: str
     answers: int
-    """Answers that both labelled, at least 1."""
+    """Number of answers that both people labelled, at least 1."""
     agreed: int
     kappa: float | None
     """Cohen's kappa, -1 to 1; None if all labels of both people are equal."""
@@ -172,7 +175,7 @@ def compare_people(store: LabelStore) -> Iterator[PeopleAgreement]:
 
 
 def describe_people(store: LabelStore) -> Iterator[str]:
-    """Yield a line for each pair of people about their agreement on answers that both labelled."""
+    """Yield a line about the agreement of each pair of people who both labelled at least one answer."""
     for each in compare_people(store):
         more = "" if each.kappa is None else f" (kappa {format_score(each.kappa)})"
         answers = pluralize(each.answers, "answer")
@@ -188,7 +191,7 @@ def _iter_pairs(store: LabelStore, one: str, other: str) -> Iterator[tuple[str, 
 
 @frozen
 class LabelCheck:
-    """Assessments of a run's judges by people's labels, with decisions on the floors in `judge.floor`."""
+    """Assessments of a run's judges by people's labels, with decisions on the floors (minima)."""
 
     assessments: tuple[JudgeAssessment, ...]
     unlabelled: tuple[str, ...]
@@ -196,7 +199,7 @@ class LabelCheck:
 
     @property
     def unreliable(self) -> tuple[str, ...]:
-        """Return a phrase for each judge with the decision `missed` on a floor; () without such a judge."""
+        """Return a phrase for each judge that misses a floor; () if there is no such judge."""
         return tuple(
             f"the judge of {each.metric} is unreliable: {', '.join(each.missed)} "
             f"({pluralize(each.counts.labelled, 'label')})"
@@ -205,10 +208,10 @@ class LabelCheck:
         )
 
     def iter_notices(self) -> Iterator[str]:
-        """Yield a sentence about each judge that meets all floors or has too few labels for a decision.
+        """Yield a sentence about each judge that misses no floor, and a sentence about `unlabelled` metrics.
 
-        One more sentence names the metrics in `unlabelled`. Judges that miss a floor are left out, because
-        `unreliable` describes them.
+        Such a judge reaches all floors, or has too few labels for a decision. Judges that miss a floor are
+        left out, because `unreliable` describes them.
         """
         for each in self.assessments:
             if each.missed:
@@ -233,7 +236,10 @@ class LabelCheck:
 def check_label_floors(
     store: LabelStore, floors: Mapping[str, float], metrics: Iterable[BoundMetric]
 ) -> LabelCheck:
-    """Decide by the labels in `store` if the judges of gating metrics reach `floors` (0 to 1, by figure)."""
+    """Decide by people's labels in `store` if the judges of gating metrics reach their floors.
+
+    `floors` has the floor (minimum, 0 to 1) of each figure by the figure's name, such as `tpr`.
+    """
     used: dict[str, tuple[str, ...]] = {}
     for bound in metrics:
         if isinstance(bound.metric, LlmJudged) and bound.criterion.gates:

@@ -42,14 +42,15 @@ _ALL_RUNS = 1_000_000
 
 
 _Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
-"""For each variant, a table of scores by metric. A row has a case's scores with reference and variant."""
+"""For each variant, a table of scores by metric. A row has the scores of a case with the first variant (the
+reference) and with this variant."""
 
 
 def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = None) -> VariantMatrix:
-    """Compare every variant with the first variant, the reference, and choose the winner.
+    """Compare every variant with the first variant (the reference), and choose the winner.
 
-    `again` holds fresh runs of the first variant and the winner only, which confirm the winner. They are
-    compared in a second matrix, which the result contains. None: there are no fresh runs.
+    `again` holds fresh runs of the first variant and the winner, or None without fresh runs. Fresh runs are
+    compared in a second matrix, which the result contains: it confirms the winner or not.
     """
     records = measured.records
     statistics = _build_statistics(measured.variants[0].plan)
@@ -82,7 +83,7 @@ def build_matrix(measured: MeasuredVariants, again: MeasuredVariants | None = No
 
 
 def _build_statistics(plan: Plan) -> StatisticalPolicy:
-    """Return the settings of the comparison, which uses the runs of the first variant as the baseline."""
+    """Return the settings of the comparison, in which the runs of the first variant are the baseline."""
     limit = plan.gate.max_regression if plan.gate.max_regression < 1 else option_defaults.MAX_REGRESSION
     fine = plan.gate.statistics.model_copy(update={"baseline_keep": _ALL_RUNS})
     own = {"baseline": "reference", "max_regression": limit, "statistics": fine}
@@ -108,7 +109,7 @@ def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _
 
 
 def _find_common_cases(records: Sequence[Record]) -> frozenset[CaseKey]:
-    """Return the gating cases with which every variant has a run. Variants without any run are ignored.
+    """Return the gating cases that were run with every variant. Variants without any run are ignored.
 
     Runs that failed through no fault of the agent do not count.
     """
@@ -125,7 +126,10 @@ def _is_agent_result(run: RunResult) -> bool:
 
 
 def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, dict[str, VariantScore]]:
-    """Return comparisons by variant name, then metric; a metric without a common case is left out."""
+    """Return the comparison of each variant with the first variant, by variant name and then by metric.
+
+    A metric is left out if no case has a score with both variants.
+    """
     compared: dict[tuple[str, str], ComparedScores] = {}
     for variant, own in zip(variants[1:], tables[1:], strict=True):
         for metric, table in own.items():
@@ -143,10 +147,10 @@ def _compare_scores(variants: Sequence[Variant], tables: _Tables) -> dict[str, d
 def _compare_usage(
     variants: Sequence[Variant], records: Sequence[Record], common: frozenset[CaseKey]
 ) -> dict[str, dict[UsageFigure, UsageRatio]]:
-    """Return ratios of usage to the first variant's usage, by the name of the other variant and the figure.
+    """Return the ratio of each variant's usage to the first variant's usage, by variant name and figure.
 
-    Only the cases in `common` count. A figure is left out if a run does not report it. Durations that differ
-    by less than `LEAST_SECONDS` are left out as well.
+    Figures are cost, tokens and duration. Only the cases in `common` count. A figure is left out if a run
+    does not report it. The duration is left out if it differs by less than `LEAST_SECONDS`.
     """
     by_figure = {figure: [_list_usage(record, figure, common) for record in records] for figure in _FIGURES}
     count = sum(means is not None for rows in by_figure.values() for means in rows[1:])
@@ -164,9 +168,10 @@ def _compare_usage(
 
 
 def _list_usage(record: Record, figure: UsageFigure, common: frozenset[CaseKey]) -> list[float] | None:
-    """Return each common case's mean of a figure over its runs; None without cases, or if a run lacks it.
+    """Return the mean of a usage figure over the runs of each case in `common`.
 
-    Runs that failed through no fault of the agent do not count.
+    Return None if there is no case, or if a run does not report the figure. Runs that failed through no fault
+    of the agent do not count.
     """
     means = []
     for case in record.cases:
@@ -215,8 +220,8 @@ def _build_row(
 def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
     """Return the mean pass^k of the cases, 0 to 1: the estimated chance that all of k runs pass.
 
-    `counts` are (passed runs, conclusive runs) of each case. Return None if a case has fewer than k runs, or
-    if there is no case.
+    `counts` are (passed runs, conclusive runs) of each case. Return None if a case has fewer than k
+    conclusive runs, or if there is no case.
     """
     if not all(total for _, total in counts) or not counts:
         return None
@@ -230,8 +235,9 @@ def _compute_mean_score(
 ) -> float | None:
     """Return the mean score of the cases in `rows`, weighted by the cases' weights; None without a score.
 
-    `rows` are names of rows in `table`, which holds scores as shares of the metric's range. `ranges` are the
-    ranges by name of metric, to convert the mean. `metric` may end in a number, such as ` #2`.
+    `table` holds scores as shares of the metric's range, and `rows` are names of its rows. `ranges` are the
+    ranges of metrics by name, to convert the mean to a score. `metric` is the name of the metric; a number
+    such as ` #2` at its end does not count.
     """
     means, weights = [], []
     for name, scores in table.cases.items():
@@ -244,7 +250,10 @@ def _compute_mean_score(
 
 
 def _list_cases(variants: Sequence[Variant], records: Sequence[Record]) -> tuple[VariantCase, ...]:
-    """Return the gating cases, sorted by the spread of the variants' pass rates, largest first."""
+    """Return the gating cases with the passed runs of each variant.
+
+    Cases in which the variants' shares of passed runs differ most come first.
+    """
     found = []
     for cases in zip(*(record.cases for record in records), strict=True):
         if not cases[0].gates:
@@ -282,7 +291,10 @@ def _list_notices(measured: MeasuredVariants, tables: _Tables, common: frozenset
 
 
 def _are_equal(records: Sequence[Record]) -> bool:
-    """Return True if all runs of each case have equal replies, ignoring failures outside of agents."""
+    """Return True if all runs of a case have equal replies, for each case and over all variants.
+
+    Runs that failed through no fault of the agent do not count.
+    """
     for cases in zip(*(record.cases for record in records), strict=True):
         replies = [
             [turn.actual for turn in run.turns]

@@ -28,10 +28,11 @@ def build_message_cases(
     *,
     hide: Callable[[str], str] = str,
 ) -> list[EvalCase]:
-    """Return a case without expectations for each conversation, a list of at least one message.
+    """Return a case without expectations for each conversation.
 
-    `eval_id` is the id of the case, for a single conversation. If it is None, each id is made from the first
-    message of its conversation, redacted by `hide`. Ids differ from each other and from the ids in `taken`.
+    A conversation is a list of at least one message. `eval_id` is the id of the case, if there is only one
+    conversation. If it is None, the id of each case is made from its first message, redacted by `hide`. Such
+    ids differ from each other and from the ids in `taken`.
     """
     cases: list[EvalCase] = []
     for messages in conversations:
@@ -42,9 +43,10 @@ def build_message_cases(
 
 
 def run_conversations(setup: AgentSetup, cases: Sequence[EvalCase]) -> list[CaseRun]:
-    """Run each case once, at most `concurrency` of the agent's settings at the same time.
+    """Set up the agent, run each case once, and return the runs in the order of the cases.
 
-    Return the runs in the order of the cases. Do not call this within an event loop.
+    The agent's setting `concurrency` limits the number of cases at the same time. Do not call this within an
+    event loop.
 
     Raises:
         EvalgateError: the agent cannot be set up.
@@ -80,7 +82,7 @@ def has_all_replies(case: EvalCase, run: CaseRun) -> bool:
 
 
 def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
-    """Return the case with the agent's replies as expectations; messages without a reply are left out."""
+    """Return the case with the agent's replies as expectations; turns without a reply are left out."""
     turns = (
         CaseTurn(message, reply)
         for message, reply in zip(run.said, run.replies, strict=False)
@@ -95,13 +97,13 @@ def expect_replies(case: EvalCase, run: CaseRun) -> EvalCase:
 def read_messages(path: Path, shown_as: str) -> tuple[tuple[str, ...], ...]:
     """Return the conversations in a file (at least one), each as a tuple of its messages.
 
-    - A file `.yaml`, `.yml` or `.json` holds a list of conversations, each a list of messages. A single
-      list of messages is one conversation.
+    - A file `.yaml`, `.yml` or `.json` holds a list of conversations; a conversation is a list of messages.
+      A single list of messages is one conversation.
     - Any other file has a message on each line, and a blank line or `---` between conversations.
-    - `-` is standard input, with one message on each line.
+    - For the name `-`, standard input is read in the form of such other files.
 
     Raises:
-        InvalidInputError: the file cannot be read, does not have this form, or holds no message.
+        InvalidInputError: the file cannot be read, has another form, or holds no message.
     """
     if path.suffix.lower() in {".yaml", ".yml", ".json"}:
         found = _read_lists(path, shown_as)

@@ -41,10 +41,10 @@ def build_metric_context(
     judge_resolver: JudgeResolver,
     rule_files: RuleFiles,
 ) -> MetricContext:
-    """Build the context from which all metrics of a run are built.
+    """Build the context with which all metrics of a run are built.
 
-    `bind_metrics` sets the fields `folder` and `is_literal`, which depend on the thresholds file. `config` is
-    the config of `thresholds` with the options of the command line applied.
+    `config` is the config of `thresholds` with the options of the command line applied. The fields `folder`
+    and `is_literal` keep their defaults: `bind_metrics` sets these fields for each thresholds file.
     """
 
     def load_personas() -> Mapping[str, object]:
@@ -68,7 +68,7 @@ def bind_metrics(
     """Build the metrics of a thresholds file, one for each criterion.
 
     Raises:
-        InvalidInputError: a metric is unknown or an option is wrong; the error lists all with their lines.
+        InvalidInputError: a metric is unknown, or an option is wrong. The error lists all such problems.
     """
     problems: list[Problem] = []
     bound = []
@@ -92,7 +92,10 @@ def bind_metrics(
 
 @asynccontextmanager
 async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[None]:
-    """At the end of the block, close each metric that holds resources, once even if it is bound twice."""
+    """Return a context manager that closes each metric with resources at the end of the `with` block.
+
+    A metric that is bound several times is closed once.
+    """
     metrics = {id(bound.metric): bound.metric for bound in bound_metrics}
     async with AsyncExitStack() as stack:
         for metric in metrics.values():
@@ -104,7 +107,7 @@ async def close_metrics(bound_metrics: Iterable[BoundMetric]) -> AsyncIterator[N
 def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
     """Yield the problems in criteria that can be found from the thresholds file alone.
 
-    Custom metrics and metrics of other packages are not checked. A missing judge is no problem here.
+    Custom metrics and metrics of other packages are not checked. A metric that lacks its judge is no problem.
     """
     context = MetricContext(NEWEST_ADK, folder=thresholds.folder, is_literal=thresholds.dialect != "evalgate")
     for criterion in thresholds.effective_criteria:
@@ -127,7 +130,7 @@ def find_criterion_problems(thresholds: Thresholds) -> Iterator[Problem]:
 
 
 def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
-    """Return sentences about keys of criteria that Google ADK accepts, but the metric does not read.
+    """Return sentences about keys of criteria that Google ADK accepts, but that the metric does not read.
 
     Return () unless the file is a `test_config.json` of Google ADK.
     """
@@ -158,8 +161,8 @@ def describe_ignored_options(thresholds: Thresholds) -> tuple[str, ...]:
 def _check_threshold_reachable(criterion: Criterion, thresholds: Thresholds) -> list[Problem]:
     """Return a problem if a threshold of a `test_config.json` is below the lowest score of its metric.
 
-    evalgate's own files need no check, because thresholds outside of the metric's range are refused when the
-    file is read. Metrics of other packages are not checked, as their scores may be below 0.
+    Return [] otherwise. evalgate's own files need no check: thresholds outside of the metric's range are
+    refused when such a file is read. Metrics of other packages are not checked: their range is not known.
     """
     # Google ADK accepts any threshold. A threshold above all scores fails every case, which users notice. A
     # threshold below all scores passes every agent.
@@ -241,7 +244,11 @@ def _build_registered_metric(
 def _read_code(
     criterion: Criterion, thresholds: Thresholds, environment: MetricEnvironment
 ) -> MetricCode | None:
-    """Read the code of a custom metric, or return None for any other metric."""
+    """Return the code of a custom metric; None for any other metric.
+
+    Raises:
+        InvalidInputError: evalgate has a metric of the same name, or the code cannot be read.
+    """
     name = criterion.implementation
     config = thresholds.config.custom_metrics.get(name)
     if config is None:
@@ -258,8 +265,8 @@ def _read_code(
 def adopt_custom_metrics(adjacent: Thresholds, thresholds: Thresholds) -> Thresholds:
     """Return `adjacent`, the thresholds of a `.metrics.json`, with the custom metrics of `thresholds` added.
 
-    These Python functions replace tRPC-Agent-Go's custom metrics, which are evaluators in Go code. If
-    `adjacent` has another format, it is returned unchanged.
+    The custom metrics are Python functions that replace evaluators in Go code: only tRPC-Agent-Go can call Go
+    code. If `adjacent` has another format, it is returned unchanged.
     """
     if adjacent.dialect != "trpc" or not thresholds.config.custom_metrics:
         return adjacent
@@ -277,6 +284,7 @@ def _is_registered(name: str, thresholds: Thresholds) -> bool:
     """Return True if `name` is a metric of evalgate that the thresholds file may name.
 
     A `.metrics.json` may name only metrics with the prefix `trpc/`, and metrics of sections such as `checks`.
+    Any other thresholds file may name every metric.
     """
     if name in plugin_registry.SECTION_METRICS:
         return True

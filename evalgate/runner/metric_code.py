@@ -1,4 +1,4 @@
-"""Read the code of custom metrics: the base branch's version if its rules apply, else the checked-out one."""
+"""Read the code of custom metrics: the base branch's code if its rules apply, else the checked-out code."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,11 +12,12 @@ from evalgate.system.git import is_tracked
 def read_metric_code(rule_files: RuleFiles, entry: str, roots: Sequence[str]) -> MetricCode:
     """Read the code of a custom metric and of its imports, and add notices about edits to `rule_files`.
 
-    The base branch's version is read if the branch's rules apply and the branch has the metric. `entry` is
-    the entry point of the metric. `roots` are further folders in which Python looks for modules.
+    The base branch's version is returned if the branch's rules apply and the branch has the metric. `entry`
+    is the entry point of the metric. `roots` are further folders in which Python looks for modules.
 
     Raises:
-        InvalidInputError: `--policy base` is given and git does not know the base commit.
+        InvalidInputError: `--policy base` is given and git does not know the base commit, or git cannot read
+            the base commit.
     """
     files = FolderFiles(rule_files.folder)
     code = own = read_code(entry, rule_files.folder, files, roots)
@@ -38,10 +39,11 @@ def read_metric_code(rule_files: RuleFiles, entry: str, roots: Sequence[str]) ->
 
 
 def _note_missing_code(rule_files: RuleFiles, where: str, own: MetricCode) -> None:
-    """Add a notice about a metric that the base branch lacks: it is new, or its code is outside the folder.
+    """Add a notice about a metric that the base branch lacks.
 
-    A new metric gets a notice only if git tracks one of its files. `where` is the module of the metric, as
-    its entry point names it, and `own` its code in the working folder.
+    The notice says that the metric's code is not in the working folder, or that the metric is new. A new
+    metric gets a notice only if git tracks one of its files. `where` is the module in the metric's entry
+    point, and `own` the metric's code in the working folder.
     """
     if not own.files:
         rule_files.add_notice(
@@ -56,9 +58,10 @@ def _note_missing_code(rule_files: RuleFiles, where: str, own: MetricCode) -> No
 
 
 def _note_edits(rule_files: RuleFiles, here: Mapping[str, bytes], there: Mapping[str, bytes]) -> None:
-    """Add notices about files that the change edits, and about those that only the base branch has edited.
+    """Add notices about files that the change edits, and about files that only the base branch has edited.
 
-    `here` and `there` have the contents of the same paths in the working folder and on the base branch.
+    `here` has the contents in the working folder by path, and `there` the contents of the same paths on the
+    base branch.
     """
     edited, outdated = list[str](), list[str]()
     for path in sorted(path for path in here if here[path] != there[path]):

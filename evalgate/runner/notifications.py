@@ -45,7 +45,8 @@ def resolve_destinations(
 ) -> Destinations:
     """Check the addresses of the command line, and read further OTLP settings from the environment.
 
-    `otlp` is an address. If it is `env`, the address, too, is taken from OpenTelemetry's variables.
+    `otlp` is the value of `--otlp`: an address, or `env` to take the address from OpenTelemetry's variables.
+    `webhook` is the address of `--webhook`. None stands for an option that was not given.
 
     Raises:
         InvalidInputError: an address is not an http or https address, or a variable is missing or wrong.
@@ -64,9 +65,9 @@ def send_record(
 ) -> Iterator[str]:
     """Send a redacted record to every destination, and yield a notice for each failure.
 
-    The record is sent while the caller iterates, not before. The record of a shard is not sent, because
-    `evalgate merge` sends the whole run. `folder` is a folder of the checkout: the commit and branch that are
-    sent come from git there, or from the variables of the CI service in `environ`.
+    The record is sent only while the caller iterates over the notices. The record of a shard is not sent,
+    because `evalgate merge` sends the whole run. The commit and branch that are sent are read from git in
+    `folder`, or from the variables of the CI service in `environ`.
     """
     if record.shard is not None:
         return
@@ -105,7 +106,10 @@ def _send_events(record: Record, target: HttpTarget, resource: Mapping[str, str]
 
 
 def _read_rejection(answer: str) -> str:
-    """Return the number of events that a receiver rejected and its reason, as text; "" if it accepted all."""
+    """Return the number of events that a receiver rejected, and its reason, as text.
+
+    `answer` is the body of the response. Return "" if the receiver accepted all events.
+    """
     try:
         partial = json.loads(answer or "{}").get("partialSuccess") or {}
         count = int(partial.get("rejectedLogRecords") or 0)
@@ -137,19 +141,19 @@ def _build_otlp_target(otlp: str, environ: Mapping[str, str]) -> HttpTarget:
 
 
 def _read_setting(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of OpenTelemetry's variable for logs, else of the general variable `name`, else "".
+    """Return the value of OpenTelemetry's variable `name`, or of its variant for logs if that is set.
 
-    The name of the variable for logs has `_OTLP_LOGS_` in place of `_OTLP_`.
+    The name of the variant has `_OTLP_LOGS_` in place of `_OTLP_`. Return "" if neither variable is set.
     """
     own = name.replace("_OTLP_", "_OTLP_LOGS_")
     return (environ.get(own) or environ.get(name) or "").strip()
 
 
 def _parse_pairs(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of `key=value,key=value`, with the values percent-decoded.
+    """Yield (key, value) for each pair of a text such as `key=value,key=value`; values are percent-decoded.
 
     Raises:
-        InvalidInputError: a part is no pair. The message contains `name`, the variable that holds the text.
+        InvalidInputError: a part is no pair. The message names `name`, the variable with the text.
     """
     for part in filter(None, map(str.strip, text.split(","))):
         key, sign, value = part.partition("=")
@@ -173,14 +177,24 @@ def _read_ca_file(environ: Mapping[str, str]) -> str:
 
 
 def _read_resource(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return OpenTelemetry's resource attributes; `service.name` is `evalgate` unless a variable sets it."""
+    """Return OpenTelemetry's resource attributes from the environment.
+
+    `service.name` is `evalgate`, unless a variable sets this attribute.
+
+    Raises:
+        InvalidInputError: the variable with the attributes has a wrong form.
+    """
     named = dict(_parse_pairs("OTEL_RESOURCE_ATTRIBUTES", environ.get("OTEL_RESOURCE_ATTRIBUTES", "")))
     name = environ.get("OTEL_SERVICE_NAME", "").strip() or named.get("service.name") or "evalgate"
     return {**named, "service.name": name}
 
 
 def _check_url(option: str, url: str) -> None:
-    """Raise InvalidInputError, naming `option`, unless `url` is an http or https address with a host."""
+    """Check that `url`, the value of `option`, is an http or https address with a host.
+
+    Raises:
+        InvalidInputError: `url` is no such address.
+    """
     try:
         parts = urlsplit(url)
         is_valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

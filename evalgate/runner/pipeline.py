@@ -4,15 +4,15 @@ This module reads the baseline, and sets up agent and journal. The plan already 
 
 The calls from a finished run to the exit code (`execution.py` lists those before, down to one turn):
 
-- `RunResults.score_finished_run`, `scoring.score_run`: the scores of one run, as soon as it has ended;
+- `RunResults.score_finished_run`, `scoring.score_run`: score one run, as soon as it has ended;
 - `PreparedRun.build_record`, `record_builder.build_record`: all that follows the last run;
-- `score_and_decide`, `significance.decide_metrics`: which rounds count, what the statistics decide about
-  each metric, and the scores of the cases over these rounds;
-- `comparison.compare_runs`: whether a failed case broke (`failure_classification.classify_failures`), each
-  mean beside its minimum (`summarize_metrics`), and the decisions and the differences from the baseline,
-  written into the summaries (`significance.apply_decision`);
-- `verdict.decide_verdict`: the verdict, its reasons and its exit code;
-- `Publisher.publish`: the reports. If one cannot be written, the exit code changes.
+- `score_and_decide`, `significance.decide_metrics`: choose the rounds that count, decide about each metric
+  by the statistics, and score the cases over these rounds (a round is one run of every case);
+- `comparison.compare_runs`: decide whether a failed case broke (`failure_classification.classify_failures`),
+  compare each mean with its minimum (`summarize_metrics`), and write the decisions and the differences from
+  the baseline into the summaries (`significance.apply_decision`);
+- `verdict.decide_verdict`: decide the verdict, its reasons and its exit code;
+- `Publisher.publish`: write the reports. If a report cannot be written, the exit code changes.
 """
 
 import asyncio
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 class OpenCheckpoints:
     """Context manager that keeps the checkpoints of a command open until its record is published.
 
-    Call `mark_published` once the record is written. Without this call, the journals are kept.
+    A checkpoint keeps the journal of finished runs. Call `mark_published` when the record is written. Without
+    this call, the journals are not deleted.
     """
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class OpenCheckpoints:
         self._stack = ExitStack()
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Enter the context of a checkpoint, and exit it when this object's own context exits.
+        """Enter the context of a checkpoint. It exits together with the context of this object.
 
         Raises:
             InvalidInputError: another run writes to the journal, or its path is a link or a special file.
@@ -86,16 +87,16 @@ class RunOptions:
     """Options of a run that are not part of its plan: shard, journal and redactor."""
 
     shard: tuple[int, int] | None = None
-    """Shard number (1-based) and count; None: all cases."""
+    """(1-based number of the shard, number of all shards); None to run all cases."""
     journal_folder: Path | None = None
-    """Folder of the journal; None: no journal is written."""
+    """Folder of the journal; None if no journal is written."""
     resume: bool = False
-    """True: continue from the journal of an unfinished run."""
+    """True to continue from the journal of an unfinished run."""
     redactor: LiveRedactor | None = None
-    """The publisher's redactor. Runs that it redacted for the journal need not be redacted again."""
+    """Redactor of the runs in the journal, shared with the publisher, which need not redact them again."""
     checkpoints: OpenCheckpoints | None = None
-    """Context that keeps the journal open until the caller has published the record. None: the journal is
-    closed at the end of the run, and its file is kept."""
+    """Context that keeps the journal open until the caller has published the record. With None, the journal
+    is closed at the end of the run, and its file is kept."""
 
 
 NO_OPTIONS = RunOptions()
@@ -117,7 +118,7 @@ class SilentProgress:
 
 @mutable
 class PreparedRun:
-    """Run that is ready to start. Call `make_runs` to make its runs, then `build_record`."""
+    """Run of the gate that is ready to start. Call `make_runs` to run the cases, then `build_record`."""
 
     plan: Plan
     agent: Agent
@@ -134,7 +135,8 @@ class PreparedRun:
     _clock: float
     """Value of `time.monotonic` at the start, in seconds."""
     control_result: "ControlResult | None" = None
-    """Result of the control runs; None if `gate.control` is off, for a shard, and until the runs are made."""
+    """Result of the control runs (runs of the base commit's agent). None until these runs are made, if
+    `gate.control` is off, and for a shard."""
 
     async def make_runs(self) -> None:
         """Start the agent, make and score every run, and make the control runs if the settings ask for them.
@@ -165,7 +167,7 @@ class PreparedRun:
     def build_record(self) -> Record:
         """Compare the runs with the baseline, decide the verdict and return the whole record.
 
-        The record of a shard has only the results, without a comparison or a verdict on the agent.
+        The record of a shard has only the results: neither a comparison nor a verdict on the agent.
         """
         from evalgate.runner import record_builder
 
@@ -209,7 +211,7 @@ def prepare_run(
 ) -> Iterator[PreparedRun]:
     """Read the baseline, lock the journal, build the agent, and yield a run that is ready to start.
 
-    `hooks.tell` gets the expected usage. The block closes the journal if `run_options.checkpoints` is None.
+    `hooks.tell` gets the expected usage. Without `run_options.checkpoints`, the block closes the journal.
 
     Raises:
         EvalgateError: the baseline or the journal cannot be used, or the agent cannot be set up.
@@ -249,10 +251,10 @@ def prepare_run(
 
 
 def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
-    """Make the redactor hide the secrets of the agent's env files, and protect the plan's notices.
+    """Make the redactor hide the secrets of the agent's env files, and keep the plan's notices visible.
 
-    A text that the agent announces as a secret (`::add-mask::`) is not hidden if it occurs in such a notice.
-    Otherwise an agent could hide the notice that its change edits the eval sets.
+    A text that the agent announces as a secret (`::add-mask::`) is not hidden if it occurs in a notice of the
+    plan. Otherwise an agent could hide the notice that its change edits the eval sets.
     """
     if plan.agent.settings.env_file:
         redactor.learn_environment(plan.agent_environ)
@@ -262,11 +264,11 @@ def prepare_redactor(redactor: LiveRedactor, plan: Plan) -> None:
 def build_plan_agent(plan: Plan) -> Agent:
     """Run the setup of a plan's agent, and build the agent without starting it.
 
-    From this call on, the judges' caches return only answers that they hold now or that this run stores: the
-    setup and the agent are code of the repository, which could write wrong answers to the caches.
+    The setup and the agent are code of the repository, which could write wrong answers to the judges' caches.
+    So from this call on, the caches return only answers that they hold now, and answers that this run stores.
 
     Raises:
-        EvalgateError: the setup fails, or an option names something that cannot be used.
+        EvalgateError: the setup fails, or an option is wrong.
     """
     # Before the setup, because it runs code of the repository, which could write to the caches.
     plan.judge_resolver.models.trust_stored_answers()
@@ -281,8 +283,8 @@ def run_gate(
 ) -> Record:
     """Run every case of the plan, decide the verdict and return the whole record.
 
-    If the change affects no suite of the plan, nothing is run. The verdict is then `skipped`, and no hook
-    except `on_begin` is called. Do not call this within an event loop.
+    With `--affected`, if the change affects no suite of the plan, no case is run. Then the verdict is
+    `skipped`, and of the hooks only `on_begin` is called. Do not call this within an event loop.
 
     Raises:
         EvalgateError: the input is wrong, the agent's entry point does not exist, or its requirements cannot
@@ -304,10 +306,10 @@ def run_gate(
 
 
 def read_baseline(plan: Plan) -> Baseline | None:
-    """Return the baseline, or None if no baseline is configured or nothing was stored yet.
+    """Return the baseline; None if no baseline is configured, or if it does not exist yet.
 
-    A case that broke on the default branch keeps only its runs since the break, so that later changes are
-    not blamed for the break.
+    Of a case that broke on the default branch, only the runs since the break are returned, so that later
+    changes are not blamed for the break.
 
     Raises:
         InvalidInputError: the baseline cannot be read, or is named on the command line and does not exist.
@@ -331,11 +333,11 @@ def read_baseline(plan: Plan) -> Baseline | None:
 
 
 def _read_anchor_baseline(plan: Plan) -> Baseline | None:
-    """Return the baseline of `gate.anchor`; None if the thresholds file has no `gate.anchor`.
+    """Return the anchor: the fixed baseline that `gate.anchor` names; None if there is no `gate.anchor`.
 
     Raises:
-        InvalidInputError: the baseline does not exist or cannot be read. If the run went on without it, drops
-            that the anchor forbids would pass.
+        InvalidInputError: the anchor does not exist or cannot be read. Without it, drops of scores that the
+            anchor forbids would pass.
     """
     if plan.anchor_store is None or plan.gate.anchor is None:
         return None
@@ -351,9 +353,9 @@ def _read_anchor_baseline(plan: Plan) -> Baseline | None:
 def _select_shard(
     plan: Plan, index_and_count: tuple[int, int] | None, baseline: Baseline | None
 ) -> Shard | None:
-    """Return the shard, the part of the plan to run here; None if the whole plan is run.
+    """Return the shard (the part of the plan to run here); None if the whole plan is run.
 
-    `index_and_count` is the number of the shard, from 1, and the number of all shards.
+    `index_and_count` is (1-based number of the shard, number of all shards), or None for the whole plan.
     """
     if index_and_count is None:
         return None
@@ -406,11 +408,11 @@ def build_record_from_runs(
 ) -> Record:
     """Compare finished runs with the baseline, decide the verdict and return the record.
 
-    `finished` maps each case to its scored runs; a case without an entry has no runs. `duration_s` is the
-    duration of all runs in seconds.
+    `finished` has the scored runs of each case; a case without an entry has no runs. `created_at` is the
+    start of the runs, and `duration_s` the duration of all runs in seconds.
 
     Raises:
-        InvalidInputError: the baseline or the anchor cannot be used.
+        InvalidInputError: the baseline, or the baseline of `gate.anchor`, does not exist or cannot be read.
     """
     from evalgate.runner.record_builder import RunTiming
 
@@ -432,10 +434,11 @@ def build_merged_record(
 ) -> Record:
     """Build the record of runs that were made and scored elsewhere, such as in shards.
 
-    `finished` maps the index of a case in the plan to its runs. `judge_usage` is the usage of their judges.
+    `finished` has the runs of each case, by the index of the case in the plan. `judge_usage` is the usage of
+    the judges that scored these runs.
 
     Raises:
-        InvalidInputError: the anchor cannot be used.
+        InvalidInputError: the baseline of `gate.anchor` does not exist or cannot be read.
     """
     from evalgate.runner.record_builder import build_record
 

@@ -1,8 +1,8 @@
 """Build the plan of a run from the command line and the thresholds file.
 
-Errors in files, names and options are found here, before anything runs. Other errors are found only when the
-run begins: in the journal, the folder of the reports, the agent's own code and most baselines. A baseline of
-the base branch is read here. Later steps read only the `Plan`, never the user's input.
+Errors in files, names and options are found here, before anything runs. Errors in the journal, the folder of
+the reports, the agent's own code and most baselines are found only when the run begins. But a baseline of the
+base branch is read here. Later steps read only the `Plan`, never the user's input.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -55,28 +55,29 @@ class Plan:
     suites: tuple[Suite, ...]
     agent: AgentSpec
     runs: int | Literal["auto"]
-    """Runs of each case. If the user gave no number, `run_strategy.apply_default_runs` decides."""
+    """Number of runs of each case. If the user gave none, `run_strategy.apply_default_runs` changes it."""
     gate: GateConfig
     baseline_store: BaselineStore | None
     agent_environ: Mapping[str, str]
-    """The gate's environment with the agent's env files added. The agent gets an allow-listed part of it.
-    Judges get the gate's environment without the env files."""
+    """The gate's environment with the variables of the agent's env files. The agent gets an allow-listed part
+    of these variables. Judges get the gate's environment without the env files."""
     judge_resolver: JudgeResolver
     """The judges of the run, not opened yet."""
     judge_calibration: "CalibrationSet | None" = None
-    """Labelled cases of `judge.anchors`, which the judge answers before it scores runs; None without them."""
+    """Labelled responses of `judge.anchors` that test the judge before it scores runs; None without them."""
     anchor_store: BaselineStore | None = None
-    """Store of the baseline in `gate.anchor`, which stays fixed for months; None without `gate.anchor`."""
+    """Store of the baseline that `gate.anchor` names and that stays fixed for months; None without it."""
     label_check: "LabelCheck | None" = None
-    """Decisions on the judges' floors by people's labels; None if no floor needs labels."""
+    """Decisions, by people's labels, if the judges reach the minima in `judge.floor`. None if no minimum
+    needs labels."""
     create_user: CreateUser = create_scripted_user
     """Function that creates the user who talks to the agent in a run."""
     user_config: UserConfig | None = None
-    """Section `user`, the settings of simulated users, with the options of the command line."""
+    """Section `user` (settings of simulated users), with the options of the command line applied."""
     thresholds_file: str = ""
     """Path of the thresholds file, relative to the workspace; "" if there is no file."""
     executor: ExecutorConfig = LOCAL
-    """Machine or cluster that runs the agent."""
+    """Settings of the machine or cluster that runs the agent."""
     recordings: tuple[Path, ...] = ()
     """Files or folders with recorded results that answer tool calls."""
     notices: tuple[str, ...] = ()
@@ -84,26 +85,27 @@ class Plan:
     masks: tuple[str, ...] = field(default=(), repr=False)
     """Secrets to redact in addition to secrets in the environment."""
     needs_baseline: bool = False
-    """True: the command line names the baseline, so the baseline must exist."""
+    """True if the command line names the baseline, so that the baseline must exist."""
     runs_given: bool = True
-    """True: the user gave the number of runs of each case."""
+    """True if the user gave the number of runs of each case."""
     is_part: bool = False
-    """True: there may be eval sets or cases that the user did not select."""
+    """True if there may be eval sets or cases that the user did not select."""
     selection: CaseSelection | None = None
-    """Options that selected cases, and the number of cases before and after; None without such options."""
+    """Options such as `--tag` that selected cases, with the number of cases before and after. None without
+    such options."""
     varied: Mapping[str, str] = field(default_factory=dict)
-    """Values that are varied in a matrix, by name such as `env.MODEL`; {} in other commands."""
+    """Values of this variant in a matrix (comparison of variants), by name such as `env.MODEL`; else {}."""
     affected: "AffectedSuites | None" = None
     """The suites that the change affects; None without `--affected`."""
     control_source: "ControlSource | None" = None
-    """Source of control runs; None: no control runs are made."""
+    """Source of control runs (runs of the base commit's agent); None if no control runs are made."""
 
     @property
     def whole_sets(self) -> frozenset[str] | None:
-        """Return the ids of the eval sets with every case selected; None if surely nothing was left out.
+        """Return the ids of the eval sets of which all cases are selected; None if all sets are complete.
 
-        Without `eval_sets` in the thresholds file, nothing says which eval sets there are, so the result is
-        never None.
+        Without `eval_sets` in the thresholds file, it is not known which eval sets there are. Then the result
+        is never None.
         """
         if not self.is_part:
             return None
@@ -111,11 +113,11 @@ class Plan:
         return frozenset(each.eval_set_id for each in found if each.is_whole)
 
     def select_cases(self, keys: Collection[CaseKey]) -> "Plan":
-        """Return the plan with only the cases in `keys`, pairs of eval set id and case id.
+        """Return the plan with only the cases in `keys`, which are pairs (eval set id, case id).
 
         The other cases count as not selected by the user, so they are not compared with the baseline. Suites
-        without a case in `keys` are dropped. If no eval set has all of its cases, `min_cases` is lowered to
-        the number of cases, because the user asked for no more.
+        without a case in `keys` are dropped. If no eval set is complete then, `min_cases` is lowered to the
+        number of cases.
         """
         suites = tuple(each for suite in self.suites if (each := suite.select_cases(keys)).eval_set.cases)
         is_part = self.is_part or suites != self.suites
@@ -133,9 +135,9 @@ class Plan:
 
     @property
     def case_thresholds(self) -> Mapping[tuple[str, str], Mapping[str, float | None]]:
-        """Return the score that a run must reach, by (eval set id, case id) and then by metric.
+        """Return the threshold of each metric of each case, by (eval set id, case id) and then by metric.
 
-        The score is None for metrics that are only reported.
+        The threshold is None for metrics that are only reported.
         """
         return {
             (suite.eval_set.eval_set_id, case.eval_id): {
@@ -150,7 +152,7 @@ class Plan:
     def first_runs(self) -> int:
         """Return the number of runs of each case that are made before any result is known.
 
-        If `runs` is `auto`, this is the largest k of the criteria with pass^k or pass@k, or 1 without any.
+        If `runs` is `auto`, this is the largest k of the criteria with pass^k or pass@k; 1 if there are none.
         """
         if self.runs != "auto":
             return self.runs
@@ -167,7 +169,9 @@ def build_plan(
     environ: Mapping[str, str],
     objects: GivenObjects = NOTHING_GIVEN,
 ) -> Plan:
-    """Build the plan for a command line that was called in `folder`, or for the objects of a Python program.
+    """Build the plan for a command line that was called in `folder`, or for `objects` of a Python program.
+
+    `overrides` are the options of the command line.
 
     Raises:
         InvalidInputError: the input is wrong; the error lists every problem that was found.
@@ -262,9 +266,10 @@ def _describe_setup(agent: AgentSpec, plan_input: PlanInput) -> Iterator[str]:
 def _choose_config(
     overrides: Overrides, rule_files: RuleFiles, thresholds: Thresholds, objects: GivenObjects
 ) -> Config:
-    """Return the settings of the thresholds file, overridden by options, with the default baseline set.
+    """Return the settings of the thresholds file with the options of the command line applied.
 
-    The default baseline is used only if its file exists and the settings name no baseline.
+    If the settings name no baseline, and there is a file at the default path of a baseline, this file is the
+    baseline.
     """
     config = apply_overrides(thresholds.config, overrides)
     if config.gate.baseline is None and rule_files.has_file(Path(DEFAULT_BASELINE)):
@@ -295,7 +300,11 @@ def _resolve_plan_agent(plan_input: PlanInput, suites: Sequence[Suite]) -> Agent
 def mark_quarantined_cases(
     plan_input: PlanInput, suites: tuple[Suite, ...]
 ) -> tuple[tuple[Suite, ...], tuple[str, ...]]:
-    """Return the suites with quarantined cases marked, and notices about the quarantine."""
+    """Return (suites with quarantined cases marked, notices about the quarantine).
+
+    Raises:
+        InvalidInputError: the quarantine file is wrong, or names a protected or unknown case.
+    """
     quarantine = plan_input.config.gate.quarantine
     if quarantine is None:
         return suites, ()
@@ -315,7 +324,10 @@ def mark_quarantined_cases(
 
 
 def build_plan_user_factory(plan_input: PlanInput, suites: Sequence[Suite]) -> CreateUser:
-    """Build the function that creates users: simulated users if a case needs one, else scripted users."""
+    """Build the function that creates the user of a run.
+
+    If no case needs a simulated user, the function creates users who send the messages of the case.
+    """
     if not any(case.is_simulated for suite in suites for case in suite.eval_set.cases):
         return create_scripted_user
     from evalgate.runner.user_factory import build_user_factory
@@ -347,7 +359,7 @@ def build_judge_resolver(
     environ: Mapping[str, str],
     workspace: Workspace,
 ) -> JudgeResolver:
-    """Build the resolver of a run's judges, which get API keys from `environ`; no judge is opened yet."""
+    """Build the resolver of a run's judges. It reads API keys from `environ`, and opens no judge yet."""
     redactor, mode = LiveRedactor.from_environment(environ, overrides.mask), overrides.judge_cache
     meter, prices = UsageMeter(config.budget), config.prices
     context = LlmContext(
@@ -363,7 +375,11 @@ def build_judge_resolver(
 
 
 def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "CalibrationSet | None":
-    """Read the labelled cases of `judge.anchors`; return None if `judge.anchors` is not set."""
+    """Read the labelled responses of `judge.anchors`; return None if `judge.anchors` is not set.
+
+    Raises:
+        InvalidInputError: the file cannot be read or is wrong.
+    """
     judge, rule_files = plan_input.config.judge, plan_input.rule_files
     if judge is None or judge.anchors is None:
         return None
@@ -380,7 +396,11 @@ def read_judge_calibration(plan_input: PlanInput, suites: Sequence[Suite]) -> "C
 
 
 def check_judge_labels(plan_input: PlanInput, suites: Sequence[Suite]) -> "LabelCheck | None":
-    """Compare the judges with people's labels; return None if `judge.floor` sets no floor for that."""
+    """Compare the judges with people's labels; return None if `judge.floor` sets no minimum for this.
+
+    Raises:
+        InvalidInputError: the file with the labels cannot be read or is wrong.
+    """
     judge, rule_files = plan_input.config.judge, plan_input.rule_files
     floors = judge.floor.label_floors if judge else {}
     if not floors:
@@ -394,7 +414,13 @@ def check_judge_labels(plan_input: PlanInput, suites: Sequence[Suite]) -> "Label
 
 
 def _check_judges(plan_input: PlanInput) -> None:
-    """Raise InvalidInputError if a model lacks a setting, a variable or its SDK; no request is made."""
+    """Check that each judge model has its settings, its environment variables and its SDK.
+
+    No request is made.
+
+    Raises:
+        InvalidInputError: a setting, a variable or an SDK is missing.
+    """
     thresholds = plan_input.thresholds
     try:
         plan_input.judge_resolver.models.check_reserved()
@@ -423,7 +449,7 @@ def _open_anchor_store(plan_input: PlanInput) -> BaselineStore | None:
 
 
 def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
-    """Return the source of control runs, runs of the base commit's agent; None if `gate.control` is off."""
+    """Return the source of control runs (runs of the base commit's agent); None if `gate.control` is off."""
     if plan_input.config.gate.control.mode == "off":
         return None
     from evalgate.runner.control.base_commit import build_control_source
@@ -439,9 +465,10 @@ def _resolve_control_source(plan_input: PlanInput) -> "ControlSource | None":
 
 
 def _limit_min_cases(gate: GateConfig, suites: Sequence[Suite]) -> GateConfig:
-    """Return `gate`, with `min_cases` lowered to the number of cases if no eval set has all of its cases.
+    """Return `gate`; if no eval set is complete, with `min_cases` lowered to the number of cases.
 
-    Then the user selected few cases on purpose, so their small number is no reason to refuse a verdict.
+    In this case the user selected few cases on purpose, so that their small number is no reason to refuse a
+    verdict.
     """
     if any(suite.eval_set.is_whole for suite in suites):
         return gate

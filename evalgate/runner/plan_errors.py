@@ -1,7 +1,7 @@
 """Complete the error of a plan with the problems of the agent and the criteria.
 
-Then users can fix all problems at once. Otherwise they would see only the first error, because each section
-is checked by the code that uses the section.
+So users can fix all problems at once. Otherwise they would see only the problems of one section of the
+thresholds file, because each section is checked by the code that uses the section.
 """
 
 from evalgate.agents.factory import find_agent_problems
@@ -15,9 +15,9 @@ from evalgate.runner.metric_binding import find_criterion_problems
 def add_agent_and_criteria_problems(
     error: InvalidInputError, thresholds: Thresholds | None, overrides: Overrides
 ) -> InvalidInputError:
-    """Return the error with the problems of the file's agent and criteria added, if there are any.
+    """Return the error with the problems of the agent and the criteria in the thresholds file added.
 
-    `thresholds` is None if the thresholds file could not be read.
+    If there are no such problems, return `error`. `thresholds` is None if the file could not be read.
     """
     # An error in a thresholds file, of the plan or of a suite, carries the valid rest of the file.
     if isinstance(error, InvalidThresholdsError):

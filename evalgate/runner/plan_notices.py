@@ -17,8 +17,8 @@ from evalgate.runner.suites import Suite
 def iter_suite_notices(suites: Sequence[Suite], session: SessionConfig | None) -> Iterator[str]:
     """Yield the notices about the thresholds files and eval sets of all suites.
 
-    The notices are about ignored contents, metrics without expectations, and old formats. `session` is the
-    section `session` of the thresholds file.
+    The notices are about ignored contents, metrics for which the cases have no expectations, and old formats.
+    `session` is the section `session` of the thresholds file.
     """
     for thresholds in {id(suite.thresholds): suite.thresholds for suite in suites}.values():
         yield from thresholds.notices
@@ -32,7 +32,7 @@ def iter_suite_notices(suites: Sequence[Suite], session: SessionConfig | None) -
 def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> Iterator[str]:
     """Yield a sentence for each metric that compares tool calls, if no case of the eval set expects a call.
 
-    Cases with a simulated user have no expected turns, so they are left out.
+    Yield nothing if all cases have a simulated user, because such cases have no expected turns.
     """
     compared = {
         name: metric
@@ -55,7 +55,7 @@ def find_empty_trajectories(eval_set: EvalSet, metrics: Mapping[str, Metric]) ->
 
 
 def _describe_old_files(eval_sets: Sequence[EvalSet], session: SessionConfig | None) -> Iterator[str]:
-    """Yield one notice if files have the list format that Google ADK used before it had eval sets."""
+    """Yield one notice if eval sets have the format (a JSON list) that Google ADK used before eval sets."""
     old = [each for each in eval_sets if each.format_name == "adk-legacy" and each.path]
     if not old:
         return
@@ -94,7 +94,7 @@ def iter_plan_notices(
 
 
 def _describe_recordings(config: Config, suites: Sequence[Suite]) -> tuple[str, ...]:
-    """Return a notice for each tool recording, a file with recorded results that answer tool calls."""
+    """Return a notice for each tool recording: a file with recorded results that answer tool calls."""
     found: dict[str, ToolRecording] = {}
     for suite in suites if list_recordings(config.tool_mocks) else ():
         for case in suite.eval_set.cases:

@@ -32,7 +32,9 @@ def post_record(
 ) -> None:
     """Post a record to the pull or merge request, and call `on_notice` with the result of each post.
 
-    `options` select the kinds of posts. `record`, `comment` and `folder` are as for `build_post_content`.
+    The record must be redacted already. `options` select the kinds of posts, and `comment` renders the
+    comment. Paths in the record are relative to `folder`, which is relative to the repository's root.
+    `timeouts` are time limits of requests; None for the default limits.
     """
     from evalgate.ci.github_pull_request import post_pull_request
     from evalgate.ci.gitlab import is_gitlab_ci, post_merge_request
@@ -47,8 +49,8 @@ def build_post_content(
 ) -> "PostContent":
     """Return the content of the posts about a redacted record.
 
-    `comment` renders the comment. Paths in the record start from `folder`, which is relative to the
-    repository's root.
+    `options` select the kinds of posts, and `comment` renders the comment. Paths in the record are relative
+    to `folder`, which is relative to the repository's root.
     """
     from evalgate.ci.posting import PostContent
     from evalgate.runner.annotations import build_check_annotations
@@ -68,7 +70,11 @@ def build_post_content(
 
 
 def show_post(notice: "PostNotice", *, environ: Mapping[str, str], stdout: TextIO, stderr: TextIO) -> None:
-    """Print a notice about a post to the log; on GitHub, also to the step's summary unless it is `info`."""
+    """Print a notice about a post to `stderr`.
+
+    In GitHub Actions, a notice with another level than `info` is printed to `stdout`, as an annotation, and
+    added to the step's summary.
+    """
     if notice.level == "info" or not is_github_actions(environ):
         stderr.write(f"{notice.sentence}\n")
         return
@@ -88,9 +94,9 @@ def post_error(
     stdout: TextIO,
     stderr: TextIO,
 ) -> None:
-    """Post the redacted error to the pull or merge request, if the command ended without a record.
+    """Redact an error, and post it to the pull or merge request of a command that ended without a record.
 
-    It replaces the post of an earlier run, which shows the verdict on another commit.
+    The post replaces that of an earlier run, which shows the verdict on another commit.
     """
     show = partial(show_post, environ=environ, stdout=stdout, stderr=stderr)
     record = redactor.redact_tree(build_error_record(error))
@@ -98,7 +104,7 @@ def post_error(
 
 
 def build_error_record(error: Exception) -> Record:
-    """Build a record without cases, with the error as the reason why there is no verdict."""
+    """Build a record without cases and with the verdict `error`; the error is the reason of the verdict."""
     reasons: tuple[str, ...] = ("evalgate itself failed, which is a bug: see the log of the job.",)
     code = ExitCode.BUG
     if isinstance(error, EvalgateError):

@@ -70,21 +70,22 @@ class PublishOptions:
     requested: Collection[str] = ()
     """Names of reporters in `plugin_registry.ON_REQUEST` to use in addition to the other reporters."""
     keep_results: int | None = None
-    """Number of newest results to keep; None: `DEFAULT_KEPT`, or 0 if the variable CI is set."""
+    """Number of newest results to keep in the history. None means `DEFAULT_KEPT`, or 0 if the variable `CI`
+    is set."""
     details: bool = False
-    """True: the terminal shows every case, and the invocations of each metric that fails."""
+    """True if the terminal shows every case, and the turns of each metric that fails."""
     destinations: "Destinations | None" = None
-    """Servers that the record is sent to; None: it is sent to no server."""
+    """Servers to which the record is sent; None if it is sent to no server."""
     post_options: "PostOptions | None" = None
-    """Posts to the pull request; None: nothing is posted."""
+    """Options of posts to the pull request; None if nothing is posted."""
 
 
 @dataclass
 class Publisher:
     """Publisher of a run's progress and record.
 
-    Create it before the run: it creates the folder of the reports, and raises InvalidInputError if the
-    folder cannot be written.
+    Create the publisher before the run: this creates the folder of the reports, and raises InvalidInputError
+    if the folder cannot be written.
     """
 
     workspace: Workspace
@@ -111,7 +112,7 @@ class Publisher:
 
     @property
     def has_record(self) -> bool:
-        """Return True if `results.json` exists; after `clear_previous_reports`, only this run writes it."""
+        """Return True if `results.json` exists; after `clear_previous_reports`, it is that of this run."""
         return (self._folder / "results.json").is_file()
 
     @property
@@ -158,12 +159,12 @@ class Publisher:
     def publish(self, record: Record) -> int:
         """Write the reports, print the result, post and send the record, and return the exit code.
 
-        `options` select the reports, posts and receivers. In GitHub Actions, the summary, outputs and
-        annotations of the step are written as well.
+        `options` select the reports, posts and receivers. The record is also copied to the history of
+        results. In GitHub Actions, the summary, outputs and annotations of the step are written as well.
 
-        The exit code is the record's. If the gate would pass but a report cannot be written, the verdict
-        becomes `error` and the exit code 2, because readers of the reports would not know the verdict.
-        Reports, outputs and exit code always agree.
+        The exit code is that of the record. If the gate would pass but a report cannot be written, the
+        verdict becomes `error` and the exit code 2, because readers of the reports would not know the
+        verdict.
         """
         record, written = self._write_reports(self.redactor.redact_tree(record))
         if self._folder / "results.json" in written:
@@ -215,7 +216,11 @@ class Publisher:
             self.print_notice(describe_failure(self.workspace.folder, error))
 
     def _write_reports(self, record: Record) -> tuple[Record, tuple[Path, ...]]:
-        """Write the reports; return the record with its final verdict, and the paths of the reports."""
+        """Write the reports; return (record with its final verdict, paths of the written reports).
+
+        If a report cannot be written, print an error. If the verdict was a pass, replace it by `error` and
+        write the reports again.
+        """
         if not self.workspace.folder.is_dir():
             return self._report_missing_folder(record), ()
         reporters = self._get_reporters()
@@ -243,7 +248,10 @@ class Publisher:
         )
 
     def _report_missing_folder(self, record: Record) -> Record:
-        """Print that the working folder was deleted; return the record, in which a pass becomes `error`."""
+        """Print that the working folder was deleted; return the record, with `error` instead of a pass.
+
+        If the process works in a deleted folder, change to the folder `/`.
+        """
         if not has_working_folder():
             os.chdir("/")  # later steps resolve paths, which fails in a deleted folder
         error = ReportWriteError(
@@ -255,7 +263,7 @@ class Publisher:
         return record if record.verdict.exit_code else _withdraw_verdict(record, error)
 
     def _build_outputs(self, record: Record, written: Sequence[Path]) -> dict[str, str]:
-        """Return the step's outputs on GitHub Actions; "" stands for a report that was not written."""
+        """Return the step's outputs on GitHub Actions by name; the path of a missing report is ""."""
         totals = record.totals
         # Later steps of the job start in the runner's workspace, so paths must be relative to it.
         steps = Workspace(Path(self.environ.get("GITHUB_WORKSPACE", "")).resolve())
@@ -281,7 +289,7 @@ def _withdraw_verdict(record: Record, error: ReportWriteError) -> Record:
 
 
 def print_write_error(error: ReportWriteError, stream: TextIO) -> None:
-    """Print that a report could not be written, as text that cannot act as a workflow command."""
+    """Print that a report could not be written. CI runners cannot take the text for a workflow command."""
     stream.write(f"evalgate: {disable_commands(strip_invisible(str(error)))}\n")
 
 
@@ -299,7 +307,10 @@ def render_terminal(
 
 
 def find_path_from_root(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return `folder` relative to GITHUB_WORKSPACE, CI_PROJECT_DIR or the current folder; "" if outside."""
+    """Return `folder` relative to the repository's root; "" if it is the root or outside of it.
+
+    The root is GITHUB_WORKSPACE, else CI_PROJECT_DIR, else the current folder.
+    """
     folder = folder.resolve()
     root = Path(environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or ".").resolve()
     return folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""

@@ -45,7 +45,7 @@ class RunTiming:
     """Start and duration of a run."""
 
     created_at: str
-    """Start of the run, ISO 8601 in UTC."""
+    """Start of the run in UTC, in ISO 8601."""
     duration_s: float
 
 
@@ -61,8 +61,8 @@ def build_record(
     """Score finished runs, compare them with the baseline, decide the verdict and return the record.
 
     The runs may come from shards or a stored record. Without `statistics`, plain means are compared.
-    `anchor_baseline` holds the stored runs of `gate.anchor`; None if it is not set. `control` is the result
-    of the control runs; None if they were not made or do not count.
+    `anchor_baseline` is the fixed baseline of `gate.anchor`; None without this setting. `control` is the
+    result of the control runs (runs of the base commit's agent); None if they were not made or do not count.
     """
     scored = score_and_decide(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
@@ -103,10 +103,10 @@ def build_gate_input(
     control: ControlComparison | None,
     anchor: AnchorComparison | None,
 ) -> GateInput:
-    """Build the input of `decide_verdict`.
+    """Build the evidence from which `decide_verdict` decides the verdict.
 
-    If `control` is given, the control runs correct the verdicts of `compared_runs` on drops of averages and
-    on broken cases (`apply_control`).
+    If `control` is given, the control runs (runs of the base commit's agent) correct the decisions in
+    `compared_runs` on drops of means and on broken cases.
     """
     if control is not None:
         from evalgate.gating.control_comparison import apply_control
@@ -128,9 +128,9 @@ def build_gate_input(
 
 
 def _list_partial_sets(plan: Plan) -> tuple[str, ...]:
-    """Return the ids of the eval sets of which `FILE:CASE` left out cases.
+    """Return the ids of the eval sets of which arguments `FILE:CASE` selected only some cases.
 
-    Return () if options such as `--tag` selected the cases: `Record.selection` describes that.
+    Return () if options such as `--tag` selected the cases: `Record.selection` then describes the selection.
     """
     if plan.selection is not None:
         return ()
@@ -145,9 +145,9 @@ def compare_with_anchor_baseline(
     created_at: str,
     control: ControlComparison | None,
 ) -> AnchorComparison | None:
-    """Compare the means of a run with the baseline of `gate.anchor`; return None without `anchor_baseline`.
+    """Compare the means of a run with the fixed baseline of `gate.anchor`; return None without it.
 
-    `created_at` is the start of the run, ISO 8601 in UTC.
+    `created_at` is the start of the run in UTC, in ISO 8601. `control` is the result of control runs.
     """
     if anchor_baseline is None:
         return None
@@ -185,7 +185,7 @@ def _group_failures(
 
 
 def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
-    """Return the criterion of each metric, once for each pair of the metric's name and fingerprint."""
+    """Return the criteria of the plan's metrics: one for each pair (name of the metric, fingerprint)."""
     found = {(bound.name, bound.fingerprint): bound.criterion for bound in plan.bound_metrics}
     return tuple(
         RecordedCriterion(name, fingerprint, criterion.options, criterion.evaluator)
@@ -196,10 +196,10 @@ def _list_criteria(plan: Plan) -> tuple[RecordedCriterion, ...]:
 def score_and_decide(
     plan: Plan, run_results: RunResults, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> ScoredRuns:
-    """Let the statistics decide how many rounds count, and score every case over its runs in these rounds.
+    """Score every case over the runs that count, and decide about the metrics by `statistics`.
 
-    A round is one run of every case. Further runs are kept, but do not count for means. The decision on each
-    metric is kept in the result. Without `statistics`, all runs count and there is no decision.
+    A round is one run of every case. Runs in the rounds of the statistical decision count. Further runs are
+    kept, but do not count for means. Without `statistics`, all runs count.
     """
     cases = run_results.score_cases()
     rounds = min((len(case.runs) for case in cases), default=0) if plan.runs == "auto" else plan.runs
@@ -295,7 +295,7 @@ def _list_notices(
 
 
 def _suggest_first_baseline(evidence: GateInput) -> str:
-    """Return advice on storing a first baseline: from this run, or after its failing cases are mended."""
+    """Return advice on storing a first baseline: from this run, or after its failing cases are corrected."""
     bad = [case for case in evidence.cases if case.gates and case.status in {"failed", "errored"}]
     if not bad:
         return "Save one with `evalgate baseline save`."

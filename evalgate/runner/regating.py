@@ -1,4 +1,4 @@
-"""Decide stored results again, from the same scores, by other rules or against another baseline."""
+"""Decide the verdict of stored results again, from the stored scores, by other rules or another baseline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -56,19 +56,19 @@ class GateRules:
     runs: int | Literal["auto"]
     """The setting `runs` with which the stored runs were made."""
     criteria: Mapping[str, Criterion] = field(default_factory=dict)
-    """Criterion by metric; it decides how the runs of a case are aggregated.
+    """Criterion by metric, which decides how the runs of a case are aggregated.
 
-    If `case_policies` is not None, the criterion also replaces the stored threshold. Metrics without a
-    criterion are then left out, except the metric of the final state."""
+    If `case_policies` is not None, the criterion also replaces the stored threshold. Then metrics without a
+    criterion are left out, except `final_session_state`."""
     case_policies: Mapping[tuple[str, str], CasePolicy] | None = None
-    """Policy by (eval set id, case id); None: stored thresholds, weights and tags are kept."""
+    """Policies by (eval set id, case id). None to keep the stored thresholds, weights and tags."""
 
 
 _CONTROL_LEFT_OUT = "The control runs of the record are left out: the comparison with the baseline decides."
 
 
 def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -> Record:
-    """Aggregate, compare and decide a record again by `rules`, without its control runs and anchor."""
+    """Return the record aggregated, compared and decided again by `rules`, without control and anchor."""
     # A baseline of a single gate run cannot show since when a case fails.
     if baseline is not None and len(baseline.sources) > 1:
         case_thresholds = collect_case_thresholds([apply_rules(case, rules) for case in record.cases])
@@ -115,10 +115,10 @@ def regate_record(record: Record, rules: GateRules, baseline: Baseline | None) -
 
 
 def limit_min_cases(gate: GateConfig, record: Record) -> GateConfig:
-    """Return `gate`, with `min_cases` lowered to the number of cases if the user selected single cases.
+    """Return `gate`; if the user selected single cases, with `min_cases` lowered to the number of cases.
 
-    The user did so if options such as `--tag` left out cases, or if `FILE:CASE` left out cases of every eval
-    set. Then a small number of cases is no reason to refuse a verdict.
+    The user selected single cases with options such as `--tag`, or if arguments `FILE:CASE` left out cases of
+    every eval set. Then a small number of cases is no reason to refuse a verdict.
     """
     is_named = bool(record.partial_sets) and not _list_whole_sets(record)
     if record.selection is None and not is_named:
@@ -133,9 +133,9 @@ def count_unselected(record: Record) -> int:
 
 
 def _list_whole_sets(record: Record) -> frozenset[str] | None:
-    """Return the ids of the eval sets with all cases selected; None if the user selected everything.
+    """Return the ids of the eval sets of which all cases are selected; None if all eval sets are complete.
 
-    The set is empty if options such as `--tag` selected the cases.
+    If options such as `--tag` selected the cases, the result is empty.
     """
     if record.selection is not None:
         return frozenset()
@@ -155,9 +155,10 @@ def _describe_baseline(compared_runs: ComparedRuns, baseline: Baseline) -> Itera
 
 
 def compare_stored_record(record: Record, baseline: Baseline, thresholds: Thresholds, name: str) -> Record:
-    """Compare a stored record with a baseline, without running anything; reports call the baseline `name`.
+    """Return a stored record compared with a baseline and decided again; no case is run.
 
-    The `gate` section of `thresholds` applies. The stored thresholds of cases are not changed.
+    The section `gate` of `thresholds` applies. The stored thresholds of cases are not changed. `name` is the
+    name of the baseline in reports.
     """
     criteria = {criterion.metric: criterion for criterion in thresholds.effective_criteria}
     gate = thresholds.config.gate.model_copy(update={"baseline": name})
@@ -165,9 +166,9 @@ def compare_stored_record(record: Record, baseline: Baseline, thresholds: Thresh
 
 
 def find_stored_doubts(record: Record) -> tuple[str, ...]:
-    """Return the reasons to distrust a record that are not visible in its cases, such as a spent budget.
+    """Return the reasons to distrust a record that its cases do not show, such as a spent budget.
 
-    A record with such a reason has no verdict under any settings of the gate. Return () without a reason.
+    With such a reason, a record has no verdict under any settings of the gate. Return () if there is none.
     """
     if record.verdict.exit_code != ExitCode.NO_VERDICT:
         return ()
@@ -179,7 +180,10 @@ def find_stored_doubts(record: Record) -> tuple[str, ...]:
 def aggregate_stored_scores(
     cases: Sequence[CaseResult], rules: GateRules, statistics: StatisticalPolicy, baseline: Baseline | None
 ) -> ScoredRuns:
-    """Aggregate the stored scores of every case over the runs that count by `rules`. No metric is called."""
+    """Return the stored scores of every case, aggregated over the runs that count. No metric is called.
+
+    The runs that count are those in the rounds (one run of every case) of the statistical decision.
+    """
     scored = tuple(apply_rules(case, rules) for case in cases)
     rounds = min((len(case.runs) for case in scored), default=0) if rules.runs == "auto" else rules.runs
     decision = decide_metrics(scored, baseline, statistics)
@@ -192,7 +196,8 @@ def aggregate_stored_scores(
 def apply_rules(case: CaseResult, rules: GateRules, rounds: int | None = None) -> CaseResult:
     """Return the case with the rules applied to its stored scores.
 
-    Runs after the first `rounds` are marked as follow-ups and do not count for means. None: all runs count.
+    Runs after the first `rounds` runs are marked as follow-up runs and do not count for means. If `rounds` is
+    None, all runs count.
     """
     if rules.case_policies is None:
         case_policy = CasePolicy(case.tags, case.weight, case.protected, quarantine=case.quarantine)
@@ -236,7 +241,7 @@ class _StoredScores:
     """Placeholder metric for stored scores; it is never called to score."""
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return `NotApplicable`, because the stored scores are used."""
+        """Return `NotApplicable`: instead of this result, the stored scores are used."""
         del case, run
         return NotApplicable("the scores are those that were stored")
 
@@ -248,8 +253,8 @@ def _is_evaluated(metric: CaseMetric, rules: GateRules) -> bool:
     """Return True if the metric is evaluated under the rules.
 
     If `rules.case_policies` is None, every stored metric is evaluated. Otherwise a metric is evaluated only
-    if it has a criterion or is `final_session_state`, which a run adds by itself, without a criterion, if a
-    case expects a final state.
+    if it has a criterion or is `final_session_state`: a run adds this metric without a criterion, for cases
+    that expect a final state.
     """
     return (
         rules.case_policies is None
@@ -282,10 +287,10 @@ def _apply_criterion(metric: RunMetric, bound: BoundMetric) -> RunMetric:
 
 
 def build_stored_record(baseline: Baseline, criteria: Mapping[str, Criterion], like: Record) -> Record:
-    """Return a copy of `like` with cases built from the runs of a baseline.
+    """Return a copy of the record `like`, with cases built from the runs of a baseline.
 
-    A baseline stores no thresholds. A metric gets the threshold of its criterion in `criteria`, which are by
-    metric, or 0 without a criterion.
+    A baseline stores no thresholds. So a metric gets the threshold of its criterion in `criteria`, or the
+    threshold 0 if it has no criterion. `criteria` are by metric name.
     """
     cases = []
     for stored in baseline.cases:
@@ -335,10 +340,10 @@ def _build_run_metrics(
 
 
 def infer_runs_setting(record: Record) -> int | Literal["auto"]:
-    """Return the setting `runs` with which a stored record was made, as far as its content shows it.
+    """Return the setting `runs` with which a stored record was made, inferred from the record.
 
-    It is `auto` if the record has the cost of `runs: auto` (`Record.effort`). Otherwise it is the largest
-    number of runs of a case, without follow-up runs.
+    Return `auto` if the record has the field `effort`, which only `runs: auto` sets. Otherwise return the
+    largest number of runs of a case, without follow-up runs.
     """
     most = max((sum(not run.confirms for run in case.runs) for case in record.cases), default=1)
     return "auto" if record.effort is not None else max(most, 1)

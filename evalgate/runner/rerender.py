@@ -25,12 +25,13 @@ def rerender_reports(
 ) -> int:
     """Render every report from a stored record, print the result, and return the record's exit code.
 
-    Earlier reports in the folder `out` are removed. Reports that are made only on request are left out,
-    except the HTML page and the reports in `requested`. If a report cannot be written, an error is printed,
-    and the exit code is 2 instead of 0. `details` is passed to `TerminalReport`.
+    `results` is the path of the record. Earlier reports in the folder `out` are removed. Of the reports that
+    are made only on request, the HTML page and those in `requested` are written. If a report cannot be
+    written, an error is printed, and the exit code is 2 instead of 0. With `details`, every case is printed.
 
     Raises:
-        InvalidInputError: the record cannot be read or contradicts itself, or `out` cannot be written.
+        InvalidInputError: `folder` does not exist, the record cannot be read or contradicts itself, or `out`
+            cannot be written.
     """
     workspace = resolve_workspace(folder)
     source, target = workspace.folder / results, workspace.folder / out

@@ -1,4 +1,4 @@
-"""Score stored runs, with other metrics than before or for the first time."""
+"""Score stored runs with the metrics of a plan, which may differ from the metrics of the stored record."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ NO_RECORDING = "no_recording"
 async def score_record(record: Record, plan: Plan, hide: Callable[[EvalCase], EvalCase]) -> Record:
     """Score the runs of a record with the metrics of a plan, and decide the verdict without a baseline.
 
-    `hide` redacts a case in the same way as the record was redacted, so that their texts can be compared.
+    `hide` redacts a case in the same way as the record was redacted, so that texts of both can be compared.
     """
     plan = plan.drop_baseline()
     run_results = RunResults(plan, SilentProgress(), RunStart())
@@ -39,8 +39,8 @@ async def score_stored_runs(
 ) -> None:
     """Score stored runs with the metrics of the plan, and add them to `run_results`.
 
-    `stored` maps the index of a case to its runs. Nothing is scored if a judge is unreliable. `hide` redacts
-    a case in the same way as the stored runs were redacted.
+    `stored` has the runs of each case, by the index of the case in the plan. If a judge is unreliable,
+    nothing is scored. `hide` redacts a case in the same way as the stored runs were redacted.
     """
     plan = run_results.plan
     async with plan.judge_resolver.models, close_metrics(plan.bound_metrics):
@@ -65,8 +65,8 @@ def collect_stored_runs(
     """Return the stored runs of every case of the suites, by the index of the case.
 
     Follow-up runs are left out. If the user messages of a case have changed since a run, the run gets the
-    outcome `not_run`. A case that is not in the record gets one run with this outcome. In both cases the
-    run's failure states the reason.
+    outcome `not_run`. A case that is not in the record gets one run with the outcome `not_run`. The failure
+    of such a run states the reason. `hide` redacts a case in the same way as the record was redacted.
     """
     stored = {case.key: case.runs for case in record.cases}
     found: dict[int, Sequence[CaseRun]] = {}
@@ -93,7 +93,10 @@ def _get_key(suite: Suite, case: EvalCase) -> CaseKey:
 
 
 def _build_case_run(case: EvalCase, run: RunResult) -> CaseRun:
-    """Return a stored run, or a run with the outcome `not_run` if the case has other user messages now."""
+    """Return a stored run as a `CaseRun`.
+
+    If the user messages of the case have changed since the run, return a run with the outcome `not_run`.
+    """
     written = [turn.user.text for turn in case.turns]
     # Turns after a failure were never run. An answered run has an entry for each turn, a reply or None.
     played = run.turns

@@ -1,4 +1,4 @@
-"""Load stored results and baselines that a command is given by name, such as the two sides of `compare`."""
+"""Load stored results and baselines that the user names, as the two sides of `evalgate compare`."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -37,7 +37,7 @@ def load_checked_record(folder: Path, path: str) -> Record:
 
 
 def find_inconsistencies(record: Record) -> Iterator[str]:
-    """Yield the contradictions in a stored record, as clauses. They show that the record was edited."""
+    """Yield a clause about each contradiction in a stored record, which shows that the record was edited."""
     verdict, totals = record.verdict, record.totals
     gating = verdict.gating_exit_code
     code = verdict.exit_code if gating is None else gating
@@ -55,7 +55,7 @@ def find_inconsistencies(record: Record) -> Iterator[str]:
 
 
 def load_stored_result(workspace: Workspace, name: str) -> Record | None:
-    """Return the record in the file `name`; None if `name` is a baseline file or another baseline store.
+    """Return the record in the file `name`; None if `name` is a baseline: a file, or another store.
 
     Raises:
         InvalidInputError: the file does not exist, cannot be read, or contradicts itself after an edit.
@@ -76,10 +76,12 @@ def load_stored_result(workspace: Workspace, name: str) -> Record | None:
 
 
 def load_stored_baseline(workspace: Workspace, name: str) -> Baseline:
-    """Return the baseline in a file or a store; a file with a record is converted to a baseline.
+    """Return the baseline with the name `name`: a path, `branch:NAME`, and so on.
+
+    If the file holds a record, the record is converted to a baseline.
 
     Raises:
-        InvalidInputError: nothing is stored under this name, or it cannot be read.
+        InvalidInputError: there is no baseline with this name, or it cannot be read.
     """
     found = open_named_store(workspace, name).read()
     if found is None:

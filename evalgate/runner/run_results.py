@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from evalgate.llm.judge_calibration import CalibrationVerdict
 
 _KEPT_AT_ONCE = 64
-"""Number of finished runs after which the journal is written without waiting for the event loop."""
+"""Number of finished runs that are written to the journal at once, without waiting for the event loop."""
 
 
 class RunJournal(Protocol):
@@ -33,26 +33,26 @@ class RunJournal(Protocol):
         ...
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Store runs, each with the index of its case. Must not raise."""
+        """Store runs, given as pairs (index of the case, run). Must not raise."""
         ...
 
     def record_usage(self, used: RunUsage) -> None:
-        """Store the total usage until now. Must not raise."""
+        """Store the total usage so far. Must not raise."""
         ...
 
 
 @frozen
 class RunStart:
-    """Starting point of a gate run: earlier results and usage, the cases to run here, and the journal."""
+    """Starting point of a run of the gate: earlier results and usage, the cases to run, and the journal."""
 
     finished: Mapping[int, Sequence[RunResult]] = field(default_factory=dict)
-    """Runs that exist already, by the index of their case."""
+    """Runs that exist already, by the index of their case in the plan."""
     share: frozenset[int] | None = None
-    """Indices of the cases that are run here; None: all cases."""
+    """Indices of the cases that are run here; None for all cases."""
     journal: RunJournal | None = None
-    """Journal of the finished runs; None: no journal is kept."""
+    """Journal of the finished runs; None if no journal is kept."""
     used: RunUsage = field(default_factory=RunUsage)
-    """Model usage before this run, by the run that is resumed or by merged shards."""
+    """Earlier usage of models: of the interrupted run that is resumed, or of merged shards."""
 
 
 class RunResults:
@@ -71,12 +71,12 @@ class RunResults:
         self._runs = [tuple(run_start.finished.get(index, ())) for index in range(len(self.case_index))]
         """Runs of each case, in the order in which they were made."""
         self._unkept: list[tuple[int, RunResult]] = []
-        """Runs that finished in this round of the event loop and are not in the journal yet."""
+        """(index of the case, run) for each finished run that is not in the journal yet."""
         self._cached_results: dict[int | None, tuple[CaseResult, ...]] = {}
-        """Cached results of `score_cases` by `rounds`; a new run clears them."""
+        """Cached results of `score_cases` by `rounds`; a new run clears the cache."""
         self.interrupted = False
         self.unreachable = ""
-        """Reason why the agent could not be reached; "" if it could."""
+        """Reason why the agent could not be reached; "" if it was reached."""
         self.more_wanted = False
         """True if the budget was spent before every wanted run was begun."""
         # All `RunResults` of a plan share one meter; the newest of them records the usage.
@@ -85,12 +85,12 @@ class RunResults:
         meter.on_call = self._record_usage
         self.spending = BudgetGuard(meter)
         self.calibration_verdict: CalibrationVerdict | None = None
-        """Verdict of the judge's calibration; None without `judge.anchors`."""
+        """Verdict on the judge by the labelled responses of `judge.anchors`; None if not tested yet."""
 
     async def score_finished_run(self, request: RunRequest, run: CaseRun) -> None:
         """Score a run, add it to the results, and report it to the progress listener.
 
-        The run is also written to the journal, unless a resumed run should repeat it.
+        The run is also written to the journal, except a run that `--resume` has to repeat.
         """
         suite, case = self.case_index.get_suite(request.index), request.case
         self.spending.count_usage(run)
@@ -105,12 +105,12 @@ class RunResults:
         self.progress.on_run_finished(suite.eval_set.eval_set_id, case.eval_id, result)
 
     def begin_journal(self) -> None:
-        """Begin the journal, if any. It replaces an earlier run's journal, unless this run resumes it."""
+        """Begin the journal, if any. It replaces the journal of an earlier run that is not resumed."""
         if self._run_start.journal is not None:
             self._run_start.journal.begin_run()
 
     def _schedule_flush(self, index: int, result: RunResult) -> None:
-        """Queue a run for the journal. All runs of one pass of the event loop are written together."""
+        """Queue a run for the journal. Runs of the same pass of the event loop are written together."""
         if not self._unkept:
             asyncio.get_running_loop().call_soon(self.flush_runs)
         self._unkept.append((index, result))
@@ -125,10 +125,10 @@ class RunResults:
             self._run_start.journal.add_runs(unkept)
 
     def _record_usage(self) -> None:
-        """Write the total usage until now to the journal, including the usage of unfinished runs.
+        """Write the total usage so far to the journal, including the usage of unfinished runs.
 
         A model call in progress counts with an unknown cost: if the gate is killed, the provider may still
-        charge for the call. The next usage line replaces this line.
+        charge for the call. Readers of the journal take only its last line with usage.
         """
         if self._run_start.journal is not None:
             models = self.plan.judge_resolver.models
@@ -141,8 +141,8 @@ class RunResults:
     def score_cases(self, rounds: int | None = None) -> tuple[CaseResult, ...]:
         """Return the result of every case, in the order of the plan.
 
-        Each case's runs after the first `rounds`, in the order of run numbers, are marked as follow-ups and
-        do not count for means. None: all runs count.
+        The runs of a case after its first `rounds` runs, in the order of run numbers, are marked as follow-up
+        runs and do not count for means. If `rounds` is None, all runs count.
         """
         results = self._cached_results.get(rounds)
         if results is None:
@@ -154,9 +154,9 @@ class RunResults:
         return self._runs[index]
 
     def build_case_result(self, index: int) -> CaseResult:
-        """Return the result of one case from its runs until now.
+        """Return the result of one case from its runs so far.
 
-        Its `fingerprint` is "", so it cannot be compared with a stored result.
+        The field `fingerprint` of the result is "", so the result cannot be compared with a stored result.
         """
         return self._score_case_runs(index, self.case_index.get_suite(index), self.case_index.get_case(index))
 
@@ -210,22 +210,23 @@ class RunResults:
 
     @property
     def judge_usage(self) -> ModelUsage | None:
-        """Return the judges' usage, with usage before a resume or merge; None if there was no judge call."""
+        """Return the usage of judges, with that of a resumed run or merged shards; None without a call."""
         whole = self._run_start.used.judge_usage + self.plan.judge_resolver.models.judge_usage
         return whole if whole.calls or whole.spared else None
 
     @property
     def earlier_judge_usage(self) -> RunUsage:
-        """Return the judges' usage before a resume or merge, for further runs of the same gate run.
+        """Return the usage of judges in a resumed run or merged shards, as the start of further runs.
 
-        `RunUsage.spent` is left empty: the budget's meter, which those runs share, has counted it already.
+        `RunUsage.spent` is left empty: the budget's meter, which the further runs share, has counted it
+        already.
         """
         return RunUsage(self._run_start.used.judge_usage)
 
     async def is_judge_reliable(self) -> bool:
-        """Return False if people's labels or the calibration cases show that a judge is unreliable.
+        """Return False if people's labels, or the labelled responses of `judge.anchors`, disprove a judge.
 
-        The first call lets the judge answer all calibration cases, which costs tokens.
+        The first call lets the judge judge all responses of `judge.anchors`, which costs tokens.
         """
         if self.plan.label_check is not None and self.plan.label_check.unreliable:
             return False
@@ -237,9 +238,9 @@ class RunResults:
 
 
 def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
-    """Return the run with each expectation replaced by the equal object in `earlier`, to save memory.
+    """Return the run; each expectation is replaced by an equal object in `earlier`, to save memory.
 
-    A case of a large set is parsed anew for each run, so equal expectations are different objects.
+    A case of a large set is parsed anew for each run, so that equal expectations are different objects.
     """
     if all(turn.expected is old.expected for turn, old in zip(run.turns, earlier.turns, strict=False)):
         return run
@@ -252,7 +253,7 @@ def _reuse_expectations(run: RunResult, earlier: RunResult) -> RunResult:
 
 
 def _sort_runs(runs: tuple[RunResult, ...]) -> tuple[RunResult, ...]:
-    """Sort runs by number. If they are in order, return the same tuple, which saves memory."""
+    """Return the runs sorted by number; the same tuple if they are sorted already, to save memory."""
     numbers = [run.run for run in runs]
     if numbers == sorted(numbers):
         return runs

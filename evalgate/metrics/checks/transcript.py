@@ -1,4 +1,7 @@
-"""Prepare a run for the conditions of a check, and define the questions that conditions ask of models."""
+"""Prepare a run for evaluating the conditions of a check, and define the questions to models.
+
+A condition that needs a model asks a judge or an embedding model.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +20,7 @@ class StatementQuestion:
 
     statement: str
     value: str
-    """The text, or another value as JSON."""
+    """The value that the statement is about: a text as it is, any other value as JSON."""
 
 
 @frozen
@@ -39,7 +42,7 @@ class Answer:
     """Answer of a judge or an embedding model to a question."""
 
     value: float
-    """1.0 or 0.0 for a statement; the similarity otherwise."""
+    """Of a statement: 1.0 if it is true, else 0.0. Of two texts: their similarity."""
     reason: str = ""
 
 
@@ -68,7 +71,7 @@ class MadeCall:
     """Call of a tool, with its place in the conversation."""
 
     turn: int
-    """1-based."""
+    """1-based number of the turn."""
     number: int
     """1-based number of the call in its turn."""
     call: ToolCall
@@ -88,11 +91,13 @@ class Transcript:
     """1-based number and reply of each turn that has a reply."""
     calls: Sequence[MadeCall]
     answers: Mapping[Question, Answer] = field(default_factory=dict)
-    """Answers of models so far."""
+    """Answers that models have given so far."""
     names: Sequence[str] = ()
     """Name of the tool of each call, in the order of `calls`."""
     missing: str = ""
-    """Sentence about the first turn without a reply; "" if every turn has one, and after `select_turn`."""
+    """Sentence about the first turn without a reply; "" if every turn has a reply.
+
+    Also "" in the transcript of one turn, from `select_turn`."""
     skips_silent_turns: bool = False
     """True: conditions on responses ignore turns without a response, unless no turn has a response. False:
     every turn must have a response."""
@@ -109,10 +114,12 @@ class Transcript:
         return self.answers[question]
 
     def select_turn(self, turn: int | str | None) -> "Transcript":
-        """Return the transcript of one turn, a 1-based number or "last"; if `turn` is None, this object.
+        """Return a transcript with only one turn, or this object if `turn` is None.
+
+        `turn` is the 1-based number of the turn, or "last" for the last turn.
 
         Raises:
-            DoesNotApplyError: the turn does not exist.
+            DoesNotApplyError: the conversation has no such turn.
         """
         if turn is None:
             return self
@@ -155,7 +162,10 @@ class TranscriptCache:
     _latest: Transcript | None = None
 
     def get_transcript(self, case: EvalCase, run: CaseRun) -> Transcript:
-        """Return the transcript of a run, from the cache or newly built. The caller must not change it."""
+        """Return the transcript of a run, from the cache or newly built.
+
+        The caller must not change the transcript.
+        """
         latest = self._latest
         if latest is None or latest.run is not run or latest.case is not case:
             latest = self._latest = build_transcript(case, run)

@@ -1,4 +1,4 @@
-"""Check single values and the session's final state, and find values by their paths."""
+"""Check arguments of tool calls and values of the session's final state, and find values by their paths."""
 
 import json
 import re
@@ -35,11 +35,12 @@ def format_value(value: object) -> str:
 
 
 def find_values(root: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield (path, value) for each value that a path selects; `MISSING` is the value of a missing path.
+    """Yield (path, value) for each value that a path selects.
 
-    `order.items[0].sku` selects one value by keys and indices, `items[*].sku` a value in every item. If the
-    whole path is a key of `root`, only the value at this key is selected. So a key such as `ids[]`, which is
-    not a path, can be selected, too.
+    If the whole path is a key of `root`, only the value at this key is selected. So a key such as `ids[]`,
+    which is not a path, can be selected, too. Otherwise `order.items[0].sku` selects one value by keys and
+    indices, and `items[*].sku` a value in every item. If there is no such value or item, the value is
+    `MISSING`.
     """
     if isinstance(root, Mapping) and path in root:
         yield path, root[path]
@@ -100,8 +101,8 @@ def is_equal(one: object, other: object, *, ignore_case: bool = False) -> bool:
 def contains_value(whole: object, part: object, *, ignore_case: bool = False) -> bool:
     """Return True if `whole` contains `part`: as a text in a text, an item in a list, or keys in an object.
 
-    An object contains `part` if it has each key of `part` with an equal value. If the value in `part` is an
-    object, the value in `whole` needs only to contain it, by the same rule.
+    An object contains `part` if it has each key of `part` with an equal value. Where the value in `part` is
+    an object, it is enough that the value in `whole` contains this object by the same rule.
     """
     if isinstance(whole, str):
         return isinstance(part, str) and (
@@ -124,9 +125,9 @@ def contains_value(whole: object, part: object, *, ignore_case: bool = False) ->
 def is_near(one: float, other: float, within: float | str | None) -> bool:
     """Return True if two numbers differ by at most `within`.
 
-    `within` is a number, a share such as "5%" of the larger absolute value, or None for 0. Rounding errors of
-    floats are tolerated, so that 0.3 and 0.2 differ by at most 0.1. Two whole numbers are compared exactly,
-    except with a share. Numbers too large for a float must be equal.
+    `within` is a number, None for 0, or a share such as "5%", which means 5% of the larger absolute value.
+    Rounding errors of floats are tolerated, so that 0.3 and 0.2 differ by at most 0.1. But two whole numbers
+    are compared exactly, unless `within` is a share. Numbers too large for a float must be equal.
     """
     try:
         if not isinstance(within, str) and float(one).is_integer() and float(other).is_integer():
@@ -140,7 +141,7 @@ def is_near(one: float, other: float, within: float | str | None) -> bool:
 
 
 class ValueCondition:
-    """The conditions of a `ValueRule` on one argument or state value."""
+    """The conditions of a `ValueRule` on one value: an argument of a tool call, or a value of the state."""
 
     def __init__(self, rule: ValueRule) -> None:
         self._rule = rule
@@ -149,9 +150,9 @@ class ValueCondition:
         self._semantic = rule.semantic
 
     def find_fault(self, value: object, transcript: Transcript) -> str:
-        """Return the end of a sentence, "should be …, found …", for the first condition that does not hold.
+        """Return "should be …, found …" for the first condition that does not hold; "" if all hold.
 
-        Return "" if all conditions hold.
+        The caller puts the name of the value before this text.
 
         Raises:
             QuestionPendingError: the judge has to be asked about the value first.
@@ -172,7 +173,7 @@ class ValueCondition:
         return ""
 
     def describe(self) -> str:
-        """Return a word for the wanted value, such as "present", for messages about a missing value."""
+        """Return the text after "should be" in a message about a missing value: a value, or "present"."""
         rule = self._rule
         if "equals" in rule.model_fields_set:
             return format_value(rule.equals)
@@ -205,9 +206,10 @@ _Test = tuple[Callable[[object], bool], Callable[[object], str]]
 
 
 def _build_tests(rule: ValueRule) -> Iterator[_Test]:
-    """Yield (test, describe) for each condition of a rule; both are functions of a value.
+    """Yield a pair of functions, (test, describe), for each condition of a rule that needs no judge.
 
-    `test` returns True if the condition holds. `describe` returns the words after "should" in a fault.
+    Both functions take the checked value. `test` returns True if the condition holds. `describe` returns the
+    text after "should" in the message about a value for which the condition does not hold.
     """
     fold = rule.ignore_case
     if "equals" in rule.model_fields_set:

@@ -32,15 +32,17 @@ _SYMBOLS = {"failed": "❌", "errored": "💥"}
 def build_case_view(
     record: Record, group: FindingGroup, *, is_open: bool, everything: bool, commands: bool
 ) -> dict[str, object]:
-    """Return the values of `case.md.j2`. The template shows the first case of a group, and names the others.
+    """Return the values for the template `case.md.j2`.
+
+    The template shows the first case of a group, and names the other cases.
 
     Args:
         record: the record of the run.
         group: the group of failing cases.
         is_open: True for a block that is not collapsed.
-        everything: True to show everything. False leaves out the difference of the responses and the
-            traceback. It also leaves out the commands that replay the case and that run the whole group.
-        commands: True to show commands. False leaves out all of them.
+        everything: False to leave out the difference of the responses, the traceback, the command that
+            replays the case, and the command that runs the whole group.
+        commands: False to leave out all commands.
     """
     finding = group.first
     number, turn = finding.turn or (0, None)
@@ -71,7 +73,7 @@ def build_case_view(
 
 
 def render_brief(group: FindingGroup) -> str:
-    """Return one line of Markdown with the first case of a group and the number of its other cases."""
+    """Return a line of Markdown with a group's first case, the number of its other cases, and the reason."""
     finding = group.first
     newly = " (newly failing)" if finding.is_new else ""
     others = f" and {len(group.others):,} more" if group.others else ""
@@ -84,7 +86,10 @@ def _get_symbol(finding: Finding) -> str:
 
 
 def _summarize_reason(finding: Finding) -> str:
-    """Return a short reason for the title of a collapsed case: the outcome, or up to two metrics."""
+    """Return a short reason for the title of a collapsed case, as HTML.
+
+    The reason is the outcome of the first run without an answer; if there is none, up to two failed metrics.
+    """
     outcome = next((run.outcome for run in finding.case.runs if run.outcome != "answered"), None)
     if outcome is not None:
         return outcome.replace("_", " ")
@@ -98,10 +103,10 @@ def _summarize_reason(finding: Finding) -> str:
 
 
 def _describe_position(finding: Finding, number: int) -> str:
-    """Return the position of the shown turn, such as `turn 2 of 3, run 1 of 4`.
+    """Return the turn and the run that are shown, such as `turn 2 of 3, run 1 of 4`.
 
-    `number` is the turn, from 1; 0 if it is unknown. The turn is left out if it is unknown or the only turn.
-    The run is left out if it is the only run.
+    `number` is the 1-based number of the turn; 0 if the turn is unknown. The turn is left out if it is
+    unknown or the only turn. The run is left out if it is the only run. Return "" if the case was not run.
     """
     if finding.run is None:
         return ""

@@ -1,7 +1,7 @@
 """Render `comment.md`, for the pull request and the step summary.
 
-The text never exceeds GitHub's limit. Lists are shortened if they would fill more than half of it. Then less
-important failing cases are shown without details, or left out. The text always names the parts left out.
+The text never exceeds GitHub's limit. Lists are shortened if they would fill more than half of the limit.
+Less important failing cases are shown without details, or left out. The text says what was left out.
 
 The templates escape every text by default: a plain string becomes prose, or code with the filters `code`,
 `html_code` and `fence`. Only integers and `Markdown` objects are rendered as they are. The filter `markdown`
@@ -52,8 +52,10 @@ _LONGEST_PROSE = 500
 _QUOTED = re.compile(r"(?<![`\\])`([^`]+)`(?!`)")
 
 MOST_BYTES = 60_000
-"""Maximum size of the report in bytes of UTF-8. GitHub accepts comments of 65,536 characters
-(`ci.comment_sections.LONGEST_COMMENT`); the rest is for text that is added when the comment is posted."""
+"""Maximum size of the report in bytes of UTF-8.
+
+GitHub accepts comments of 65,536 characters (`ci.comment_sections.LONGEST_COMMENT`). The difference is for
+text that is added when the comment is posted."""
 
 _SHORTEST = 2_000
 _PAGE = "report.html"
@@ -101,9 +103,10 @@ class CommentReport:
         return max(self.limit, _SHORTEST)
 
     def _render_fitting_frame(self, record: Record) -> tuple[str, str]:
-        """Return the text before and after the failing cases, in at most half of the limit if possible.
+        """Return (text before the failing cases, text after the failing cases).
 
-        The lists are shortened for this, but each list keeps at least one entry.
+        Lists in the texts are shortened until both texts together have at most half of the limit. Each list
+        keeps at least one entry, so that the texts may still be longer.
         """
         # Half for the frame, so that a run with endless lists still shows its first failing case.
         frame = ("", "")
@@ -114,7 +117,11 @@ class CommentReport:
         return frame
 
     def _render_frame(self, record: Record, size: int) -> tuple[str, str]:
-        """Return the text before and after the failing cases, with at most `size` entries in each list."""
+        """Return (text before the failing cases, text after the failing cases).
+
+        `size` limits the reasons, notices and names in lists. Lists of metrics and of cases that do not gate
+        have at most three times as many entries.
+        """
         summary = summarize_record(record, metrics=3 * size, names=size, exempt=3 * size)
         text = _render_markdown(
             "comment.md.j2",
@@ -159,9 +166,9 @@ def _describe_totals(record: Record) -> Iterator[str]:
 def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int, *, commands: bool) -> str:
     """Return the failing cases as Markdown in about `available` bytes.
 
-    The headings and the sentence about cases left out may come on top; the caller reserves `_FOR_REMARKS`
-    bytes for them. Each of the first groups has a block, and each further group has a line. Up to three
-    blocks are not collapsed.
+    Each of the first groups has a block, and each further group has a line. Up to three blocks are not
+    collapsed. Headings, and the sentence about cases left out, may exceed `available`: the caller reserves
+    `_FOR_REMARKS` bytes for these texts.
     """
     if not groups:
         return ""
@@ -179,9 +186,10 @@ def _render_cases(record: Record, groups: Sequence[FindingGroup], available: int
 
 
 def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
-    """Return a line with the command `evalgate accept` for one failing case; "" if there is none.
+    """Return a line with the `evalgate accept` command of one failing case; "" if no case has such a command.
 
-    Only the first case of each of the first 10 groups is tried. The command has at most 300 characters.
+    The case is the first of those with a command of at most 300 characters. Only the first case of each of
+    the first 10 groups is tried.
     """
     if not groups:
         return ""
@@ -197,9 +205,11 @@ def _render_acceptance(record: Record, groups: Sequence[FindingGroup]) -> str:
 def _render_fitting_case(
     record: Record, group: FindingGroup, available: int, *, is_open: bool, commands: bool
 ) -> str:
-    """Return the block about a group, with all details or only the main details; "" if neither fits.
+    """Return the block about a group in at most `available` bytes.
 
-    A block fits if it has at most `available` bytes. `is_open` and `commands` are as for `build_case_view`.
+    If the block with all details is too large, return the block with only the main details. If this block is
+    also too large, return "". With `is_open` the block is not collapsed. Without `commands` it has no
+    command.
     """
     # Imported here, because a green run shows no case.
     from evalgate.reporting.comment.case import build_case_view
@@ -213,9 +223,10 @@ def _render_fitting_case(
 
 
 def _render_list(groups: Sequence[FindingGroup], available: int, more: str) -> str:
-    """Return one line for each group that fits in `available` bytes, and the number of cases left out.
+    """Return a collapsed list with one line for each group, and a sentence with the number of cases left out.
 
-    `more` is the text before "failing case" in the title: `more ` if other cases are shown above, else "".
+    The lines have at most `available` bytes together. `more` is the text before "failing case" in the title
+    of the list: `more ` if other cases are shown above, else "".
     """
     from evalgate.reporting.comment.case import render_brief
 

@@ -1,4 +1,4 @@
-"""A badge with the state of the default branch, as one SVG that loads nothing."""
+"""A badge with the share of passing cases on the default branch, as one SVG that loads nothing."""
 
 import html
 from datetime import datetime
@@ -16,10 +16,11 @@ _PADDING = 12
 
 
 def render_badge(history: GateRunHistory, label: str, now: datetime) -> str:
-    """Return the badge as SVG, with the share of cases that passed in their newest gate run.
+    """Return the badge as SVG: `label` on the left, and the number of passed cases on the right.
 
-    The text on its left side is `label`. The badge is green if all cases passed, amber from 90 % on, and red
-    below 90 % or without cases. It is grey if the newest gate run is more than 14 days old at `now`.
+    A case passed if it passed in the newest stored run of the gate that has the case. The badge is green if
+    all cases passed, amber from 90 % on, and red below 90 % or without cases. But if the newest gate run is
+    more than 14 days old at `now`, the badge is grey and shows its day.
     """
     message = f"{history.passing}/{history.cases} passed"
     share = history.passing / history.cases if history.cases else 0.0

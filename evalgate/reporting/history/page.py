@@ -1,6 +1,7 @@
-"""The history page: each metric over the gate runs of a baseline, and the gate runs at which it changed.
+"""The history page: each metric over the gate runs (stored runs of the gate) of a baseline, and its changes.
 
-One file that loads nothing and has no script. A Content-Security-Policy allows its style sheet by its digest.
+The page is one file that loads nothing and has no script. A Content-Security-Policy allows the style sheet by
+its digest.
 """
 
 import math
@@ -42,7 +43,7 @@ class _Chart:
     """Value of the attribute `points` of an SVG polyline."""
     points: tuple[_Point, ...]
     changes: tuple[tuple[float, str], ...]
-    """The x coordinate of each change in the SVG, and `worse` or `better`."""
+    """(x coordinate in the SVG, `worse` or `better`) of each change."""
 
 
 @frozen
@@ -50,7 +51,7 @@ class _Row:
     day: str
     commit: str
     address: str
-    """Address of the commit; "" if it is not known."""
+    """Web address of the commit; "" if it is not known."""
     branch: str
     accepted: str
     passed: str
@@ -61,7 +62,8 @@ class _Row:
 def render_history(history: GateRunHistory, label: str, repository: str, now: datetime) -> str:
     """Return the page as HTML, with `label` as its title.
 
-    `repository` is the web address for links to commits; "" for no links.
+    `repository` is the web address of the repository, for links to commits; "" for no links. `now` is the
+    time that the page names as its time of writing.
     """
     style = (TEMPLATES / "page.css").read_text("utf-8") + (TEMPLATES / "history.css").read_text("utf-8")
     newest = history.sources[-1]

@@ -1,4 +1,4 @@
-"""The gate runs of a baseline as series: each metric's score in each gate run, and its change points."""
+"""Each metric's scores over the gate runs (stored runs of the gate) of a baseline, and its change points."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
@@ -19,17 +19,19 @@ from evalgate.core.types import (
 from evalgate.statistics.change_points import ChangePoint, find_change_points
 
 ALPHA = 0.05
-"""Probability of finding a change point, in any metric, in a history in which nothing changed."""
+"""Probability of finding a change point in at least one metric, although nothing changed."""
 
 
 @frozen
 class MetricSeries:
-    """Means of one metric, one for each gate run, and the points at which they changed."""
+    """Mean scores of one metric, one for each gate run, and the points at which the mean changed."""
 
     name: str
     range: Range
     values: tuple[float, ...]
-    """Mean scores. A case without a score in a gate run counts with its average over the other gate runs."""
+    """Mean score in each gate run, the oldest first.
+
+    A case without a score in a gate run counts with its average over the gate runs with a score."""
     changes: tuple[ChangePoint, ...]
 
     def format(self, value: float) -> str:
@@ -49,7 +51,7 @@ class GateRunHistory:
     sources: tuple[BaselineSource, ...]
     """Gate runs, the oldest first."""
     passed: tuple[tuple[int, int], ...]
-    """For each gate run: the number of passed case-runs, and of all scored case-runs."""
+    """(passed case-runs, scored case-runs) of each gate run; a case-run is one run of one case."""
     series: tuple[MetricSeries, ...]
     cases: int
     passing: int
@@ -57,7 +59,7 @@ class GateRunHistory:
     failing_since: Mapping[CaseKey, FailingSince]
     """Cases that passed until a certain gate run and failed in all later gate runs."""
     assumed: str = ""
-    """Sentences about unknown thresholds; "" if all are known."""
+    """Sentences about thresholds that are not known and therefore assumed; "" if all are known."""
 
 
 def build_history(
@@ -65,8 +67,8 @@ def build_history(
 ) -> GateRunHistory:
     """Return the history of a baseline.
 
-    `thresholds` are the known thresholds of the cases, and `ranges` the score ranges of custom metrics. A
-    metric without a threshold passes with a score of at least `pass_score`.
+    `thresholds` are the known thresholds of the cases, and `ranges` the score ranges of custom metrics by
+    name. A metric without a known threshold must reach `pass_score`, a share of its range from 0 to 1.
     """
     breaks = (
         (case.key, find_break(case, baseline.sources, thresholds.get_thresholds(case.key), pass_score))
@@ -86,9 +88,9 @@ def build_history(
 
 
 def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[MetricSeries, ...]:
-    """Return, for each metric with scores in the baseline, its means over the stored gate runs.
+    """Return the means over the gate runs, and the changes, of each metric with scores in the baseline.
 
-    `ranges` has the score ranges of custom metrics.
+    `ranges` has the score ranges of custom metrics by name.
     """
     names = list(dict.fromkeys(name for case in baseline.cases for name in case.metric_fingerprints))
     metrics = [(name, ranges.get(name) or get_score_range(name)) for name in names]
@@ -96,9 +98,9 @@ def build_series(baseline: Baseline, ranges: Mapping[str, Range]) -> tuple[Metri
 
 
 def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[MetricSeries]) -> list[str]:
-    """Return a sentence for each change point of a metric, the newest last.
+    """Return a sentence for each change point of each metric, the newest change last.
 
-    `sources` are the gate runs.
+    `sources` are the gate runs, the oldest first.
     """
     sentences = []
     for each in series:
@@ -120,8 +122,9 @@ def list_change_sentences(sources: Sequence[BaselineSource], series: Iterable[Me
 
 
 def name_source(source: BaselineSource) -> str:
-    """Return commit and day of a gate run, as `0123456789ab (2026-11-03)`, or only the commit or the day.
+    """Return the commit and day of a gate run, as `0123456789ab (2026-11-03)`.
 
+    If only the commit or only the day is known, return this text alone.
     Return `an older run` if neither is known.
     """
     commit, day = (source.commit or "")[:12], (source.created_at or "")[:10]
@@ -131,9 +134,9 @@ def name_source(source: BaselineSource) -> str:
 def _count_passed_runs(
     baseline: Baseline, thresholds: BaselineThresholds, pass_score: float
 ) -> tuple[tuple[int, int], ...]:
-    """Return, for each gate run, the number of passed case-runs and the number of scored case-runs.
+    """Return (passed case-runs, scored case-runs) of each gate run; a case-run is one run of one case.
 
-    A metric without a threshold in `thresholds` passes with a score of at least `pass_score`.
+    A metric without a threshold in `thresholds` must reach `pass_score`, a share of its range from 0 to 1.
     """
     outcomes: list[list[bool]] = [[] for _ in baseline.sources]
     for case in baseline.cases:
@@ -161,7 +164,7 @@ def _iter_series(baseline: Baseline, metrics: list[tuple[str, Range]]) -> Iterat
 
 
 def _average_case(case: BaselineCase, name: str, score_range: Range) -> dict[int, float]:
-    """Return the mean of a case's scores by gate run; gate runs without a score are left out.
+    """Return the mean of a case's scores by the index of the gate run; runs without a score are left out.
 
     A run in which the agent crashed counts with the worst score, except in budgets.
     """

@@ -54,16 +54,16 @@ class _RunView:
     is_alone: bool
     """True if the case has only this run."""
     outcome: str
-    """The reason why there is no answer, in words; "" if there is an answer."""
+    """The outcome in words, such as `timed out`; "" if there is an answer."""
     status: str
     facts: tuple[str, ...]
     failure: ClippedText | None
     left: ClippedText | None
-    """The agent's traceback, or the end of its standard error; None without either."""
+    """The agent's traceback, or the end of its standard error; None if neither is known."""
     attempts: tuple[_AttemptView, ...]
     turns: tuple[TurnView, ...]
     left_out: int
-    """The number of turns that do not fit."""
+    """The number of turns that are not shown, because the size budget is spent."""
     scores: tuple[ScoreView, ...]
     """The scores of the run; if the case has only this run, only the scores with details."""
     state: ClippedText | None
@@ -73,9 +73,10 @@ class _RunView:
 def build_case_view(
     record: Record, entry: CaseEntry, marks: CaseMarks, anchor: str, budget: SizeBudget
 ) -> dict[str, object]:
-    """Return the arguments of the macro `case_in_full`: the case with as many runs as `budget` allows.
+    """Return the arguments of the template macro `case_in_full`, which shows a case with its runs.
 
-    `anchor` is the HTML id of the case, with which the ids of its parts begin.
+    Texts and runs are left out if `budget` does not allow them. `anchor` is the HTML id of the case; the ids
+    of its parts begin with `anchor`.
     """
     case = entry.case
     # The table shows the reasons of metrics, and a single run shows why it has no answer.
@@ -100,7 +101,7 @@ def build_case_view(
 
 
 def _list_commands(record: Record, entry: CaseEntry) -> tuple[tuple[str, str], ...]:
-    """Return the commands for a case that are short enough to show, each as (description, command)."""
+    """Return (description, command) of each command for a case; commands that are too long are left out."""
     case = entry.case
     together, which = build_group_command(record, entry.alike)
     commands = (
@@ -122,9 +123,9 @@ class LineView:
     name: str
     kinds: tuple[str, ...]
     status: str
-    """The case's status with hyphens, which determines the colour."""
+    """The case's status with hyphens instead of `_`; the CSS class that determines the colour."""
     word: str
-    """The status in words. For an errored case with an unanswered run, the outcome of this run."""
+    """The status in words. For an errored case with a run without an answer, the outcome of this run."""
     is_new: bool
     remarks: tuple[str, ...]
     why: str
@@ -157,7 +158,11 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
 
 
 def _explain_status(case: CaseResult) -> str:
-    """Return the reason for the status of a case: a failure's message, or up to two metrics with scores."""
+    """Return the reason for the status of a case; "" for a passed case.
+
+    The reason is the message of the first run without an answer. If there is none, it is the reason why the
+    case was not evaluated, or up to two failed or errored metrics.
+    """
     unanswered = next((run for run in case.runs if run.outcome != "answered"), None)
     if unanswered is not None and unanswered.failure is not None:
         return unanswered.failure.message
@@ -188,7 +193,10 @@ def _list_facts(entry: CaseEntry) -> Iterator[str]:
 
 
 def _build_runs(finding: Finding, anchor: str, budget: SizeBudget) -> Iterator[_RunView]:
-    """Yield as many runs as `budget` allows, in order. The run that explains the failure has priority."""
+    """Yield as many runs as `budget` allows, in their order.
+
+    The run that explains the failure best gets its part of the budget first.
+    """
     first = finding.run
     views: dict[int, _RunView] = {}
     for run in sorted(finding.case.runs, key=lambda run: run is not first):
@@ -234,9 +242,10 @@ def _build_run(run: RunResult, finding: Finding, anchor: str, budget: SizeBudget
 def _build_turns(
     run: RunResult, finding: Finding, first: int, anchor: str, budget: SizeBudget
 ) -> tuple[TurnView, ...]:
-    """Return as many turns as `budget` allows, in order. Turn `first` (1-based; 0 for none) has priority.
+    """Return as many turns as `budget` allows, in their order.
 
-    In a run with a trace, messages get ids that begin with `anchor`.
+    Turn `first` (1-based; 0 for none) gets its part of the budget first. In a run with a trace, the HTML ids
+    of messages begin with `anchor`; in other runs, messages have no ids.
     """
     anchor = anchor if run.trace else ""
     numbers = sorted(range(1, len(run.turns) + 1), key=lambda number: number != first)
@@ -251,7 +260,7 @@ def _build_turns(
 def classify_run(run: RunResult) -> Status:
     """Return the worst status of a run's gating metrics; `errored` for a run without an answer.
 
-    A failed metric is worse than an errored one. If no gating metric has a score, return `not_evaluated`.
+    The order is `failed`, `errored`, `passed`, `not_evaluated`: a failed metric is the worst.
     """
     if run.outcome != "answered":
         return "errored"
@@ -263,7 +272,7 @@ def classify_run(run: RunResult) -> Status:
 
 
 def describe_run(run: RunResult) -> Iterator[str]:
-    """Yield the time and the consumption of a run. A follow-up run also gets a remark."""
+    """Yield the time and usage of a run as texts, and a remark for a follow-up run."""
     yield format_seconds(run.duration_s)
     if run.usage:
         yield format_usage(run.usage)

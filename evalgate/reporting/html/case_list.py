@@ -1,4 +1,4 @@
-"""The cases of `report.html` in the order in which it shows them, and the size budget of each case."""
+"""The cases of `report.html` in the order of the page, and the size budget of each case."""
 
 import hashlib
 import json
@@ -41,7 +41,7 @@ class ClippedText:
 
 @dataclass(slots=True)
 class SizeBudget:
-    """The number of characters that are left for one case on the page. Each shown text reduces it."""
+    """The number of characters that one case may still take on the page. Each shown text reduces `left`."""
 
     left: int
     longest: int
@@ -53,9 +53,9 @@ class SizeBudget:
         return self.left <= 0
 
     def take_text(self, text: str, *, is_end: bool = False) -> ClippedText:
-        """Return as much of the text as the budget allows, and subtract its size, markup included.
+        """Return as much of the text as the budget allows, and subtract the size of this part and its markup.
 
-        If `is_end` is True, the end of a long text is returned, else its start.
+        If the text is too long, return its end with `is_end`, else its start.
         """
         size = max(0, min(self.longest, self.left))
         self.left -= min(len(text), size) + _MARKUP
@@ -65,9 +65,9 @@ class SizeBudget:
         return ClippedText(text[len(text) - size :] if is_end else text[:size], more, is_end)
 
     def take_json(self, value: object) -> ClippedText:
-        """Return as much of a value's text as the budget allows, and subtract its size.
+        """Return as much of a value as the budget allows, and subtract the size of this part and its markup.
 
-        A string is returned as it is, any other value as JSON.
+        A string is shown as it is, any other value as JSON. If the text is too long, return its start.
         """
         if isinstance(value, str):
             return self.take_text(value)
@@ -91,12 +91,12 @@ KINDS: dict[CaseKind, str] = {
     "not_evaluated": "Not evaluated",
     "passed": "Passed",
 }
-"""Label of the list's filter for each kind of case. A case is of one or more kinds."""
+"""Label of each kind of case in the page's filter. A case is of one or more kinds."""
 
 _BAD: frozenset[CaseKind] = frozenset({"failed", "crashed", "errored"})
 _AFTER_BAD: tuple[CaseKind, ...] = ("quarantined", "observed", "flaky", "not_evaluated", "passed", "new")
 _RANKS = {**dict.fromkeys(_BAD, 0), **{kind: at for at, kind in enumerate(_AFTER_BAD, 1)}}
-"""Position of each kind in the list. A case of several kinds is sorted by the lowest of their positions."""
+"""Sort key of each kind in the list. A case of several kinds has the lowest of their keys."""
 _NOT_IN_ANCHOR = re.compile(r"[^A-Za-z0-9_]+")
 _LONGEST_ANCHOR = 60
 
@@ -110,7 +110,7 @@ class CaseEntry:
     passed: int = 0
     """The number of passed runs if the runs disagree, else 0."""
     alike: tuple[CaseResult, ...] = ()
-    """All cases that failed for the same reason; empty unless this case is the first of them."""
+    """If this case is the first of several that failed for the same reason: all these cases. Else ()."""
 
     @property
     def case(self) -> CaseResult:
@@ -124,12 +124,12 @@ class CaseEntry:
 
     @property
     def rank(self) -> int:
-        """Return the sort key in the list, 0 for failing cases. Cases with equal keys keep their order."""
+        """Return the sort key in the list: 0 for failing cases, higher numbers for later cases."""
         return min([_RANKS[kind] for kind in self.kinds])
 
 
 def measure_mean_duration(case: CaseResult) -> float:
-    """Return the mean duration of the runs of a case, in seconds; 0 if it was not run."""
+    """Return the mean duration of the runs of a case, in seconds; 0 if the case was not run."""
     return sum(run.duration_s for run in case.runs) / max(1, len(case.runs))
 
 
@@ -139,9 +139,10 @@ def sum_usage(case: CaseResult) -> Usage:
 
 
 def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:
-    """Yield the HTML id of each case, which depends on the name of the case and not on its place in the list.
+    """Yield the HTML id of each case. The id does not depend on the place of the case in the list.
 
-    An id has a readable part and a digest of the name. Further cases with the same name are numbered.
+    An id has a readable part and a digest of the case's name. The ids of further cases with the same name end
+    in `-2`, `-3` and so on.
     """
     seen: Counter[str] = Counter()
     for entry in entries:
@@ -156,9 +157,10 @@ def iter_anchors(entries: Iterable[CaseEntry]) -> Iterator[str]:
 def rank_cases(
     record: Record, earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = NO_REPLIES
 ) -> list[CaseEntry]:
-    """Return all cases: failing ones first, then quarantined, observed, flaky, not evaluated and passed ones.
+    """Return all cases: failing, quarantined, observed, flaky, not evaluated, and then passed cases.
 
-    `earlier` holds an earlier run's replies by case, for cases without stored replies in the record.
+    `earlier` holds the replies of an earlier run by case. They are used as the baseline's replies of cases
+    for which the record has no such replies.
     """
     bad = list_findings(record)
     # By identity, because two eval sets may contain equal cases.
@@ -185,7 +187,7 @@ def rank_cases(
 
 
 def count_kinds(entries: list[CaseEntry]) -> dict[CaseKind, int]:
-    """Return the number of cases of each kind, without kinds that no case has."""
+    """Return the number of cases by kind, without kinds of which there is no case."""
     counts = dict.fromkeys(KINDS, 0)
     for entry in entries:
         for kind in entry.kinds:

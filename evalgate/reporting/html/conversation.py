@@ -36,14 +36,14 @@ from evalgate.reporting.summary_lines import describe_agreement
 
 @frozen
 class OpinionView:
-    """One of several answers of a judge, or the judge's result for one rubric."""
+    """One answer of a judge that was asked several times, or the judge's result for one rubric."""
 
     name: str
     score: str
     reason: ClippedText
     remarks: tuple[str, ...]
     answer: ClippedText | None
-    """The judge's answer, word for word."""
+    """The judge's answer, word for word; None for a rubric, or if the answer is not known."""
 
 
 @frozen
@@ -57,16 +57,17 @@ class ScoreView:
     baseline: str
     reason: ClippedText
     agreement: str = ""
-    """The agreement of the judge's repeated answers, in words; "" if unknown."""
+    """The agreement of the judge's repeated answers, in words; "" if it is unknown."""
     opinions: tuple[tuple[str, tuple[OpinionView, ...]], ...] = ()
-    """The lists of opinions, each with its title."""
+    """(title, opinions) of each list of opinions."""
     details: ClippedText | None = None
 
 
 def build_case_scores(case: CaseResult, budget: SizeBudget) -> Iterator[ScoreView]:
-    """Yield the scores of a case over all its runs, as many as `budget` allows.
+    """Yield the score of each metric of a case over all its runs, as many as `budget` allows.
 
-    A reason that is only the failure of a run is left out, because the page shows it once for all metrics.
+    The reason of a metric without a score is left out if it is the failure of a run, because the page shows
+    this failure once for all metrics.
     """
     failures = {run.failure.message for run in case.runs if run.failure is not None}
     for metric in case.metrics:
@@ -130,9 +131,9 @@ _OPINIONS = {"samples": "answer", "rubrics": "rubric", "rubric_scores": "rubric"
 def _pop_opinions(
     details: dict[str, object], budget: SizeBudget
 ) -> Iterator[tuple[str, tuple[OpinionView, ...]]]:
-    """Remove the judge's answers and rubric verdicts from `details`; yield (title, opinions) for each list.
+    """Remove the lists of the judge's answers and rubrics from `details`; yield (title, opinions) for each.
 
-    Opinions that `budget` has no room for are left out, and the title says how many.
+    Opinions for which `budget` has no room are left out, and the title says how many.
     """
     for key, what in _OPINIONS.items():
         rows = details.get(key)
@@ -204,9 +205,9 @@ class TurnView:
     remarks: tuple[str, ...]
     entries: tuple[TranscriptEntry, ...]
     left_out: int
-    """The number of events that do not fit."""
+    """The number of events that are not shown, because the size budget is spent."""
     expected: tuple[TranscriptEntry, ...]
-    """The expected messages and calls, if the turn has no answer."""
+    """The expected messages and calls if the turn has no answer, else ()."""
     differences: tuple[Difference, ...]
     scores: tuple[ScoreView, ...]
 
@@ -214,10 +215,10 @@ class TurnView:
 def build_turn_view(
     run: RunResult, number: int, finding: Finding, budget: SizeBudget, anchor: str = ""
 ) -> TurnView:
-    """Return turn `number` (1-based) of a run of the case in `finding`.
+    """Return turn `number` (1-based) of a run of the case in `finding`, as much as `budget` allows.
 
     The HTML ids of the agent's messages and calls are `anchor`, a hyphen and the 0-based number of the event.
-    If `anchor` is "", they have no ids.
+    If `anchor` is "", the messages and calls have no ids.
     """
     turn = run.turns[number - 1]
     user = TranscriptEntry(
@@ -280,7 +281,10 @@ def _build_entry(event: Event, budget: SizeBudget) -> TranscriptEntry:
 
 
 def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudget) -> Iterator[Difference]:
-    """Yield the differences from the expected reply, then other differences from the baseline's reply."""
+    """Yield the differences from the expected reply, then further differences from the baseline's reply.
+
+    `before` is the baseline's reply. End when `budget` is spent.
+    """
     limits = _WIDE if budget.left > _ENOUGH_FOR_WIDE else _NARROW
     from_expected = [each for each in find_differences(turn, None, limits) if _is_expected(turn, each)]
     known = {each.lines for each in from_expected}
@@ -294,10 +298,10 @@ def _select_differences(turn: TurnResult, before: Reply | None, budget: SizeBudg
 
 
 def _is_expected(turn: TurnResult, difference: Difference) -> bool:
-    """Return True if the case expects anything of the part of the reply (calls or response) that differs.
+    """Return True if the case has an expectation about the part of the reply that differs.
 
-    A case without expected calls may mean that no call is right, or that calls do not matter. A failed metric
-    of the turn is taken as a sign that no call is expected.
+    The part is the response or the tool calls. If the case has no expected calls, calls may be wrong or may
+    not matter. They count as wrong if a metric of the turn failed.
     """
     expected = turn.expected
     if expected is None:

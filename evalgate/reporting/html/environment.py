@@ -1,4 +1,4 @@
-"""The Jinja environment of the HTML templates: it escapes every text and makes every character visible."""
+"""The Jinja environment of the HTML templates, which escapes every text and shows invisible characters."""
 
 import html
 import re
@@ -75,18 +75,18 @@ def create_environment(*folders: Path) -> "Environment":
 
 
 def _format_prose(text: object) -> str:
-    """Return an escaped sentence; text in backticks becomes code, as in the Markdown comment."""
+    """Return a sentence as escaped HTML; text in backticks becomes code."""
     texts = map(to_html_text, _QUOTED.split(str(text)))
     return "".join([f"<code>{each}</code>" if at % 2 else each for at, each in enumerate(texts)])
 
 
 def _insert_breaks(name: object) -> str:
-    """Return an escaped name that may wrap after `_`, `/` and `.`."""
+    """Return a name as escaped HTML, in which a line may break after `_`, `/` and `.`."""
     return "<wbr>".join(map(to_html_text, _BREAK_AFTER.split(str(name))))
 
 
 def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
-    """Return an escaped text, with the size of the left-out part where it was cut.
+    """Return a text as escaped HTML, with the size of the missing part at the place of the cut.
 
     If `is_prose` is True, text in backticks becomes code.
     """
@@ -98,5 +98,5 @@ def _format_clipped(clipped: ClippedText, is_prose: bool = False) -> str:
 
 
 def _format_drawn(text: str, limit: int) -> str:
-    """Return a text for an SVG: escaped, on one line, with at most `limit` characters, no HTML elements."""
+    """Return a text for an SVG: escaped, on one line, cut to `limit` characters, without HTML elements."""
     return html.escape(shorten_text(escape_invisible(text[: 4 * limit]), limit))

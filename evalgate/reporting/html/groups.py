@@ -14,7 +14,7 @@ CHANGE = "Change"
 """Title of the grouping by change since the baseline."""
 
 DIVERGENCE = "First divergence"
-"""Title of the grouping of failing cases by their failure groups."""
+"""Title of the grouping of failing cases by their first divergence, the first unexpected behaviour."""
 
 _MOST_GROUPS = 30
 _MOST_EXAMPLES = 3
@@ -31,7 +31,7 @@ class CaseGroup:
     examples: tuple[str, ...]
     """Names of the group's first cases."""
     mark: str = ""
-    """`UNPRECEDENTED` or ""."""
+    """`UNPRECEDENTED` if no stored run failed in the way of this group, else ""."""
 
 
 @frozen
@@ -42,10 +42,10 @@ class Grouping:
     groups: tuple[CaseGroup, ...]
     """The largest groups, the largest first."""
     members: Mapping[int, str]
-    """Numbers of the groups of each entry (1-based, separated by blanks), by `id(entry)`."""
+    """1-based numbers of the groups of each case, separated by blanks, by `id` of the `CaseEntry`."""
 
     def find_members(self, label: str) -> frozenset[int]:
-        """Return `id(entry)` of each entry in the group `label`; empty if there is no such group."""
+        """Return the `id` of each `CaseEntry` in the group `label`; empty if there is no such group."""
         number = next((str(at) for at, group in enumerate(self.groups, 1) if group.label == label), None)
         return frozenset(key for key, numbers in self.members.items() if number in numbers.split())
 
@@ -55,14 +55,16 @@ class CaseMarks:
     """Sort keys and group numbers of a case, for the page's script."""
 
     keys: str
-    """Mean seconds, US dollars of all runs, and the score of each metric: `1.2;0.01;0.5,,1`. Unknown numbers
-    are empty. The score of a budget is negative, so that a smaller score is worse for every metric."""
+    """`1.2;0.01;0.5,,1`: mean seconds of a run, US dollars of all runs, and the score of each metric.
+
+    Unknown numbers are empty. The score of a budget is negative, so that a smaller score is worse for every
+    metric."""
     groups: str
-    """The numbers of the case's groups in each grouping: `1;;2;1 3`."""
+    """`1;;2;1 3`: for each grouping, the 1-based numbers of the groups to which the case belongs."""
 
 
 def build_marks(entry: CaseEntry, metrics: Sequence[str], groupings: Sequence[Grouping]) -> CaseMarks:
-    """Return the sort keys and group numbers of a case. `metrics` are the metrics by which the page sorts."""
+    """Return the sort keys and group numbers of a case; `metrics` names the metrics with a sort key."""
     case = entry.case
     scores = {
         metric.name: None if metric.score is None else metric.range.rank(metric.score)
@@ -79,10 +81,10 @@ def _format_key(value: float | None) -> str:
 
 
 def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping, ...]:
-    """Return the five ways to group cases: by divergence, cause, tag, eval set and change.
+    """Return five groupings of the cases: by first divergence, cause, tag, eval set and change.
 
-    A way that does not apply has no groups. A group by divergence or cause has two or more cases. Groups by
-    tag, eval set or change exist only if there are two or more of them.
+    A group by first divergence or cause has two or more cases. The groupings by tag, eval set and change have
+    two or more groups. A grouping for which this is not possible has no groups.
     """
     return (
         _group_by_divergence(entries, record),
@@ -96,7 +98,7 @@ def group_cases(entries: Sequence[CaseEntry], record: Record) -> tuple[Grouping,
 
 
 def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return each entry with its eval set; [] if there is only one eval set."""
+    """Return (entry, (eval set,)) for each entry; [] if there is only one eval set."""
     first = entries[0].case.eval_set_id if entries else ""
     if all(each.case.eval_set_id == first for each in entries):
         return []
@@ -106,7 +108,7 @@ def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple
 def _list_changes(
     entries: Sequence[CaseEntry], comparison: Comparison | None
 ) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return each entry that changed since the baseline, with the kind of its change.
+    """Return (entry, (kind of change,)) for each case that changed since the baseline.
 
     Return [] if the record has fewer than two kinds of changes.
     """
@@ -126,7 +128,7 @@ def _find_causes(entries: Sequence[CaseEntry]) -> Iterable[tuple[CaseEntry, tupl
 
 
 def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Grouping:
-    """Return the record's groups of failing cases with the same first divergence."""
+    """Return the groups of two or more failing cases with the same first divergence."""
     if not any(entry.is_bad for entry in entries):
         return Grouping(DIVERGENCE, (), {})
     from evalgate.gating.failure_groups import list_failure_groups
@@ -155,10 +157,10 @@ def _group_by_divergence(entries: Sequence[CaseEntry], record: Record) -> Groupi
 def _build_grouping(
     title: str, members: Iterable[tuple[CaseEntry, tuple[str, ...]]], least: int, groups: int
 ) -> Grouping:
-    """Return the entries grouped by label. Groups with fewer than `least` cases are left out.
+    """Return the entries grouped by label.
 
-    `members` are pairs (entry, labels of its groups). If fewer than `groups` groups remain, the result is
-    empty.
+    `members` are pairs (entry, labels of its groups). Groups with fewer than `least` cases are left out, and
+    so are all but the 30 largest groups. If fewer than `groups` groups remain, the result has no groups.
     """
     sizes: Counter[str] = Counter()
     examples: dict[str, list[str]] = defaultdict(list)

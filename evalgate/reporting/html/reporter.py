@@ -2,11 +2,11 @@
 
 The page is one file and loads nothing. Its only script is `page.js`, which searches, sorts and groups the
 cases on the page: without the script the page shows the same. A Content-Security-Policy allows the script and
-the style sheet by their digests. The page never exceeds the size that a browser opens at once: it is cut by
-importance, and says what was left out and where the rest is.
+the style sheet by their digests. A large page is cut by importance to a size that a browser opens at once. It
+then says what was left out and where the rest is.
 
-The templates escape every text and make every character visible. Only the markup of a template and numbers
-are rendered as they are. The result of a macro is escaped already, so templates mark it with `|safe`.
+The templates escape every text and show invisible characters. Only the markup of a template and numbers are
+rendered as they are. The result of a macro is escaped already, so templates mark it with `|safe`.
 """
 
 import base64
@@ -57,7 +57,7 @@ _MOST_SORT_METRICS = 20
 
 @frozen
 class _Marking:
-    """The metrics by which cases of a page are sorted, and the groupings."""
+    """The metrics by which the page can sort its cases, and the groupings of the cases."""
 
     metrics: tuple[str, ...]
     groupings: tuple[Grouping, ...]
@@ -71,10 +71,10 @@ class HtmlReport:
     """The reporter of `report.html`, a page with all cases and runs."""
 
     limit: int = LIMIT
-    """Maximum size of the page in bytes. It has to be at least twice the size of the part above the cases."""
+    """Maximum size of the page in bytes: at least twice the size of the page without its cases."""
 
     earlier: Mapping[CaseKey, tuple[Reply | None, ...]] = field(default_factory=dict)
-    """Replies of an earlier record by case, turn by turn, to compare the replies of this record with."""
+    """Replies of an earlier record by case, turn by turn. The page shows how replies differ from them."""
 
     file_name = "report.html"
 
@@ -104,7 +104,7 @@ class HtmlReport:
 
 
 def load_styles(record: Record) -> str:
-    """Return the style sheet of a record's page, with the part for traces if a run has a trace."""
+    """Return the style sheet of a record's page; with the styles of traces if a run has a trace."""
     sheet = (TEMPLATES / "page.css").read_text("utf-8")
     has_trace = any(run.trace for case in record.cases for run in case.runs)
     return sheet + load_trace_styles() if has_trace else sheet
@@ -116,7 +116,7 @@ def load_script() -> str:
 
 
 def compute_csp_hash(text: str) -> str:
-    """Return the hash of a style sheet or script, with which a Content-Security-Policy allows it."""
+    """Return the hash of a style sheet or script as a source for a Content-Security-Policy: `sha256-…`."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -134,8 +134,8 @@ def _render_top(
 ) -> str:
     """Return the page from its start up to the cases.
 
-    `anchors` are the HTML ids of the cases shown in full, by name. `left_out` is a sentence about the other
-    cases; "" if there are none.
+    `anchors` are the HTML ids of the cases shown in full, by case name. `left_out` is a sentence about the
+    cases that are not shown in full; "" if all cases are.
     """
     summary = summarize_record(record, metrics=_MOST_METRICS, names=_MOST_NAMES, exempt=_MOST_NAMES)
     sheet = load_styles(record)
@@ -182,7 +182,7 @@ def _describe_run(record: Record) -> Iterator[str]:
 
 
 _LinkedName = tuple[str, str | None]
-"""A case name and its anchor; the anchor is None if the case is not shown in full."""
+"""(case name, HTML id of the case); the id is None if the case is not shown in full."""
 
 
 def _link_cases(found: NamedCases, anchors: Mapping[str, str]) -> tuple[NamedCases, list[_LinkedName]]:
@@ -194,7 +194,8 @@ def _link_groupings(
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """Yield (index in `groupings`, template values) for each grouping that has groups.
 
-    `anchors` are the HTML ids of the cases shown in full, by name: the names of these cases become links.
+    `anchors` are the HTML ids of the cases shown in full, by case name. The names of these cases become
+    links.
     """
     for number, grouping in enumerate(groupings):
         groups = [
@@ -208,10 +209,10 @@ def _link_groupings(
 
 
 def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
-    """Return the first cases in full, as many as fit into `left` bytes.
+    """Return the first cases in full as HTML, as many as fit into `left` bytes.
 
-    The size budget of a case, in characters, is its share if all cases that remain share the remaining bytes
-    equally. It is at least 8,000 and at most 150,000.
+    Each case gets an equal share of the bytes that are left for it and all later cases. This share, but at
+    least 8,000 and at most 150,000, is the size budget of the case in characters.
     """
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_in_full")
@@ -228,7 +229,7 @@ def _render_full_cases(record: Record, entries: list[CaseEntry], marking: _Marki
 
 
 def _render_lines(entries: list[CaseEntry], marking: _Marking, left: int) -> list[str]:
-    """Return a line for each case, for as many cases as fit into `left` bytes."""
+    """Return the HTML line of each of the first cases, as many as fit into `left` bytes."""
     found: list[str] = []
     render = load_macro("page_case.html.j2", "case_on_a_line")
     for entry in entries:
@@ -241,9 +242,10 @@ def _render_lines(entries: list[CaseEntry], marking: _Marking, left: int) -> lis
 
 
 def _describe_left_out(cases: int, full: int, lines: int) -> str:
-    """Return a sentence about the cases that are not shown in full; "" if all are.
+    """Return a sentence about the cases that are not shown in full; "" if all cases are shown in full.
 
-    Of `cases` cases, the most important `full` are shown in full, and `lines` more by name only.
+    `cases` is the number of all cases, `full` the number of cases shown in full, and `lines` the number of
+    cases shown by name only.
     """
     if full == cases:
         return ""

@@ -21,14 +21,14 @@ _MOST_STEPS = 200
 
 @frozen
 class StepView:
-    """A step of the waterfall, with as much of its request and response as fits."""
+    """A step of the waterfall, with as much of its request and response as the size budget allows."""
 
     row: TraceRow
     href: str
     """HTML id of the message that the step belongs to; "" if the page shows no such message."""
     error: ClippedText | None
     texts: tuple[tuple[str, ClippedText], ...]
-    """Title and text of request, response and attributes."""
+    """(title, text) of the request, the response and the attributes, as far as they are known."""
 
     @property
     def has_more(self) -> bool:
@@ -51,7 +51,10 @@ class RunTraceView:
 def build_run_trace(
     run: RunResult, turns: Sequence[TurnView], anchor: str, budget: SizeBudget
 ) -> RunTraceView:
-    """Return as much of the trace of a run as `budget` allows. `turns` are the turns that the page shows."""
+    """Return as much of the trace of a run as `budget` allows.
+
+    `turns` are the turns that the page shows. The HTML ids of the run's messages begin with `anchor`.
+    """
     view = build_trace_view(run.trace, [turn.actual for turn in run.turns], limit=_MOST_STEPS)
     shown = {entry.anchor for turn in turns for entry in turn.entries if entry.anchor}
     steps = build_steps(view, anchor, shown, budget)
@@ -69,10 +72,10 @@ def load_trace_styles() -> str:
 
 
 def render_waterfall(view: TraceView, *, link: str, current: int | None = None) -> str:
-    """Return the steps as an HTML list, in which each step links to `link` followed by its number.
+    """Return the steps as an HTML list. The link of a step is `link` and then the step's number.
 
-    `link` holds only characters that need no escape in HTML. `current` is the number of the step that the
-    page shows in detail, or None. Numbers are 0-based positions in the trace.
+    The number of a step is its 0-based position in the trace. `current` is the number of the step that the
+    page shows in detail, or None. `link` holds only characters that need no escape in HTML.
     """
     return load_macro(_TEMPLATE, "linked_steps")(view.rows, link, current)
 
@@ -82,7 +85,7 @@ def build_steps(
 ) -> tuple[StepView, ...]:
     """Return as many steps as `budget` allows. A step links to its message if the page shows the message.
 
-    `anchor` is the beginning of the HTML ids of the run's messages, and `shown` has the ids on the page.
+    The HTML ids of the run's messages begin with `anchor`. `shown` has the ids of the messages on the page.
     """
     steps: list[StepView] = []
     for row in view.rows:
@@ -129,7 +132,7 @@ class _Box:
     letters: int
     """Maximum number of letters of the name that fit."""
     callers: tuple[tuple[str, int], ...]
-    """(name, number of calls) of each caller."""
+    """(name of the caller, number of its calls of this node) for each caller."""
 
     @property
     def time(self) -> str:
@@ -140,7 +143,7 @@ class _Box:
 class _Line:
     path: str
     is_taken: bool
-    """False if the callee was only offered to the caller, and not called."""
+    """False if the caller could have called the tool, but did not."""
 
 
 @frozen
@@ -166,7 +169,7 @@ def render_graph(graph: TraceGraph, identity: str) -> str:
 
 
 def draw_graph(graph: TraceGraph) -> Drawing:
-    """Lay out a graph as an indented list of boxes, with each node below its first caller."""
+    """Return a drawing of a graph: an indented list of boxes, with each node below its first caller."""
     boxes = tuple(_place_box(graph, at) for at in range(len(graph.nodes)))
     taken = sorted((node for node in graph.nodes if node.order), key=lambda node: node.order)
     path = ", ".join(f"{node.order} {node.name[:80]}" for node in taken[:20])

@@ -30,7 +30,7 @@ RENDERERS = {
     "matrix.html": render_page,
     "matrix-junit.xml": render_junit,
 }
-"""Function that renders each file, by the name of the file."""
+"""The function that renders each file of a matrix, by file name."""
 
 
 def build_matrix_schema() -> dict[str, Any]:
@@ -45,7 +45,7 @@ def build_matrix_schema() -> dict[str, Any]:
 
 
 def write_matrix(matrix: VariantMatrix, out: GuardedFolder, workspace: Workspace) -> None:
-    """Write all reports of the matrix, from JSON to JUnit, to the folder `out`.
+    """Write all reports of the matrix (JSON, Markdown, HTML, JUnit) to the folder `out`.
 
     Raises:
         InvalidInputError: a file cannot be written.
@@ -61,7 +61,7 @@ def write_matrix(matrix: VariantMatrix, out: GuardedFolder, workspace: Workspace
 def write_variants(records: Sequence[tuple[str, Record]], out: GuardedFolder, workspace: Workspace) -> None:
     """Write `results.json` and `report.html` for each variant.
 
-    `records` are pairs: the variant's folder, relative to `out`, and its record.
+    `records` are pairs (folder of the variant relative to `out`, record of the variant).
 
     Raises:
         InvalidInputError: a file cannot be written.

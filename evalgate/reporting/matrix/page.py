@@ -1,4 +1,7 @@
-"""The matrix as a page: one file that loads nothing and has no script."""
+"""The matrix (a comparison of variants of an agent) as a page.
+
+The page is one file that loads nothing and has no script.
+"""
 
 from collections.abc import Sequence
 from urllib.parse import quote
@@ -25,7 +28,7 @@ class _Part:
     title: str
     table: MatrixTable
     rows: Sequence[tuple[Sequence[str], str]]
-    """The cells of each row, and the address of the variant's page."""
+    """(cells, address of the variant's page) of each row."""
     reference: str
     comparisons: Sequence[tuple[str, Sequence[str]]]
 

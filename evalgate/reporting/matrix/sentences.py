@@ -30,7 +30,10 @@ class MatrixTable:
 
 
 def build_table(matrix: VariantMatrix) -> MatrixTable:
-    """Return a row of figures for each variant: passed runs, scores, cost, tokens and time, if known."""
+    """Return a header, and a row of figures for each variant: passed runs, scores, cost, tokens and time.
+
+    Cost, tokens and time have no column if they are known for no variant.
+    """
     metrics = list(dict.fromkeys(name for row in matrix.variants for name in row.scores))
     figures: list[tuple[UsageFigure, str]] = [("cost", "cost"), ("tokens", "tokens"), ("duration", "time")]
     shown = [
@@ -76,9 +79,10 @@ def build_headline(matrix: VariantMatrix) -> str:
 
 
 def describe_comparison(comparison: VariantComparison) -> Iterator[str]:
-    """Yield a sentence about each metric, then one about cost, tokens and time if they differ.
+    """Yield a sentence about each metric, then a sentence about cost, tokens and time.
 
-    If no metric can be compared, the first sentence says so.
+    If no metric can be compared, the first sentence says so. Cost, tokens or time are left out if every case
+    has the same figure in both variants.
     """
     for metric, score in comparison.scores.items():
         yield f"{metric}{_describe_score(score)}."
@@ -143,7 +147,10 @@ def _format_times(value: float) -> str:
 
 
 def describe_outcome(matrix: VariantMatrix) -> Iterator[str]:
-    """Yield sentences that name the preferable variant, if any, and state whether fresh runs confirm it."""
+    """Yield sentences that name the preferable variant, and state whether fresh runs confirm this result.
+
+    If no variant is preferable, the sentence says so. Missing runs are named first.
+    """
     if matrix.shortfall:
         yield matrix.shortfall
     reference = matrix.reference.name

@@ -1,4 +1,4 @@
-"""The matrix as text for a terminal, as Markdown and as JUnit."""
+"""The matrix (a comparison of variants of an agent) as text for a terminal, as Markdown and as JUnit."""
 
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree as ET
@@ -131,8 +131,8 @@ def _iter_markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -
 def render_junit(matrix: VariantMatrix) -> str:
     """Return JUnit's XML with a test suite for each variant and a test for each case.
 
-    A case that did not pass all its runs is skipped, not failed, because a measurement must not fail a CI
-    job.
+    A case that did not pass all its runs, or was not run, is skipped and not failed: a measurement must not
+    fail a CI job.
     """
     root = ET.Element("testsuites")
     for row in matrix.variants:

@@ -1,4 +1,4 @@
-"""Keep a journal of finished case runs, so that `--resume` can continue an interrupted run of the gate."""
+"""Keep a journal of finished runs of cases, so that `--resume` can continue an interrupted gate."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +18,10 @@ from evalgate.runner.plan import Plan
 class Checkpoint:
     """Context manager that locks the folder of a run and keeps the run's journal.
 
-    `begin_run` opens the journal. The end of the context deletes the journal if `mark_complete` and
-    `mark_published` were called and there is no exception. Otherwise the journal is kept, as it may be the
-    only copy of the runs. If `begin_run` is never called, the journal of an earlier run is not changed.
+    The start of the `with` block locks the journal's file, and `begin_run` creates the journal. The end of
+    the block deletes the journal if `mark_complete` and `mark_published` were called and there is no
+    exception. Otherwise the journal is kept, because it may be the only copy of the runs. If `begin_run` is
+    never called, the journal of an earlier run is not changed.
     """
 
     def __init__(
@@ -28,8 +29,8 @@ class Checkpoint:
     ) -> None:
         """Store the settings. If `resume` is True, open the journal of the interrupted run in `folder`.
 
-        If `folder` is None, no journal is written. `redactor` is the publisher's redactor: it redacts the
-        stored runs, so that the publisher need not redact them again.
+        If `folder` is None, no journal is written. `redactor` redacts runs before they are stored. If the
+        publisher of the record uses the same redactor, it need not redact these runs again.
 
         Raises:
             InvalidInputError: there is no journal to resume, or it is damaged, belongs to another plan or
@@ -43,9 +44,9 @@ class Checkpoint:
         self._lock: int | None = None
         """File descriptor of the lock, held from before the agent starts until the journal is open."""
         self.finished: FinishedRuns = {}
-        """Case runs that the interrupted run of the same plan finished; {} without `resume`."""
+        """Runs of cases that the interrupted run of the same plan finished; {} without `resume`."""
         self.used = RunUsage()
-        """Model usage of the interrupted run, later together with the usage of this run."""
+        """Usage of models that was last recorded: of the interrupted run, and later also of this run."""
         self._is_over = False
         self._is_published = False
         self._fault = ""
@@ -63,7 +64,7 @@ class Checkpoint:
     def begin_run(self) -> None:
         """Create a new journal, unless an earlier journal is resumed.
 
-        An operating system error, such as a full disk, does not stop the run: `notices` report it.
+        An error of the operating system, such as a full disk, does not stop the run: `notices` report it.
         """
         if self._folder is None or self._journal is not None or self._fault:
             return
@@ -94,7 +95,10 @@ class Checkpoint:
         return ()
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Redact runs, each given with the index of its case, and append them to the journal, if any."""
+        """Redact runs and append them to the journal, if there is a journal.
+
+        `results` are pairs (index of the case in the plan, run).
+        """
         if self._journal is None:
             return
         # The row is encoded first, because the redactor searches JSON much faster than it searches objects.
@@ -107,7 +111,7 @@ class Checkpoint:
         self._journal.append_runs(kept)
 
     def record_usage(self, used: RunUsage) -> None:
-        """Append the total usage until now to the journal if it changed since the last call."""
+        """Append `used`, the total usage so far, to the journal if it changed since the last call."""
         if self._journal is not None and used != self.used:
             self._journal.append_usage(used)
             self.used = used
@@ -142,6 +146,6 @@ class Checkpoint:
 def is_final_run(run: RunResult) -> bool:
     """Return True if `--resume` need not repeat the run.
 
-    It repeats runs that the budget stopped, or that failed for a reason outside of the agent.
+    `--resume` repeats runs that the budget stopped, and runs that failed for a reason outside of the agent.
     """
     return run.outcome not in NON_AGENT_OUTCOMES and not was_stopped_by_budget(run)

@@ -31,35 +31,35 @@ FILE_NAME = "journal.jsonl"
 _KIND = "evalgate-journal"
 _VERSION = 1
 _RUN_LINE = compile_lazily(rb"\[(\d{1,9}),(\d{1,10}),(.*)\]")
-"""Line of a run: index of the case, checksum of index and run, and the run."""
+"""Pattern of the line of a run: index of the case, checksum of index and run, and the run."""
 _USAGE_PREFIX = b'["used",'
 _USAGE_LINE = compile_lazily(rb'\["used",(\d{1,10}),(.*)\]')
-"""Line of usage: checksum, and the total usage since the run was first started, across all resumes."""
+"""Pattern of a line with usage: checksum, and the total usage since the first start, across all resumes."""
 
 _Row: TypeAlias = tuple[int, RunResult, bytes]
-"""Index of the case, the run, and the bytes that the run was parsed from."""
+"""(index of the case in the plan, run, bytes of the line from which the run was parsed)."""
 
 FinishedRuns: TypeAlias = Mapping[int, Sequence[RunResult]]
 """Finished runs of each case, by the index of the case in the plan."""
 
 RunTransform: TypeAlias = Callable[[Sequence[tuple[RunResult, bytes]]], Sequence[RunResult]]
-"""Function that transforms stored runs, each given with its row, and returns them in the same order."""
+"""Function that gets pairs (stored run, its bytes), and returns the transformed runs in the same order."""
 
 NO_PARTS: Mapping[str, str] = {}
 
 _BATCH_SIZE = 64
-"""Number of rows that are transformed together."""
+"""Number of runs that are transformed together."""
 
 
 class Journal:
-    """Journal that is open for appending. A lock keeps other runs of evalgate from writing to it."""
+    """Journal that is open for appending; a lock keeps other runs of evalgate from writing to the file."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
         self.fault = ""
-        """Message of the error after which nothing more is written; "" if there was no error."""
+        """Message of the first error of a write; "" if there was none. After an error, no more is written."""
         self.used = RunUsage()
         """Usage that the journal held when it was opened; zero for a new journal."""
 
@@ -74,13 +74,12 @@ class Journal:
     ) -> Self:
         """Create a journal in `folder`. The journal of an unfinished run is renamed to `….previous`.
 
-        `lock` is the descriptor that `lock_journal` returned. None: the lock is taken here. `parts` holds the
-        names and values of the plan's parts. If the journal is resumed with another plan, a message lists
-        the parts that differ.
+        `lock` is the descriptor that `lock_journal` returned; with None, the lock is taken here. `parts`
+        holds the names and values of the plan's parts. With them, `resume` names the parts that have changed.
 
         Raises:
             InvalidInputError: another run writes to the journal, or its path is a link or a special file.
-            OSError: the file cannot be opened. A failed write raises nothing: it sets `fault`.
+            OSError: the file cannot be opened. A failed write raises no error, but sets `fault`.
         """
         path = folder / FILE_NAME
         descriptor = lock_journal(folder, owner) if lock is None else lock
@@ -101,14 +100,15 @@ class Journal:
         transform: RunTransform | None = None,
         parts: Mapping[str, str] = NO_PARTS,
     ) -> tuple[Self, FinishedRuns]:
-        """Open the journal of an unfinished run; return it and its runs by case, changed by `transform`.
+        """Open the journal of an unfinished run. Return the journal and its runs, changed by `transform`.
 
-        `plan` must equal the plan in the journal. `shown_as` is the name of the file in messages, and `parts`
-        is as for `create`. An incomplete last line is cut off the file.
+        `plan` must equal the plan in the journal. Otherwise the error names the differing parts, with the
+        help of `parts`, the names and values of the plan's parts. `shown_as` is the name of the file in
+        messages. An incomplete last line is cut off the file.
 
         Raises:
-            InvalidInputError: the journal is missing or damaged, cannot be opened, read or cut, belongs to
-                another plan or version, or another run writes to it.
+            InvalidInputError: the journal is missing or damaged; cannot be opened, read or cut; belongs to
+                another plan or version of evalgate; or another run writes to the journal.
         """
         path = folder / FILE_NAME
         if not path.exists():
@@ -154,9 +154,9 @@ class Journal:
         return journal, finished
 
     def append_runs(self, runs: Iterable[tuple[int, bytes]]) -> None:
-        """Append finished runs, given as the index of the case and the bytes from `row_codec.dump_run`.
+        """Append finished runs, given as pairs (index of the case, bytes from `row_codec.dump_run`).
 
-        A failed write raises nothing: it sets `fault`, after which nothing more is written.
+        A failed write raises no error, but sets `fault`. If `fault` is set, nothing is written.
         """
         if not self.fault:
             # The checksum covers the index too, so that no run can be moved to another case unnoticed.
@@ -165,13 +165,13 @@ class Journal:
             )
 
     def append_usage(self, used: RunUsage) -> None:
-        """Append the total usage until now. A reader takes only the last line with usage."""
+        """Append the total usage so far, unless `fault` is set. Readers take only the last such line."""
         if not self.fault:
             row = dump_usage(used)
             self._write_bytes(b"%b%d,%b]\n" % (_USAGE_PREFIX, crc32(row), row))
 
     def close(self, *, is_over: bool) -> None:
-        """Close the file, and delete it if the run is complete (`is_over`) and no write has failed."""
+        """Close the file; delete it first if the run is complete (`is_over`) and no write has failed."""
         if is_over and not self.fault:
             with suppress(OSError):
                 self._path.unlink()
@@ -241,7 +241,11 @@ def _open_locked(path: Path) -> int:
 
 
 def _check_is_journal(path: Path) -> None:
-    """Raise InvalidInputError for a link, a pipe or a device: writing to a pipe would wait for a reader."""
+    """Check that the path is a regular file or missing: writing to a pipe would wait for a reader.
+
+    Raises:
+        InvalidInputError: the path is a link, a folder, a pipe or a device.
+    """
     with suppress(FileNotFoundError):
         try:
             check_is_regular(path)
@@ -279,7 +283,7 @@ def _build_head(plan: PlanId, parts: Mapping[str, str]) -> bytes:
 
 
 def _is_partial_head(data: bytes) -> bool:
-    """Return True if `data` starts with the beginning of a journal's first line, complete or cut off."""
+    """Return True if `data` begins as the first line of a journal does; `data` may be cut off."""
     start = json.dumps({"kind": _KIND}).encode()[:-1]
     return data.startswith(start[: len(data)])
 
@@ -326,7 +330,7 @@ def _parse_finished_runs(
 
 
 def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
-    """Return the usage on the last line that holds usage; zero usage if no line does.
+    """Return the usage on the last line that holds usage; zero usage if there is no such line.
 
     Raises:
         InvalidInputError: the line is damaged.
@@ -346,7 +350,7 @@ def _parse_usage(lines: Sequence[bytes], shown_as: str) -> RunUsage:
 
 
 def _enumerate_rows(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines after the first, with their line numbers."""
+    """Yield (1-based line number, line) for each line after the first."""
     return enumerate(lines[1:], 2)
 
 

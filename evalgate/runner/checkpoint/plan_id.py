@@ -1,4 +1,7 @@
-"""Compute the identity of a plan and the agent's code. Only runs with equal identities are combined."""
+"""Compute the identity (digests) of a plan and the agent's code.
+
+Runs are combined, by resuming or by merging shards, only if their identities are equal.
+"""
 
 import hashlib
 import json
@@ -31,7 +34,7 @@ _MOST_NAMED = 8
 """Maximum number of differing parts of a plan that one message names."""
 
 _DIGEST_LENGTH = 16
-"""Length of a digest in characters. Only values that are shorter, so no digests, are shown in messages."""
+"""Length of a digest in characters. Messages show only shorter values, which are no digests."""
 
 _FIELD_NAMES = {
     "eval_sets": "the eval sets, or how often they are run,",
@@ -42,10 +45,9 @@ _FIELD_NAMES = {
 
 
 def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
-    """Return a hash of 16 hexadecimal digits over the tracked files of a repository, with local changes.
+    """Return a hash of 16 hexadecimal digits over the tracked files of the repository that contains `folder`.
 
-    All files of the repository that contains `folder` count, except `excluded` files. Without git, hash the
-    source files in `folder` instead.
+    Local changes count. Files in `excluded` do not count. Without git, hash the source files in `folder`.
     """
     top = run_git(folder, "rev-parse", "--show-toplevel")
     inside = [path.resolve() for path in excluded if top and path.resolve().is_relative_to(top)]
@@ -59,9 +61,9 @@ def hash_code_state(folder: Path, excluded: Sequence[Path] = ()) -> str:
 
 
 def hash_untracked_state(folder: Path, named: Sequence[Path] = (), excluded: Sequence[Path] = ()) -> str:
-    """Return a hash of 16 hexadecimal digits over `named` files and the untracked source files in `folder`.
+    """Return a hash of 16 hexadecimal digits over the files `named` and untracked source files in `folder`.
 
-    Source files that git ignores are left out. Files in `excluded` are left out, even if `named` has them.
+    Source files that git ignores do not count. Files in `excluded` do not count, even if `named` has them.
     """
     listed = run_git_bytes(folder, "ls-files", "--others", "--exclude-standard", "-z")
     names = sorted(folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
@@ -129,7 +131,10 @@ def compute_plan_id(plan: Plan) -> PlanId:
 
 
 def compute_local_plan_id(plan: Plan) -> PlanId:
-    """Compute the identity of a plan for this machine: with untracked code and Python's minor version."""
+    """Compute the identity of a plan for this machine, which also covers untracked code and Python's version.
+
+    Of Python's version only the major and minor number count.
+    """
     portable, folder = compute_plan_id(plan), plan.workspace.folder
     untracked = hash_untracked_state(folder, named=_list_named_files(plan), excluded=_list_config_files(plan))
     return replace(portable, agent=_hash_values([portable.agent, untracked, python_version_tuple()[:2]]))
@@ -138,8 +143,8 @@ def compute_local_plan_id(plan: Plan) -> PlanId:
 def compute_part_digests(plan: Plan) -> dict[str, str]:
     """Return the parts of a plan by name, so that a message can list the parts in which two plans differ.
 
-    The values are the number of runs, the version of Python, and digests of all other parts, because these
-    may hold a secret. The agent's code is not included.
+    The number of runs and the version of Python are plain values. All other values are digests, because these
+    parts may hold a secret. The agent's code is no part.
     """
     settings = {
         f"`agent.{name}`": value for name, value in _collect_agent_settings(plan).items() if name != "what"
@@ -165,7 +170,7 @@ def _list_settings(section: BaseModel) -> dict[str, object]:
 
 
 def _list_named_files(plan: Plan) -> list[Path]:
-    """Return every word of `plan.agent.name` as a path: it may name a file of the agent or a recording."""
+    """Return each word of the agent's name or command as a path, because it may be a file of the agent."""
     try:
         words = shlex.split(plan.agent.name)
     except ValueError:
@@ -176,8 +181,8 @@ def _list_named_files(plan: Plan) -> list[Path]:
 def _list_config_files(plan: Plan) -> list[Path]:
     """Return the paths of the thresholds files, which do not count as code.
 
-    Another part of the identity covers their settings, and a `budget` may be raised before `--resume`. A
-    pyproject.toml is left out here, so it counts as code: it lists the agent's dependencies.
+    Their settings are another part of the identity, except `budget`, which may be raised before `--resume`.
+    A pyproject.toml is not returned, so it counts as code: it lists the agent's dependencies.
     """
     names = {plan.thresholds_file, *(suite.thresholds.file for suite in plan.suites)} - {""}
     return [plan.workspace.folder / name for name in sorted(names) if Path(name).name != "pyproject.toml"]
@@ -250,16 +255,16 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=False, default=str).enco
 
 
 def describe_changes(then: Mapping[str, object], now: PlanId) -> Iterator[str]:
-    """Yield the names, for messages, of the fields that differ between a stored identity and `now`."""
+    """Yield the names, for messages, of the fields in which the identities `then` and `now` differ."""
     current = asdict(now)
     return (what for key, what in _FIELD_NAMES.items() if then.get(key) != current[key])
 
 
 def describe_changed_parts(then: object, now: Mapping[str, str]) -> Iterator[str]:
-    """Yield the names of the parts that differ between two plans, with both values if they are short.
+    """Yield the name of each part in which two plans differ, with both values if they are short.
 
-    After `_MOST_NAMED` names, a last text such as `3 more` counts the others. Nothing is yielded if the parts
-    of one plan are not known. `then` is the JSON value that the journal holds.
+    After `_MOST_NAMED` names, a last text such as `3 more` counts the other parts. `then` is the JSON value
+    with the parts in the journal. Yield nothing if the parts of one of the plans are not known.
     """
     if not isinstance(then, dict) or not then or not now:
         return

@@ -1,8 +1,8 @@
 """Encode a run of a case as rows of plain values for the journal, and decode it.
 
-A row is JSON without names: every object is an array of its fields, in the order of the class. Writing
-takes a quarter of the time and half of the space of a record. A run is stored as two rows. The turns are in
-the second row, so that a resume need not parse the conversations.
+A row is JSON without names: every object is an array of its fields, in the order of the class. Compared with
+the JSON of a record, writing takes a quarter of the time and half of the space. A run is stored as two rows.
+The turns are in the second row, so that a resume need not parse the conversations.
 """
 
 import json
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 _Row: TypeAlias = Any
 _MOST_DIGITS = 4300
 _HUGE = re.compile(rb"\d{%d}" % (_MOST_DIGITS + 1))
-"""Number with so many digits that Python may refuse to parse it, although it could write it."""
+"""Pattern of a number with so many digits that Python may refuse to parse it."""
 
 
 def dump_run(run: RunResult) -> bytes:
-    """Encode a run as compact JSON on one line, for `load_run`.
+    """Return a run as one line of three JSON values, for `load_run`.
 
-    The line holds three values, separated by commas: the length of the second value in bytes, the run without
-    its turns, and the turns. Values that JSON cannot hold, such as NaN, are replaced.
+    The values are separated by commas: the length of the second value in bytes, the run without its turns,
+    and the turns. Data that JSON cannot hold, such as NaN, are replaced.
     """
     row = _dump_row(_build_run_row(run))
     return b"%d,%b,%b" % (len(row), row, _dump_row([_build_turn_row(turn) for turn in run.turns]))
@@ -68,12 +68,12 @@ def _dump_repaired_row(row: _Row) -> bytes:
 
 
 def load_run(data: bytes) -> RunResult:
-    """Decode the output of `dump_run`; the turns are decoded when they are first used.
+    """Return the run that `dump_run` encoded; its turns are decoded when they are first used.
 
-    Only the number and nesting of the values are checked; the caller verifies the checksum.
+    Only the number and nesting of the values are checked: the caller has to verify the checksum.
 
     Raises:
-        ValueError: the data are not a row of a run.
+        ValueError: the data are not an encoded run.
     """
     from evalgate.datasets.large.lazy_runs import JournalRun
 
@@ -90,7 +90,7 @@ def load_run(data: bytes) -> RunResult:
 
 
 def dump_usage(used: RunUsage) -> bytes:
-    """Encode the usage as one line of compact JSON, for `load_usage`; NaN and infinity become null."""
+    """Return the usage as one line of compact JSON, for `load_usage`; NaN and infinity become null."""
     spent, tokens = used.spent, used.spent.tokens
     counted = [tokens.input, tokens.output, tokens.cached_input]
     row = [
@@ -101,9 +101,9 @@ def dump_usage(used: RunUsage) -> bytes:
 
 
 def load_usage(data: bytes) -> RunUsage:
-    """Decode the output of `dump_usage`; null counts as 0, or as an unknown cost.
+    """Return the usage that `dump_usage` encoded; null counts as 0, or as an unknown cost.
 
-    The caller verifies the checksum.
+    The form of the data is not checked: the caller has to verify the checksum.
     """
     (*judged, spared), spent = json.loads(data)
     given, made, cost, *more = spared
@@ -128,7 +128,9 @@ def _build_field_getter(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 _get_run_fields = attrgetter(*(field.name for field in fields(RunResult) if field.name != "turns"))
 _get_run_metric_fields = _build_field_getter(RunMetric)
 _get_gating_metric_fields = attrgetter(*(field.name for field in fields(RunMetric) if field.name != "gates"))
-"""Getter of all fields but `gates`, for metrics that gate. Older journals have rows of the same form."""
+"""Function that returns all fields of a metric but `gates`, for metrics that gate.
+
+Journals of older versions hold all metrics in this form."""
 _get_turn_metric_fields = _build_field_getter(TurnMetric)
 _get_usage_fields = _build_field_getter(Usage)
 _get_failure_fields = _build_field_getter(Failure)
@@ -138,7 +140,7 @@ _event_getters: dict[type[Event], Callable[[Any], tuple[Any, ...]]] = {
     kind: attrgetter(*(name for name, _ in list_written_fields(kind)))
     for kind in (ToolCall, ToolResult, Message)
 }
-"""Getter of the written fields of each class of events. As in a record, the type comes first."""
+"""For each class of events, a function that returns the fields that are written; the type comes first."""
 
 
 def _build_run_row(run: RunResult) -> _Row:

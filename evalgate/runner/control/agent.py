@@ -1,4 +1,4 @@
-"""Build the control, the agent of the base commit, from a checked-out copy of its files."""
+"""Build the control (the agent of the base commit) from a checked-out copy of the commit's files."""
 
 import asyncio
 import math
@@ -28,24 +28,27 @@ from evalgate.system.workspace import Workspace
 
 _LOCAL_KINDS = ("python", "adk", "command")
 SETUP_MINUTES = 15.0
-"""Time limit for building the control's agent, because a setup that hangs must not delay the verdict."""
+"""Time limit, in minutes, for building the control: a setup that hangs must not delay the verdict."""
 
 
 @frozen
 class ControlAgent:
-    """Control, the agent of the base commit, built but not started."""
+    """The control (the agent of the base commit), built but not started."""
 
     agent: Agent
     commit: str
-    """Full hash; "" if the agent is a deployment and its commit is not known."""
+    """Full hash of the base commit; "" if the agent is a deployment of an unknown commit."""
     url: str = ""
     """Address of the deployment; "" if the agent runs from `checkout`."""
     checkout: CommitCheckout | None = field(default=None, repr=False)
 
     def check_files(self) -> None:
-        """Raise ControlUnavailableError if a file of the control was changed after its checkout.
+        """Check that no file of the control was changed after its checkout.
 
         The change's agent may run as the same user, so it could edit the control's files.
+
+        Raises:
+            ControlUnavailableError: a file was changed.
         """
         changed = self.checkout.find_changed_files() if self.checkout else ()
         if changed:
@@ -56,12 +59,12 @@ class ControlAgent:
 
 @contextmanager
 def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[ControlAgent]:
-    """Check out the base commit, run its agent's setup, build and yield the agent; clean up after the block.
+    """Check out the base commit, set up and yield its agent; remove the files after the `with` block.
 
-    With `gate.control.url` nothing is checked out: the agent is the deployment at this address.
+    With `gate.control.url` no commit is checked out: the agent is the deployment at this address.
 
-    The call blocks until the setup is done. Each setup gets a new environment, because a kept environment
-    would hold packages of other commits.
+    The call blocks until the setup is done. Each setup gets a new environment, because the environment of an
+    earlier setup would hold packages of another commit.
 
     Raises:
         ControlUnavailableError: the control cannot be built.
@@ -96,12 +99,13 @@ def build_control_agent(plan: Plan, control_source: ControlSource) -> Iterator[C
 async def build_control_in_thread(
     stack: AsyncExitStack, plan: Plan, control_source: ControlSource
 ) -> ControlAgent:
-    """Build the control, the base commit's agent, in a thread; an interruption of the run ends the setup.
+    """Build the control (the base commit's agent) in a thread; a cancellation also ends the setup.
 
     The agent's files are removed when `stack` is closed.
 
     Raises:
-        ControlUnavailableError: the control cannot be built, or not within SETUP_MINUTES and the budget.
+        ControlUnavailableError: the control cannot be built, or its setup takes longer than `SETUP_MINUTES`
+            or than the budget allows.
     """
     meter = plan.judge_resolver.models.meter
     left = meter.get_seconds_left()
@@ -132,7 +136,7 @@ async def build_control_in_thread(
 
 
 def _find_unsupported(plan: Plan, control_source: ControlSource) -> str | None:
-    """Return the reason why control runs are impossible for this kind of agent; None if they are possible."""
+    """Return the reason why this kind of agent can have no control runs; None if it can."""
     kind = plan.agent.settings.kind
     if control_source.is_object:
         return "the agent is an object of this program, which no other commit has"
@@ -167,7 +171,8 @@ def _resolve_base_agent(plan: Plan, control_source: ControlSource, checkout: Com
     """Return the agent of the base commit's thresholds file, with the options of the command line applied.
 
     Raises:
-        ControlUnavailableError: the file or its agent is missing or wrong, or the agent is of another kind.
+        ControlUnavailableError: the file or its agent is missing or wrong, or the agent is of a kind that
+            has no control.
     """
     thresholds, commit = Thresholds(DEFAULT_CONFIG, checkout.folder), checkout.commit[:12]
     path = checkout.folder / plan.thresholds_file
@@ -193,9 +198,9 @@ def _resolve_base_agent(plan: Plan, control_source: ControlSource, checkout: Com
 
 
 class AlternatingAgent:
-    """`Agent` that gives odd runs to the change's agent (`head`) and even runs to the control.
+    """`Agent` that gives odd run numbers to the change's agent (`head`) and even ones to the control.
 
-    Both agents were started elsewhere.
+    The caller starts and stops both agents.
     """
 
     def __init__(self, head: Agent, control: Agent) -> None:
@@ -205,7 +210,7 @@ class AlternatingAgent:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Do nothing, because both agents are stopped elsewhere."""
+        """Do nothing, because the caller stops both agents."""
 
     def open_session(
         self, case: EvalCase, run: int, *, alone: bool

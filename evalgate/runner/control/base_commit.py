@@ -1,4 +1,4 @@
-"""The source of control runs: the base commit, or the address of its deployment."""
+"""The source of control runs (runs of the base commit's agent): the base commit, or its deployment."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,34 +20,34 @@ from evalgate.system.pull_requests import (
 
 
 class ControlUnavailableError(EvalgateError):
-    """Control runs are not possible. The message states the reason, as the end of a sentence."""
+    """Error if control runs are not possible. The message is the reason, as the end of a sentence."""
 
 
 @frozen
 class ControlSource:
-    """Commit or deployment that the control is taken from, with the settings of its runs."""
+    """Commit or deployment of the control (the base commit's agent), with the settings of its runs."""
 
     config: ControlConfig
     overrides: Overrides
     """Options of the command line, which apply to the base commit's agent as well."""
     is_object: bool = False
-    """True: the agent is an object of the calling Python program, which no other commit has."""
+    """True if the agent is an object of the calling Python program, which no other commit has."""
     commit: str = ""
-    """Full hash of the base commit; "" if it is not known, as `problem` explains. It is resolved before
-    any code of the change runs, because this code could move branches and tags."""
+    """Full hash of the base commit; "" if it is not known: `problem` then states the reason. The hash is
+    looked up before any code of the change runs, because such code could move branches and tags."""
     problem: str = ""
 
     @property
     def mode(self) -> Literal["suspects", "all"]:
-        """Return `suspects` if only cases that seem to regress get control runs; otherwise return `all`."""
+        """Return `suspects` if only cases that seem to regress get control runs, else `all`."""
         return "all" if self.config.mode == "all" else "suspects"
 
     def get_commit(self) -> str:
         """Return the full hash of the base commit.
 
         Raises:
-            ControlUnavailableError: nothing names the commit, git does not know it, or it is the tested
-                commit.
+            ControlUnavailableError: the settings name no commit, git does not know the commit, or it is the
+                tested commit.
         """
         if not self.commit:
             raise ControlUnavailableError(self.problem)
@@ -71,13 +71,14 @@ def build_control_source(
     *,
     is_object: bool,
 ) -> ControlSource:
-    """Return the source of the control runs that the settings ask for.
+    """Return the source of the control runs for which the settings ask.
 
-    If there is no base commit, the field `problem` of the source states the reason. `is_object` is True if
+    If there is no base commit, the field `problem` of the result states the reason. `is_object` is True if
     the agent is an object of the calling Python program, which no other commit has.
 
     Raises:
-        InvalidInputError: the settings contradict each other, or git does not know `--control`.
+        InvalidInputError: `gate.control.url` is set, but the agent is not of kind `http`; or git does not
+            know the commit that `--control` names.
     """
     control, kind = config.gate.control, config.agent.kind if config.agent else ""
     where = thresholds.find_position(("gate", "control")) if thresholds.file else (0, 0)

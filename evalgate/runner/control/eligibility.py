@@ -1,8 +1,8 @@
-"""Refuse control runs that would run code of the change instead of the base commit's.
+"""Refuse control runs that would run code of the change instead of the base commit's code.
 
-A control that runs the change's own code fails wherever the change fails, and every fault would look like a
-drift of the provider. So nothing that the control imports may come from the folder of the change, and files
-that decide about the shared environment must be the same.
+The control is the base commit's agent. If it ran the change's code, it would fail wherever the change fails,
+and every fault would look like a drift of the model's provider. So the control must import nothing from the
+folder of the change. The files that determine the environment of both agents must be the same.
 """
 
 import json
@@ -32,7 +32,7 @@ from evalgate.system.pull_requests import is_known_service
 from evalgate.system.workspace import Workspace
 
 _SHARED = frozenset({"PATH", "VIRTUAL_ENV", "HOME", "TMPDIR", "TEMP", "TMP", "PWD"})
-"""Variables that may contain the folder of the change, because the code there is checked in other ways."""
+"""Environment variables that may name the folder of the change: code found by them is checked elsewhere."""
 
 _PATH = re.compile(r"""/[^\s\0'"`;:,&|<>()=]+""")
 _HOME = re.compile(r"""(?<![^\s'"=:])~(?=/|$)""")
@@ -41,7 +41,7 @@ _LONGEST_PATH = 4096  # no system opens a longer path, but a text in base64 may 
 _MOST_PATHS = 20_000  # different paths; checking so many takes less than a second
 
 _NOT_THE_AGENT = frozenset({"conftest", "docs", "examples", "setup", "test", "tests"})
-"""Names of modules in a repository that are ignored, because other packages often use these names too."""
+"""Names of modules that are not checked, because packages other than the agent often use these names, too."""
 
 _PROBE = """
 import json, os, sys
@@ -74,10 +74,10 @@ for name in given["modules"]:
             found.append(name + " from " + place + ", not from the base commit")
 print(json.dumps(found))
 """
-"""Program that prints the code that an interpreter would import from a place other than the base commit.
+"""Python program that lists code that an interpreter would not import from the base commit's files.
 
-It prints import paths and packages in the folder of the change, and modules that the interpreter would find
-outside of the base commit's files. It runs without evalgate, on Python 3.9 and newer.
+It prints a JSON list of texts: import paths and packages in the folder of the change, and modules that the
+interpreter would find outside of the base commit's files. It runs without evalgate, on Python 3.9 and newer.
 """
 
 _PROBE_SECONDS = 60
@@ -90,18 +90,18 @@ def check_code_origin(
     environ: Mapping[str, str],
     checkout: CommitCheckout,
 ) -> None:
-    """Check that the code of the control, the base commit's agent, does not come from the change.
+    """Check that no code of the control (the base commit's agent) comes from the change.
 
     Args:
-        spec: The base commit's agent. With a setup, imports are not checked: it installs them anew.
+        spec: The base commit's agent. If it has a setup, which installs all anew, imports are not checked.
         top: Root of the change's repository.
         control: Folder of the control, and the user of its agent.
         environ: The gate's environment.
         checkout: The files of the base commit.
 
     Raises:
-        ControlUnavailableError: code may come from the change's folder or from a package that may hold the
-            change, or cannot be listed, or `agent.python` is given besides `agent.setup`.
+        ControlUnavailableError: code may come from the change; the imports cannot be listed; or both
+            `agent.python` and `agent.setup` are given.
     """
     settings = spec.settings
     if settings.python is not None and settings.setup is not None:
@@ -133,8 +133,8 @@ def check_code_origin(
 def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Mapping[str, str]) -> None:
     """Check that the change does not alter the environment of its agent and of the base commit's agent.
 
-    A job installs the change's requirements and sets the variables of the change's workflow, before the gate
-    begins. If they break a case, they break it for the control as well.
+    Before the gate begins, the CI job installs the change's requirements and sets the variables of the
+    change's workflow. If these break a case, the case is broken for the base commit's agent as well.
 
     Args:
         spec: The base commit's agent.
@@ -143,8 +143,8 @@ def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Ma
         environ: The gate's environment.
 
     Raises:
-        ControlUnavailableError: git fails, or the change edits a file that decides how a job runs the agent
-            or what is installed. Files about packages may differ if `agent.setup` installs the packages.
+        ControlUnavailableError: git fails, or the change edits a file of the CI job. It is also raised if the
+            change edits a file about packages, unless `agent.setup` installs the packages.
     """
     # A job tests what is checked out: files that its steps wrote are not the change.
     tested = ["HEAD"] if is_known_service(environ) else []
@@ -169,7 +169,11 @@ def check_environment_files(spec: AgentSpec, top: Path, commit: str, environ: Ma
 
 
 def _check_variables(env: Mapping[str, str], top: Path) -> None:
-    """Raise ControlUnavailableError if a variable of the agent names a file of the change."""
+    """Check that no environment variable of the agent names a file of the change.
+
+    Raises:
+        ControlUnavailableError: a variable names such a file, or too many paths to check.
+    """
     for name, value in env.items():
         parts = value.split(os.pathsep)
         if name not in _SHARED and (_names_file(value, top) or any(_is_inside(part, top) for part in parts)):
@@ -177,7 +181,12 @@ def _check_variables(env: Mapping[str, str], top: Path) -> None:
 
 
 def _check_command(words: Sequence[str], env: Mapping[str, str], folder: Path, top: Path) -> None:
-    """Raise ControlUnavailableError if the command, or a shell script in it, names a file of the change."""
+    """Check that neither the agent's command nor a shell script that it runs names a file of the change.
+
+    Raises:
+        ControlUnavailableError: a text names such a file, or too many paths to check; or a script is too
+            long to be searched.
+    """
     for word in words:
         if _names_file(_expand_variables(word, env), top):
             raise ControlUnavailableError(f"`agent.command` names {word}, a file of the change")
@@ -190,14 +199,22 @@ def _check_command(words: Sequence[str], env: Mapping[str, str], folder: Path, t
 
 
 def _check_settings(spec: AgentSpec, env: Mapping[str, str], top: Path) -> None:
-    """Raise ControlUnavailableError if the agent's name, or its setup, names a file of the change."""
+    """Check that neither the agent's name nor its setup names a file of the change.
+
+    Raises:
+        ControlUnavailableError: a text names such a file, or too many paths to check.
+    """
     for key, value in (("the agent", spec.name), ("`agent.setup`", spec.settings.setup or "")):
         if _names_file(_expand_variables(value, env), top):
             raise ControlUnavailableError(f"{key} is {value}, and this names a file of the change")
 
 
 def _check_links(checkout: CommitCheckout, top: Path) -> None:
-    """Raise ControlUnavailableError if a link of the base commit leads to the folder of the change."""
+    """Check that no link of the base commit leads to the folder of the change.
+
+    Raises:
+        ControlUnavailableError: a link leads there.
+    """
     for entry in checkout.entries:
         path = checkout.root / entry.path
         if path.is_symlink() and _is_inside(str(path), top) and not _is_inside(str(path), checkout.root):
@@ -205,7 +222,7 @@ def _check_links(checkout: CommitCheckout, top: Path) -> None:
 
 
 def _names_file(text: str, top: Path) -> bool:
-    """Return True if `text` contains a path to `top`, to a file in `top`, or to a link that leads there.
+    """Return True if `text` contains a path to `top` or to a file in `top`, perhaps through a link.
 
     Raises:
         ControlUnavailableError: the text contains too many paths.
@@ -223,16 +240,16 @@ def _names_file(text: str, top: Path) -> bool:
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:
-    """Return a text with the values of `$NAME`, `${NAME}` and `~` put in, as a shell does it."""
+    """Return a text in which `$NAME`, `${NAME}` and `~` are replaced by their values, as by a shell."""
     home = env.get("HOME")
     return Template(_HOME.sub(lambda _: home, text) if home else text).safe_substitute(env)
 
 
 def _list_modules(checkout: CommitCheckout, spec: AgentSpec) -> Sequence[str]:
-    """Return the names of the agent's modules and packages that Python may import.
+    """Return the sorted names of the top-level modules and packages that may be the agent's code.
 
-    These are the modules in the repository's root, in the project's folder and in their folders `src`, and
-    the module of the agent's entry point.
+    These are the modules in the repository's root, in the project's folder and in the folder `src` of both,
+    and the module of the agent's entry point.
     """
     project = checkout.folder.relative_to(checkout.root).parts
     where = getattr(spec.options, "entry", "").rpartition(":")[0]

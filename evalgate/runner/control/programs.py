@@ -1,4 +1,7 @@
-"""Find the Python that a command starts, the first folder on its import path, and shell scripts it names."""
+"""Find the Python interpreter and the shell scripts that a command starts.
+
+With them it is checked that the base commit's agent runs no code of the change.
+"""
 
 import os
 import re
@@ -21,11 +24,11 @@ _SAFE_PATH_OPTION = re.compile(r"-[bBdEhiOqRsSuvVx]*[IP]")
 
 @frozen
 class PythonProgram:
-    """An interpreter that a command starts, or may start."""
+    """A Python interpreter that a command starts, or may start."""
 
     path: str
     first: tuple[str, ...] = ()
-    """Folder that the interpreter puts first on `sys.path`, as a tuple of one; () if none or unknown."""
+    """Folder that the interpreter puts first on `sys.path`, as a tuple of one; () if unknown or none."""
 
 
 def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> PythonProgram | None:
@@ -40,8 +43,8 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
         folder: The working folder of the command.
 
     Returns:
-        None if the command starts no Python, or names it by a relative path, which lies in `folder`. To find
-            out, only the words of the command and the first line of a script are read.
+        The interpreter; None if the command starts no Python, or names it by a relative path, which lies in
+            `folder`. Only the words of the command and the first line of a script are read to find out.
     """
     path = env.get("PATH")
     program = str(folder / words[0]) if _is_relative(words[0]) else shutil.which(words[0], path=path)
@@ -60,14 +63,17 @@ def find_python(words: Sequence[str], env: Mapping[str, str], folder: Path) -> P
 
 
 def find_program(word: str, env: Mapping[str, str]) -> str | None:
-    """Return the path of a program in PATH or at an absolute path; None for a relative or missing path."""
+    """Return the path of a program in PATH or at an absolute path.
+
+    Return None for a relative path with a slash, and for a program that does not exist.
+    """
     return None if _is_relative(word) else shutil.which(word, path=env.get("PATH"))
 
 
 def may_be_shared(program: str) -> bool:
-    """Return True if control and change may share the program.
+    """Return True if the agents of the base commit and of the change may use the same program.
 
-    Both may use Python interpreters, and programs that are installed in a virtual environment or by Conda.
+    They may share a Python interpreter, and a program that is installed in a virtual environment or by Conda.
     """
     environment = Path(program).parent.parent
     is_installed = is_virtual_environment(environment) or (environment / "conda-meta").is_dir()
@@ -75,10 +81,10 @@ def may_be_shared(program: str) -> bool:
 
 
 def read_interpreter(script: Path) -> tuple[str, ...]:
-    """Return the words of a script's line `#!` from the interpreter on.
+    """Return the words of a script's first line `#!…`, from the interpreter on.
 
     The interpreter is the first Python on the line, as in `env -S uv run python`. Without a Python, it is
-    the first program except `env`. Return () if the file has no such line.
+    the first program except `env`. Return () if the file has no such line or cannot be read.
     """
     try:
         with script.open("rb") as file:
@@ -92,7 +98,7 @@ def read_interpreter(script: Path) -> tuple[str, ...]:
 
 
 def iter_shell_texts(words: Sequence[str], env: Mapping[str, str], folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the path and the text, without the line `#!`, of each shell script that a command names.
+    """Yield (path, text without the line `#!…`) for each shell script that a command names.
 
     Binary files, and files that cannot be read, are left out.
 
@@ -119,9 +125,10 @@ def iter_shell_texts(words: Sequence[str], env: Mapping[str, str], folder: Path)
 
 
 def _find_first_folder(arguments: Sequence[str], folder: Path) -> tuple[str, ...]:
-    """Return the folder that Python searches first for modules: the script's folder, or the working folder.
+    """Return the folder that Python searches first for modules, as a tuple of one.
 
-    Return () if an option such as `-P` keeps Python from searching it.
+    The folder is that of the script in `arguments`; without a script, it is the working folder. Return () if
+    an option such as `-P` keeps Python from searching this folder.
     """
     rest = iter(arguments)
     for word in rest:

@@ -1,4 +1,4 @@
-"""Run cases with the control (the base commit's agent) and the change's agent in turn, and compare them."""
+"""Run cases with the control (the base commit's agent) and the change's agent in turn, and compare both."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -35,9 +35,9 @@ from evalgate.statistics.control_runs import ControlDecision, decide_control_run
 from evalgate.system import git
 
 _WITNESSES = 2
-"""Maximum number of cases, passed by the change, that the control runs if it passes no suspect.
+"""Maximum number of witnesses: cases that the change passes, and that the control runs to show that it works.
 
-One pass shows that the control works."""
+They are run if the control passes no other case. One pass is enough."""
 
 
 @frozen
@@ -45,7 +45,7 @@ class ControlResult:
     """Result of the control runs."""
 
     comparison: ControlComparison | None = None
-    """None: the comparison with the baseline alone decides."""
+    """Result of the comparison; None if the comparison with the baseline alone decides."""
     notices: tuple[str, ...] = ()
 
 
@@ -59,7 +59,7 @@ class _UsageJournal:
         """Do nothing, because the journal was begun before the control runs."""
 
     def add_runs(self, results: Sequence[tuple[int, RunResult]]) -> None:
-        """Ignore the runs: after an interruption, both agents must run again at about the same time."""
+        """Do nothing: after an interruption, both agents must run again at about the same time."""
 
     def record_usage(self, used: RunUsage) -> None:
         self.journal.record_usage(used)
@@ -69,9 +69,9 @@ class _UsageJournal:
 class ControlStrategy:
     """Strategy that makes pairs of runs: one of the change's agent, and one of the control.
 
-    Only suspects, cases that seem to regress, get pairs. Odd run numbers belong to the change's agent (the
-    head), even run numbers to the control. If no run of the control passes, the control runs each of the
-    `witnesses` once. These are cases that the change passes.
+    Only suspects (cases that seem to regress) get pairs. Odd run numbers belong to the change's agent (the
+    head), even run numbers to the control (the base commit's agent). If no run of the control passes, the
+    control runs each of the `witnesses` once: cases that the change passes, to test if the control works.
     """
 
     suspects: ControlSuspects
@@ -79,25 +79,25 @@ class ControlStrategy:
     keys: Sequence[CaseKey]
     """The cases of the plan, in order."""
     fresh: Mapping[CaseKey, FreshRuns] = field(default_factory=dict)
-    """Control runs until now, of both agents, by case."""
+    """Runs so far of both agents, by case, without the change's runs before the control runs."""
     decision: ControlDecision | None = None
-    """None: more runs are wanted."""
+    """The decision; None if more runs are wanted."""
 
     @property
     def plans_next_runs(self) -> bool:
-        """Return True: pairs are added until there is a decision."""
+        """Return True, because pairs are added until there is a decision."""
         return True
 
     def plan_first_runs(self, case_count: int) -> RunSchedule:
-        """Return the first pairs of every suspect; `case_count` is ignored."""
+        """Return the first pairs of runs of every suspect; `case_count` is ignored."""
         del case_count
         return self._plan_pairs()
 
     def plan_next_runs(self, score_cases: ScoreCases) -> RunSchedule:
-        """Return further pairs of runs, or the witnesses' runs if they are needed, or an empty schedule.
+        """Update `fresh` and `decision`, and return the next runs.
 
-        The fields `fresh` (all control runs until now) and `decision` are updated first. An empty schedule
-        means that the decision is final.
+        The next runs are further pairs. If there is a decision, they are the runs of the witnesses, if these
+        are needed and were not made. Otherwise the schedule is empty: the decision is final.
         """
         results = score_cases(None)
         first = {case.key: case for case in self.suspects.cases}
@@ -127,16 +127,16 @@ class ControlStrategy:
         return schedule
 
     def decide(self) -> ControlDecision:
-        """Return `decision`; if it is None, return the decision that follows from the runs until now."""
+        """Return `decision`; if it is None, return the decision that follows from the runs so far."""
         return self.decision or decide_control_runs(
             *self.suspects.build_inputs(self.fresh), self.suspects.statistics.parameters
         )
 
     @property
     def is_witness_needed(self) -> bool:
-        """Return True if witnesses must show that the control works, because none of its runs passed.
+        """Return True if no run of the control passed, so that witnesses must show that the control works.
 
-        Before a decision, and if the decision is `broke`, no witness is needed.
+        Return False if there is no decision yet, or if the decision is that the change broke cases (`broke`).
         """
         return (
             self.decision is not None
@@ -163,14 +163,15 @@ async def compare_with_control(
 ) -> ControlResult:
     """Make control runs if the gate would fail against the baseline, and control runs might let it pass.
 
-    If control runs are not possible, the comparison with the baseline decides, and a notice says why.
+    Control runs are runs of the base commit's agent. If they are not possible, the comparison with the
+    baseline decides, and a notice states the reason.
 
     Args:
         plan: The plan of the runs.
         run_results: The results of the change's runs, which are complete.
         agent: The change's agent, still started.
-        statistics: Settings of the tests of significance; None: there are no control runs.
-        baseline: Stored runs; None: there are no control runs either.
+        statistics: Settings of the tests of significance; with None, there are no control runs.
+        baseline: Stored runs; with None, there are no control runs.
         anchor_baseline: Stored runs of `gate.anchor`; None if it is not set.
         control_source: Source of the control.
         journal: Journal that gets the usage of the control runs.
@@ -201,7 +202,10 @@ def _find_suspects(
     anchor_baseline: Baseline | None,
     control_source: ControlSource,
 ) -> ControlSuspects | None:
-    """Return the suspects, cases that seem to regress; None if the gate passes or must fail anyway."""
+    """Return the suspects (cases that seem to regress) if control runs could change the verdict.
+
+    Return None if the gate passes without control runs, or would fail even with the best control runs.
+    """
     scored = score_and_decide(plan, run_results, statistics, baseline)
     compared_runs = compare_runs(scored, baseline, plan.gate, whole_sets=plan.whole_sets)
     suspects = find_suspects(scored, compared_runs.cases, baseline, control_source.mode)
@@ -235,11 +239,11 @@ async def _make_runs(
     suspects: ControlSuspects,
     journal: RunJournal | None,
 ) -> ControlStrategy:
-    """Run suspects with both agents until there is a decision or the runs end early, as by a budget.
+    """Run suspects with both agents until there is a decision, or the runs end early because of a budget.
 
     Raises:
         ControlUnavailableError: an agent could not be reached. It is also raised if the runs ended early or
-            no run of the control passed, unless the answer is `broke` (the change broke the cases).
+            no run of the control passed, unless the decision is that the change broke cases (`broke`).
     """
     witnesses = [
         case.key
@@ -268,7 +272,7 @@ async def _make_runs(
 
 
 def _describe_useless_control(strategy: ControlStrategy) -> str:
-    """Return the reason, as a part of a sentence, to distrust a control that answers but passes no case."""
+    """Return the reason, as part of a sentence, why a control that passes no case is no evidence."""
     asked = [strategy.fresh[key] for key in strategy.witnesses if key in strategy.fresh]
     names = ", ".join(each.control.eval_id for each in asked)
     tried = (
@@ -280,7 +284,7 @@ def _describe_useless_control(strategy: ControlStrategy) -> str:
 
 
 def _is_base_changed(plan: Plan, commit: str, baseline: Baseline) -> bool:
-    """Return True if the control's commit and the commit of the newest stored runs have different files.
+    """Return True if files differ between `commit`, the control's commit, and that of the newest stored runs.
 
     The file of the baseline does not count. If git cannot compare the commits, return True.
     """
