@@ -101,8 +101,8 @@ def is_acceptable(result: CaseResult) -> bool:
     """Return True if a case failed, and accepting the agent's behaviour may fix the failure.
 
     The case must be in a file, and `is_never_accepted` must be False for at least one failed metric. All runs
-    except follow-up runs must have an answer, agree with each other, and differ from the expectation in at least one
-    turn. A redacted record must not hide a part of a reply.
+    except follow-up runs must have an answer, agree with each other, and differ from the expectation in at
+    least one turn. A redacted record must not hide a part of a reply.
     """
     failed = [metric.name for metric in result.metrics if metric.gating_status == "failed"]
     if result.status != "failed" or not result.path or all(map(is_never_accepted, failed)):
