@@ -22,7 +22,7 @@ MEASURED_RUNS = 3
 """Number of runs in the baseline from which the noise of a case can be measured; `runs: auto` needs this."""
 
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
-"""Runs to make: maps the index of a case (from 0, over all suites) to numbers of runs (from 1)."""
+"""Runs to make: maps the index of a case (from 0, over all suites) to its run numbers (from 1)."""
 
 ResultCollector: TypeAlias = Callable[[int | None], Sequence[CaseResult]]
 """Function that returns the results of all cases. It takes the number of first runs of each case that count
@@ -106,8 +106,8 @@ class StatisticalRuns:
     def plan_next_runs(self, collect_results: ResultCollector) -> RunSchedule:
         """Return the next runs to make, or an empty schedule if no further run is needed.
 
-        No run is needed either if the gate fails already: by the average of a metric, or (with `fail_fast`)
-        by a case that has regressed.
+        The schedule is also empty if the gate fails already: by the average of a metric, or (with
+        `fail_fast`) by a case that has regressed.
         """
         from evalgate.gating.failure_classification import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables

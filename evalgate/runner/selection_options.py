@@ -118,7 +118,7 @@ def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[
     In `tags`, an unwanted tag begins with `!`. If `tags` has only unwanted tags, a case needs no wanted tag.
 
     Raises:
-        InvalidInputError: no case has one of the given tags; the error lists every such tag.
+        InvalidInputError: a given tag belongs to no case; the error lists every such tag.
     """
     known = {tag for case in cases for tag in case.tags}
     wanted = {tag for tag in tags if not tag.startswith("!")}

@@ -128,8 +128,8 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
 def _describe_cases(record: Record, plan: Plan) -> str:
     """Return a phrase that names the difference between the cases of a shard and those of the plan.
 
-    The phrase names the first of these that differs: the number of runs, the options that select cases. If
-    both are equal, it names the eval sets.
+    The phrase names the number of runs, if it differs; otherwise the options that select cases, if they
+    differ; otherwise the eval sets.
     """
     if record.runs != plan.runs:
         return f"runs of each case ({record.runs} in the shard, {plan.runs} here)"

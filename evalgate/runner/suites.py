@@ -70,7 +70,7 @@ class Suite:
         return tuple(bound.apply_threshold(case_thresholds.get(bound.name)) for bound in metrics)
 
     def drop_other_sets_metrics(self) -> "Suite":
-        """Return the suite without the metrics that score no case of its eval set, only cases of others."""
+        """Return the suite without metrics that score only cases of other eval sets."""
         name = self.eval_set.eval_set_id
         kept = [
             each for each in self.metrics if each.cases is None or any(key[0] == name for key in each.cases)
@@ -90,8 +90,8 @@ class Suite:
     def _metrics_by_case(self) -> Mapping[str, tuple[BoundMetric, ...]]:
         """Return the metrics of each case that a metric names in `BoundMetric.cases`, by case id.
 
-        The metrics of such a case include the metrics that score all cases. Every case that is not in the
-        mapping has only these.
+        The metrics of such a case include the metrics that score all cases. A case that is not in the mapping
+        has only the metrics that score all cases.
         """
         # A mapping by case, because checks of single cases may make as many metrics as there are cases.
         everywhere, places = list[int](), dict[str, list[int]]()
@@ -399,7 +399,7 @@ def _check_runs(thresholds: Thresholds, config: Config) -> None:
 
 
 def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:
-    """Build the environment of custom metrics: environment variables and system user are the agent's."""
+    """Build the environment of custom metrics: they run with the agent's variables, as the agent's user."""
     workspace, agent = plan_input.workspace, plan_input.config.agent
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(plan_input.agent_environ, agent.env if agent else ())

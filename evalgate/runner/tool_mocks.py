@@ -269,7 +269,7 @@ _Calls = dict[tuple[str, str], RecordedCall]
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
     """Merge the calls of several runs of a case: return each distinct call (tool and arguments) once.
 
-    It gets the answers of the run that has most usable answers for this call.
+    A call gets the answers of the run that has most usable answers for this call.
     """
     merged: _Calls = {}
     for run in runs:

@@ -32,7 +32,7 @@ LINTS: Mapping[str, str] = {
     "rubrics": "evalgate.datasets.lints.cases:UnusedRubricsLint",
     "passed_over": "evalgate.datasets.lints.cases:IgnoredFeaturesLint",
 }
-"""Checks for likely mistakes in eval sets (`evalgate validate`): maps a name to the path of the class."""
+"""Checks for likely mistakes in eval sets (`evalgate validate`): maps a name to the class's import path."""
 
 
 def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:

@@ -45,7 +45,7 @@ class MeasuredVariants:
 
 
 ChooseWinner = Callable[[MeasuredVariants], Variant | None]
-"""Function that chooses the variant to measure again together with the first variant; None: none."""
+"""Function that returns the variant to measure again together with the first variant, or None."""
 
 
 @frozen
@@ -53,8 +53,8 @@ class _VariantJournal:
     """Journal for the runs of one variant. The usage of all variants is stored with the first variant."""
 
     checkpoint: Checkpoint | None
-    """Checkpoint of this variant. None: its runs are not stored, as in the second measurement, which always
-    starts anew after an interruption."""
+    """Checkpoint of this variant. None: the runs are not stored. This is so in the second measurement, which
+    always starts anew after an interruption."""
     first: Checkpoint
     """Checkpoint of the first variant, which gets the usage of all variants."""
 
@@ -87,7 +87,7 @@ class _Stage:
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=time.monotonic)
     _refused_first: dict[str, str] = field(default_factory=dict)
-    """Maps the message of a failure to the name of the first variant with a run that it prevented."""
+    """Maps the message of a failure that prevented runs to the name of the first variant with such a run."""
 
     def __post_init__(self) -> None:
         self.run_results = [
@@ -241,8 +241,9 @@ def measure_variants(
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
     """Run every case with every variant; then run the first variant again with the winner, if any.
 
-    Return both measurements. The second measurement has only fresh runs, because the runs by which the winner
-    was chosen favor it. It is None if `choose_winner` returns None, or if runs of the first are missing.
+    Return both measurements. The second measurement has only fresh runs, because luck may have helped the
+    winner in the first runs. The second measurement is None if `choose_winner` returns None, or if runs are
+    missing in the first measurement.
 
     `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the reports:
     each variant keeps a journal there, in the folder of its results. Do not call this within an event loop.

@@ -1,8 +1,8 @@
-"""Plan the next runs of `runs: auto` (AUTO), and decide once no further run is needed.
+"""Plan the next runs of `runs: auto`, and decide once no further run is needed.
 
-AUTO runs every case once in each round, and stops once the average is good enough. Luck makes some averages
-look good enough, so averages at which AUTO stopped are too high on average. `estimate_early_stop_bias`
-estimates this excess for an agent that did not change, and the caller subtracts the estimate. It assumes that
+`runs: auto` runs every case once in each round, and stops once the average is good enough. Luck makes some
+averages look good enough, so averages at the stop tend to be too high. `estimate_early_stop_bias` estimates
+this excess for an agent that did not change, and the caller subtracts the estimate. The estimate assumes that
 averages are normally distributed, with variances from the runs of each case in baseline and candidate.
 
 `plan_next_step` is pure and holds no state. At each call it recomputes the next step from all runs made so
@@ -41,15 +41,15 @@ def estimate_early_stop_bias(
     """Estimate how much too high an average is, by luck, if `runs: auto` stopped after `rounds` rounds.
 
     The result is a share of the metric's range. After several rounds it can be negative (the average is too
-    low), because AUTO went on only after bad rounds. The estimate assumes that the agent did not change, and
-    that AUTO goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, because
-    the excess is below 0.001 then. Return 0 also if all scores of each case are equal.
+    low), because only bad rounds lead to another round. The estimate assumes that the agent did not change,
+    and that another round follows while the drop is at least half of `max_drop`. Return 0 if `rounds` is
+    above 10, because the excess is below 0.001 then. Return 0 also if all scores of each case are equal.
 
     Args:
         pairs: scores of baseline and candidate for each case.
         max_drop: smallest drop of the average that closes the gate.
-        rounds: number of rounds after which AUTO stopped.
-        min_runs: fewest rounds after which AUTO could stop.
+        rounds: number of rounds after which the run stopped.
+        min_runs: fewest rounds after which the run could stop.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [
@@ -79,10 +79,10 @@ def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int, min_runs: int) -> tuple[float, float]:
-    """Return (p, p·m): p is the chance that AUTO stops after exactly `rounds` rounds, m the mean sum then.
+    """Return (p, p·m): p is the chance of a stop after exactly `rounds` rounds, and m the mean sum then.
 
     The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
-    deviation `deviation`. AUTO goes on after round k if k is below `min_runs`, or if the sum is at most k
+    deviation `deviation`. Another round follows round k if k is below `min_runs`, or if the sum is at most k
     times `limit`.
     """
     reached = [(1.0, 0.0)]
@@ -103,7 +103,7 @@ def _propagate_sums(
 ) -> list[tuple[float, float]]:
     """Return (probability, sum) pairs after round number `rounds`; `reached` has the pairs before this round.
 
-    A sum adds up the averages of all rounds so far. Sums above `most` are left out, because AUTO stops there.
+    A sum adds up the averages of all rounds so far. Sums above `most` are left out: no round follows them.
     `deviation` is the standard deviation of a round's average.
     """
     lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
@@ -181,8 +181,8 @@ def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Param
     """Decide from the existing runs alone: for a run that ended early, and for stored runs.
 
     With fixed `runs`, the averages use this number of runs of each case, even if some runs are missing. With
-    AUTO they use the first k runs of each case, where k is the smallest number of runs of a case, at least 1.
-    A case that would need further runs to confirm that it broke is only a suspect.
+    `runs: auto` they use the first k runs of each case: k is the smallest number of runs of a case, at least
+    1. A case that would need further runs to confirm that it broke is only a suspect.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

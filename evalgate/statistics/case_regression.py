@@ -29,8 +29,9 @@ class ConfirmationPlan:
     t: float
     """Largest exact p at which a case is called broken."""
     need: Mapping[Cell, int]
-    """Maps a cell to the fewest runs that confirm a break if all of them score 0. A cell is absent if its
-    stored mean is below `case_drop`, or if even `confirm_runs` such runs do not confirm a break."""
+    """Maps a cell (metric, case) to the fewest runs that confirm a break if all of them score 0. A cell is
+    absent if its stored mean is below `case_drop`, or if even `confirm_runs` runs that score 0 do not confirm
+    a break."""
 
 
 def build_confirmation_plan(
@@ -185,7 +186,7 @@ class BreakageCriteria:
         - `flake`: too many runs passed.
         - `open`: too few runs were made to decide.
 
-        Runs after the numbers in the fields do not count, so that they give luck no second chance.
+        Only as many first runs as the fields name count, so that further runs give luck no second chance.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"

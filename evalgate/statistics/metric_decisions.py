@@ -102,7 +102,7 @@ class MetricDecision:
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Return the ids of all compared cases that have a lower mean than in the baseline, however small."""
+        """Return the ids of all compared cases that have a lower mean than in the baseline, by any amount."""
         return tuple(case for case, outcome in self.cases.items() if (outcome.drop or 0.0) > 0)
 
 

@@ -42,12 +42,13 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 
 
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
-    """Return the ids of cases that fell by `case_drop` or more with a p up to a threshold, in given order.
+    """Return the ids of the cases that fell most significantly, in the order of `pairs`.
 
-    The threshold is as large as possible, but at most the share `rate` of the returned cases is expected to
-    be unchanged: the false discovery rate by the discrete version of Benjamini and Hochberg (Heyse 2011). For
-    a threshold, the expected number of unchanged cases is a sum over all cases: each case adds the largest p
-    that its scores make possible and that is at most the threshold.
+    These are the cases that fell by `case_drop` or more with a p up to a threshold. The threshold is as large
+    as possible, but at most the share `rate` of the returned cases is expected to be unchanged (false
+    discovery rate, by the discrete version of Benjamini and Hochberg; Heyse 2011). For a threshold, the
+    expected number of unchanged cases is a sum over all cases: each case adds the largest p that its scores
+    make possible and that is at most the threshold.
 
     Raises:
         ValueError: cases have unequal numbers of runs. If only bad cases were run again, the list would be

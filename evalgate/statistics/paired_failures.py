@@ -25,9 +25,10 @@ failed as often. The share is tested at `DRIFT_LEVEL`."""
 
 @lru_cache(maxsize=8192)
 def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
-    """Return the one-sided p of Fisher's exact test, small if the head fails more often than the control.
+    """Return the one-sided p of Fisher's exact test, small if the changed agent fails more often.
 
-    Each of the two agents has `pairs` runs. `head_failed` and `control_failed` of these runs failed.
+    The changed agent (head) and the agent before the change (control) have `pairs` runs each. `head_failed`
+    and `control_failed` are the numbers of failed runs.
     """
     failed = head_failed + control_failed
     as_bad = range(head_failed, min(pairs, failed) + 1)
@@ -73,13 +74,13 @@ def compute_repeated_p(smallest: float, most: int) -> float:
 
 
 def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
-    """Return a one-sided p for the pairs so far, small if the head fails more often than the control.
+    """Return a one-sided p for the pairs of runs so far, small if the changed agent fails more often.
 
     The p is valid even if the results so far decide after how many pairs to stop.
 
     Args:
-        head: runs of the head in order, True for a failure.
-        control: runs of the control in order, True for a failure.
+        head: runs of the changed agent in order, True for a failure.
+        control: runs of the agent before the change in order, True for a failure.
         most: largest number of pairs that may be made; further runs do not count.
     """
     smallest = 1.0
@@ -90,10 +91,10 @@ def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: in
 
 
 def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
-    """Return True if the control's fresh runs show a drift, that is, a change of its provider or environment.
+    """Return True if fresh runs of the agent before the change (`control`) show a drift of its model.
 
-    They do if they fail more often than the stored runs, or if more than half of them fail. Each of these two
-    conditions is tested at `DRIFT_LEVEL`.
+    The runs show a drift if they fail more often than the stored runs of this agent, or if more than half of
+    the fresh runs fail. Each of these two conditions is tested at `DRIFT_LEVEL`.
     """
     if control.failed == 0:
         return False

@@ -67,12 +67,12 @@ class Parameters:
     inconclusive if its p is at most this level. With a larger p it passes, unless proof is required. 1: every
     such drop is inconclusive."""
     runs: int | None = None
-    """Number of runs of every case; None: `runs: auto` (AUTO), which decides after rounds of one run of every
-    case."""
+    """Number of runs of every case; None: `runs: auto`, which makes rounds of one run of every case until it
+    can decide."""
     min_runs: int = 1
-    """Fewest rounds of AUTO, at most `max_runs`. It must be k or more for pass^k, which needs k runs."""
+    """Fewest rounds of `runs: auto`, at most `max_runs`. For pass^k it must be k or more."""
     max_runs: int = 5
-    """Most rounds of AUTO, at least 1."""
+    """Most rounds of `runs: auto`, at least 1."""
     case_alpha: float = 0.02
     """Largest chance that at least one unchanged case of the suite is called broken."""
     case_drop: float = 0.25
@@ -81,13 +81,13 @@ class Parameters:
     """Most runs of a case that fell. With fixed `runs` and without `follow_up`, `runs` is the limit."""
     follow_up: bool = False
     """True: cases that fell get up to `confirm_runs` runs, also with fixed `runs`. The averages use only the
-    fixed runs then. False: with AUTO, a case that fell gets just as many runs as would confirm a break if all
-    runs score 0."""
+    fixed runs then. False: with `runs: auto`, a case that fell gets just as many runs as would confirm a
+    break if all runs score 0."""
     fail_fast: bool = True
-    """True: AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
+    """True: no further round follows once a case is confirmed broken. False: rounds go on as planned."""
     futility: float = 0.0
-    """Chance up to which further rounds are futile: AUTO stops if the chance that the drop still reaches
-    `max_drop` is this or less. 0: AUTO goes on while the drop is at least half of `max_drop`."""
+    """Chance up to which further rounds are futile: `runs: auto` stops if the chance that the drop still
+    reaches `max_drop` is this or less. 0: it goes on while the drop is at least half of `max_drop`."""
     deterministic: bool = False
     """True: the agent is declared to answer the same each time. Metrics with equal scores in all runs of each
     case are then compared without statistics."""

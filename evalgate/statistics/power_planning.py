@@ -171,7 +171,7 @@ class DropModel:
         return _Spread(baseline / size, candidate / size, pooled, permutation)
 
     def _simulate_rounds(self, drop: float, most: int, spread: _Spread) -> float:
-        """Return the share of 2,000 simulated trials of AUTO in which the average closes the gate."""
+        """Return the share of 2,000 simulated runs with `runs: auto` in which the average closes the gate."""
         interim = compute_normal_quantile(self._level / INTERIM_DIVISOR)
         limits = {
             rounds: max(self.max_drop, (self._quantile if rounds == most else interim) * math.sqrt(luck))
@@ -187,7 +187,7 @@ class DropModel:
     def _simulate_trial(
         self, dice: random.Random, shift: float, limits: Mapping[int, float], spread: _Spread
     ) -> bool:
-        """Simulate AUTO once, and return True if the average closes the gate.
+        """Simulate a run with `runs: auto` once, and return True if the average closes the gate.
 
         `shift` is the expected drop of each round. `limits` has the smallest drop that closes the gate, by
         the number of rounds.
@@ -207,10 +207,11 @@ class DropModel:
         return compute_normal_quantile(self._futility)
 
     def _is_futile(self, drop: float, rounds: int, most: int, pooled: float) -> bool:
-        """Return True if AUTO would stop because the chance to still reach `max_drop` is `futility` or less.
+        """Return True if further rounds are futile, so that `runs: auto` would stop (`auto_runs.is_futile`).
 
-        `drop` is the drop after `rounds` of at most `most` rounds. `pooled` is the variance of one round's
-        average (`_Spread.pooled`). This is the rule of `auto_runs.is_futile`.
+        They are futile if the chance that the drop still reaches `max_drop` is `futility` or less. `drop` is
+        the drop after `rounds` of at most `most` rounds. `pooled` is the variance of one round's average
+        (`_Spread.pooled`).
         """
         left = 1 / rounds - 1 / most
         if drop >= self.max_drop or left <= 0 or not self._futility:

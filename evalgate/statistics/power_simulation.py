@@ -40,7 +40,8 @@ class DetectableDrop:
     runs: tuple[int, int]
     """Smallest and largest number of stored runs with a score that a case has."""
     notice: float
-    """Size from which drops of the average are caught about four times in five. Above 1: no drop is."""
+    """Size from which drops of the average are caught about four times in five. Above 1: no drop is caught as
+    often."""
     unconfirmable: Mapping[str, int | None]
     """Maps each case in which no break can be confirmed yet to the number of stored runs that would suffice.
 
@@ -231,7 +232,7 @@ def simulate_trials(
     repeats: int = 400,
     seed: int = 0,
 ) -> TrialSummary:
-    """Simulate the gate `repeats` times on an agent that lowers the average of every metric by `drop`.
+    """Simulate the gate `repeats` times for a changed agent, with a drop of every metric's average by `drop`.
 
     Apart from this drop, the agent's runs are like the stored runs in `history`, which must have at least one
     case, and at least one run of each case. A metric with an average below `drop` falls to 0.

@@ -1,4 +1,4 @@
-"""Compare means and pass^k with a minimum, by intervals that have a width even if all scores are equal."""
+"""Compare means and pass^k with a minimum, by intervals that keep a width even if all scores are equal."""
 
 import math
 from collections.abc import Sequence
