@@ -65,7 +65,7 @@ def check_out_commit(
 
     Hooks and filters do not run, and line ends are those of the commit. The repository's index and list of
     worktrees are not changed. Files in folders named `__pycache__` are left out, because Python would compile
-    the sources again anyway. Such folders of killed processes are removed first.
+    the sources again anyway. Checkouts that killed processes left behind are removed first.
 
     Args:
         folder: A folder of the repository.

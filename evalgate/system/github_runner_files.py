@@ -3,9 +3,9 @@
 In a container action the agent runs as the runner's user, who owns these files. An agent could name another
 pull request, set outputs, or put `LD_PRELOAD` into the environment of later steps. So the gate reads the
 event and opens the command files before the first process of an agent starts. Later the gate writes only
-through these descriptors. At the end it restores every command file that was replaced. A file that only the
-gate may write must then contain its earlier content and the gate's output, and nothing else. The gate follows
-no link at a path that the runner named, and does not wait for a pipe.
+through the descriptors of these files. At the end it restores every command file that was replaced. A file
+that only the gate may write must then contain its earlier content and the gate's output, and nothing else.
+The gate follows no link at a path that the runner named, and does not wait for a pipe.
 """
 
 import errno

@@ -2,7 +2,7 @@
 
 asyncio runs a due timer in the same round in which it finds new input, and often before the input is
 delivered. The event loop may have been blocked, for example by a huge answer of another case. Then a timer of
-asyncio would call an answer late although it arrived in time.
+asyncio would report a timeout although the answer arrived in time.
 """
 
 import asyncio

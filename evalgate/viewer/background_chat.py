@@ -48,7 +48,7 @@ class ChatState:
     is_cut_off: bool
     """True if the agent's session has ended. Then the earlier turns are repeated before the next message."""
     failed_trace: tuple[TraceSpan, ...]
-    """Steps of the last turn if this turn failed; otherwise (). () also if turns keep no trace."""
+    """Steps of the last turn if this turn failed; () if it did not fail, or if turns keep no trace."""
 
 
 class BackgroundChat:

@@ -142,7 +142,7 @@ def _list_changed_checks(
 ) -> dict[str, Mapping[str, Any] | None]:
     """Return the new and changed checks by name, and the names of removed checks with the value None.
 
-    `held` has the checks in the notes, `wanted` the checks that the notes shall have.
+    `held` has the checks in the notes, `wanted` the checks that shall replace them.
     """
     removed: dict[str, Mapping[str, Any] | None] = {name: None for name in held if name not in wanted}
     return removed | {

@@ -36,7 +36,7 @@ def _names_agent(path: Path) -> bool:
 
 
 def list_agents(folder: Path, config: Config | None) -> tuple[str, ...]:
-    """Return the agents to choose from, the default first: `PROJECT_AGENT`, folders of Google ADK agents.
+    """Return the agents to choose from, the default first: `PROJECT_AGENT`, then Google ADK agents' folders.
 
     `config` has the settings of the thresholds file; None if the file is invalid. `PROJECT_AGENT` is left out
     if `config` names no agent and `folder` has a Google ADK agent.
