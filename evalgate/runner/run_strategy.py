@@ -1,4 +1,7 @@
-"""Plan the number of runs of each case: fixed, as many as the comparison needs, or follow-ups of failures."""
+"""Decide how often each case is run: a fixed number, or as often as the statistics need.
+
+With statistics, a case that fails can get follow-up runs, which tell a regression from noise.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +19,14 @@ if TYPE_CHECKING:  # a run without a baseline loads no statistics
     from evalgate.statistics.metric_decisions import Decision
 
 MEASURED_RUNS = 3
-"""Number of stored runs of a case that suffices to measure its noise, so that `runs: auto` is useful."""
+"""Number of runs in the baseline from which the noise of a case can be measured; `runs: auto` needs this."""
 
 RunSchedule: TypeAlias = Mapping[int, Sequence[int]]
-"""Index of a case to the numbers (1-based) of the runs to make."""
+"""Runs to make: maps the index of a case (from 0, over all suites) to its run numbers (from 1)."""
 
 ScoreCases: TypeAlias = Callable[[int | None], Sequence[CaseResult]]
-"""Function from a number n to the result of every case over its first n runs. Further runs are marked as
-follow-ups. If n is None, all runs count."""
+"""Function that returns the results of all cases. It takes the number of first runs of each case that count
+for its score; all later runs are marked as follow-ups. With None, every run counts."""
 
 
 class RunStrategy(Protocol):
@@ -39,7 +42,7 @@ class RunStrategy(Protocol):
         ...
 
     def plan_next_runs(self, score_cases: ScoreCases) -> RunSchedule:
-        """Return the next runs to make, or an empty schedule if enough is known.
+        """Return the next runs to make, or an empty schedule if no further run is needed.
 
         `score_cases` returns the results so far.
         """
@@ -84,10 +87,10 @@ class PlainRuns:
 
 @frozen
 class StatisticalRuns:
-    """Stateless strategy that plans the next runs from the statistics of the results so far.
+    """Strategy that plans the next runs from the statistics of the results so far; it keeps no state.
 
-    With `runs: auto` it plans rounds of all cases and further runs of single cases. If `runs` is a number,
-    only single cases are run again.
+    With `runs: auto` it plans rounds, in which all cases are run, and further runs of single cases. If `runs`
+    is a number, only single cases are run again.
     """
 
     plans_next_runs = True
@@ -101,7 +104,11 @@ class StatisticalRuns:
         return dict.fromkeys(range(case_count), numbers)
 
     def plan_next_runs(self, score_cases: ScoreCases) -> RunSchedule:
-        """Return the next runs to make, or an empty schedule if enough is known."""
+        """Return the next runs to make, or an empty schedule if no further run is needed.
+
+        The schedule is also empty if the gate fails already: by the average of a metric, or (with
+        `fail_fast`) by a case that has regressed.
+        """
         from evalgate.gating.failure_classification import build_classifier
         from evalgate.gating.score_tables import build_row_name, build_score_tables
         from evalgate.statistics.auto_runs import plan_next_step
@@ -138,10 +145,10 @@ class StatisticalRuns:
         } | follow_ups
 
     def _count_rounds(self, step: "Step | None", results: Sequence[CaseResult]) -> int:
-        """Return the number of first runs of each case that count for its score at this step.
+        """Return how many first runs of each case count for its score; later runs are follow-ups.
 
-        `step` is the answer of `plan_next_step`; None if there are no scores to plan with. With `runs: auto`
-        the round that `step` asks for does not count yet.
+        `step` is the answer of `plan_next_step`: a decision, or a request for runs. It is None if there are
+        no scores. If `step` asks for another round of all cases, this round does not count yet.
         """
         from evalgate.statistics.metric_decisions import Decision
 
@@ -158,7 +165,7 @@ class StatisticalRuns:
         return max(first, max(numbers[-1] for numbers in step.runs.values()) - 1)
 
     def _has_follow_up_break(self, results: Sequence[CaseResult]) -> bool:
-        """Return True if `fail_fast` is on, and the follow-up runs of a case confirm a regression."""
+        """Return True if `fail_fast` is on and the follow-up runs of some case confirm a regression."""
         from evalgate.gating.failure_classification import classify_failures
 
         if not self.statistics.parameters.fail_fast:
@@ -174,7 +181,7 @@ def _list_free_numbers(case: CaseResult, count: int) -> tuple[int, ...]:
 
 
 def _has_failing_average(decision: "Decision") -> bool:
-    """Return True if an average fails the gate already, so that no single case can change the verdict."""
+    """Return True if the average of a metric fails the gate, so that no single case can change this."""
     return any(
         part.verdict == "fail" and part.kind != "cases"
         for metric in decision.metrics.values()
@@ -183,11 +190,11 @@ def _has_failing_average(decision: "Decision") -> bool:
 
 
 def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
-    """Return the plan with `runs: auto` if the user gave no number of runs and the baseline has enough runs.
+    """Choose the number of runs if the user gave none; return the plan with the choice and a notice.
 
-    Enough are `MEASURED_RUNS` runs of at least half of the cases. A notice states the choice. The plan is
-    returned unchanged without a baseline or cases, and for a recording or a deterministic agent, which needs
-    only one run.
+    The choice is `runs: auto` if the baseline has at least `MEASURED_RUNS` runs of at least half of the
+    cases, else one run of each case. Without a baseline or cases, the plan is returned unchanged. The same
+    holds for a recording and a deterministic agent, for which one run is enough.
     """
     repeats_itself = plan.agent.settings.kind == "replay" or plan.gate.deterministic
     if plan.runs_given or baseline is None or repeats_itself:
@@ -210,18 +217,18 @@ def apply_default_runs(plan: Plan, baseline: Baseline | None) -> Plan:
 
 
 def choose_default_runs(stored: Sequence[int]) -> int | Literal["auto"]:
-    """Return `auto` if at least half of the cases have `MEASURED_RUNS` stored runs or more, else 1.
+    """Return `auto` if at least half of the cases have `MEASURED_RUNS` runs or more in the baseline, else 1.
 
-    `stored` holds the number of stored runs of each case.
+    `stored` holds the number of runs in the baseline for each case.
     """
     return "auto" if 2 * sum(runs >= MEASURED_RUNS for runs in stored) >= len(stored) else 1
 
 
 def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPolicy | None":
-    """Return the settings of the statistics, or None if plain means are enough.
+    """Return the settings of the statistical tests; None if the run needs no test.
 
-    Plain means are enough if three conditions hold: there is no baseline, `runs` is not `auto`, and no
-    criterion needs statistics.
+    The run needs a test if there is a baseline, if `runs` is `auto`, or if a criterion has
+    `rule: statistical` or a limit for the 95th percentile.
     """
     criteria = [bound.criterion for bound in plan.bound_metrics]
     statistical = any(each.rule == "statistical" or each.options.get("p95") is not None for each in criteria)
@@ -245,5 +252,5 @@ def choose_statistics(plan: Plan, baseline: Baseline | None) -> "StatisticalPoli
 def choose_run_strategy(
     plan: Plan, statistics: "StatisticalPolicy | None", baseline: Baseline | None
 ) -> RunStrategy:
-    """Return the strategy that uses `statistics`; if it is None, the strategy with a fixed number of runs."""
+    """Return the strategy that uses `statistics`; without statistics, one with a fixed number of runs."""
     return PlainRuns(plan.first_runs) if statistics is None else StatisticalRuns(statistics, baseline)

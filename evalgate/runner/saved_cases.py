@@ -23,14 +23,14 @@ DEFAULT_OUT = "evals/chat.evalset.json"
 
 @frozen
 class SavedCases:
-    """Result of saving cases: the file that was written, and the cases and data that were left out."""
+    """Result of saving cases: the file that was written, and the cases and data that it lacks."""
 
     path: str
     format_name: str
     lost: tuple[str, ...]
     """One text for each case that was left out, and for each loss of data that the format cannot hold."""
     is_redacted: bool
-    """True: a secret was replaced, so the cases differ from the conversations."""
+    """True: a secret was replaced, so the saved cases differ from the recorded conversations."""
     count: int
     """Number of cases that were written."""
 
@@ -50,9 +50,12 @@ def list_case_ids(out: str, workspace: Workspace) -> tuple[str, ...]:
 def check_target(out: str, to: str | None, eval_id: str | None, workspace: Workspace) -> None:
     """Check that a case can be added to the file `out` later; a file that does not exist yet is accepted.
 
+    `to` is the format that the user named, and `eval_id` is the id of the new case; None: not given.
+
     Raises:
-        InvalidInputError: the id is invalid, or the file is no eval set that can be edited, cannot be read
-            in the format `to`, or has a case `eval_id` already.
+        InvalidInputError: `eval_id` is no valid id, or the file `out` exists and has one of these problems:
+            it is no eval set that can be edited, it cannot be read in the format `to`, or it has a case
+            `eval_id` already.
     """
     if eval_id is not None and not is_valid_id(eval_id):
         raise InvalidInputError(f"the id of a case must not be empty or hold control characters: {eval_id!r}")
@@ -63,14 +66,16 @@ def check_target(out: str, to: str | None, eval_id: str | None, workspace: Works
 def save_cases(
     cases: Sequence[EvalCase], out: str, to: str | None, workspace: Workspace, redactor: LiveRedactor
 ) -> SavedCases:
-    """Redact cases and write them to the new file `out`, or add them to the eval set in this file.
+    """Redact cases and write them to the new file `out`; if the file exists, add them to its eval set.
 
-    Cases that the format cannot hold are left out. `to` is the name of the format; None: the format of the
-    file, or Google ADK's for a new file. An existing file keeps its format, if it can be read as `to` too.
+    `to` names the format of a new file (None: Google ADK's). An existing file keeps its own format, but it
+    must be readable in the format `to` if this is given. Cases that the file's format cannot hold are left
+    out.
 
     Raises:
-        InvalidInputError: the file cannot be written, is no eval set, cannot be read in the format `to`,
-            has a case of the same id, or can hold none of the cases.
+        InvalidInputError: the format can hold none of the cases, or the file cannot be written. For an
+            existing file also: it is no eval set that can be edited, it cannot be read in the format `to`,
+            or it has a case with the same id.
     """
     redacted = redactor.redact_tree(tuple(cases))
     is_redacted = redacted != tuple(cases)
@@ -112,7 +117,7 @@ def _check_file(file: EvalSetFile, to: str | None, names: Sequence[str]) -> None
 
 
 def _is_readable_as(format_name: str, file: EvalSetFile) -> bool:
-    """Return True if the file can be read in this format as well; adk-rs reads most files of Google ADK."""
+    """Return True if the file can also be read as `format_name`: adk-rs reads most Google ADK files."""
     try:
         plugin_registry.get_formats()[format_name].read_eval_set(parse_json(file.data, file.shown_as))
     except InvalidInputError:

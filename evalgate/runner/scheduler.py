@@ -25,16 +25,16 @@ class RunRequest:
     run_number: int
     """Number of the run among the runs of its case, from 1."""
     index: int = 0
-    """Key for the caller; the scheduler does not use it."""
+    """Number by which the caller finds its case again; the scheduler does not use it."""
     agent: Agent | None = None
-    """Agent that runs the case, started by the caller; None: the agent passed to `run_requests`."""
+    """Agent that runs the case, already started; None: the agent that `run_requests` gets."""
 
 
 OnFinished = Callable[[RunRequest, CaseRun], Awaitable[None]]
 
 
 def never_stop() -> None:
-    """Return None, so that every case may begin."""
+    """Return None, which lets every case begin; the default of `stop_reason` in `run_requests`."""
 
 
 async def run_requests(
@@ -51,29 +51,29 @@ async def run_requests(
 ) -> Failure | None:
     """Run the requests in order, `concurrency` (1 or more) at once, with an agent that was started.
 
-    Return None, or the reason why the agent could not be reached. If it could not be reached, every request
-    without an outcome becomes `not_run` with this failure. The function may be called again with the same
-    agent if more runs are wanted.
+    Return None, or the reason why the agent could not be reached. An agent that cannot be reached gets no
+    further case, and every remaining request gets the outcome `not_run` with this reason. The function may be
+    called again with the same agent if more runs are wanted.
 
-    `on_finished` is awaited exactly once for each request, in the task that ran it. Other cases continue
-    meanwhile.
+    `on_finished` is awaited once for each request, with its run. Other cases continue meanwhile.
 
     `throttle` limits the rate of new cases and the number of retries. None: no rate limit and no retries.
-    Pass the same throttle when calling again.
+    Later calls for the same agent should pass the same throttle.
 
     `create_user` creates the user of each run, unless the agent provides users itself. `create_trace` creates
     the trace of each run; None: runs keep no trace.
 
     `stop_reason` is called before a case begins or is retried, and after each finished case. `time_limit` is
     a number of seconds, and the failure of cases that do not finish in this time. As soon as `stop_reason`
-    returns a failure or the time is over, running cases are cancelled. They and all remaining requests become
-    `not_run` with the failure.
+    returns a failure or the time is over, running cases are cancelled. The cancelled cases and all remaining
+    requests get the outcome `not_run` with the failure.
 
-    If the calling task is cancelled, running cases are cancelled. They and all remaining requests go to
-    `on_finished` as `not_run`, kind `interrupted`, then `CancelledError` is raised. Calls of `on_finished` in
-    progress are not cancelled. A second cancellation raises at once, without these outcomes.
+    If the calling task is cancelled, running cases are cancelled too. The cancelled cases and all remaining
+    requests go to `on_finished` as `not_run` with a failure of kind `interrupted`. Calls of `on_finished` in
+    progress are completed. A second cancellation ends the call at once, without these outcomes.
 
     Raises:
+        CancelledError: the calling task was cancelled.
         Exception: the first error of `on_finished` or of `requests`, after all other tasks have stopped.
     """
     throttle = throttle or Throttle(ThrottleSettings(concurrency))
@@ -109,10 +109,10 @@ class _CaseScheduler:
         self._requests = requests
         self._on_finished = on_finished
         self._refusal: Failure | None = None
-        """Reason why no further case is run."""
+        """Reason why no further case is run: the agent cannot be reached, or the call was cancelled."""
         self._time_over: Failure | None = None
         self._interruption: Failure | None = None
-        """Failure of cancelled cases. It is set when running cases are cancelled; None before."""
+        """Failure that cancelled cases get. It is None until running cases are cancelled."""
         self._running: set[asyncio.Task[None]] = set()
         """Tasks that run a case with the agent; tasks in `on_finished` are not among them."""
 
@@ -136,9 +136,9 @@ class _CaseScheduler:
 
     @contextmanager
     def limit_time(self, limit: tuple[float, Failure] | None) -> Iterator[None]:
-        """Cancel running cases if the block lasts longer than the limit.
+        """Cancel running cases, and begin no further case, if the block lasts longer than the limit.
 
-        `limit` is a number of seconds and the failure that cancelled cases get; None: no limit.
+        `limit` is a number of seconds, and the failure for all cases that are not finished; None: no limit.
         """
         if limit is None:
             yield
@@ -160,7 +160,10 @@ class _CaseScheduler:
             task.cancel()
 
     async def _take_requests(self) -> None:
-        """Take the next request and run it, until no request is left."""
+        """Take the next request, run it and pass its run to `on_finished`, until no request is left.
+
+        If the caller's `stop_reason` returns a failure after a run, the cases of all tasks are cancelled.
+        """
         for request in self._requests:
             await self._on_finished(request, await self._run_request(request))
             # Only the caller's reason counts: the time limit has cancelled running cases already, and if the
@@ -169,7 +172,7 @@ class _CaseScheduler:
                 self._cancel_cases(failure)
 
     def _find_stop_reason(self) -> Failure | None:
-        """Return the reason why no further case may begin; None if cases may begin."""
+        """Return the reason why no further case may begin; None if the next case may begin."""
         return self._refusal or self._time_over or self._find_caller_reason()
 
     async def _run_request(self, request: RunRequest) -> CaseRun:
@@ -195,7 +198,7 @@ class _CaseScheduler:
 
 
 async def _raise_first_error(tasks: list[asyncio.Task[None]]) -> None:
-    """Wait until all tasks are done or one has failed, and raise the error of a failed task."""
+    """Wait until all tasks are done or one task has failed, and raise the error of the failed task."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     for task in done:
         task.result()

@@ -30,7 +30,7 @@ _SHOWN = 5  # names of cases in a notice
 
 @frozen
 class Candidate:
-    """Case that options may select by its id, eval set and tags."""
+    """Id, eval set and tags of a case, by which options can select it."""
 
     key: CaseKey
     tags: tuple[str, ...]
@@ -45,12 +45,14 @@ def select_plan_cases(
 ) -> "Plan":
     """Return the plan with only the cases that `options` select, and with a notice about the selection.
 
-    If `affected` is the only option and the change concerns every suite, the plan stays whole. If the change
-    concerns no suite, the plan has no case.
+    With `options.affected`, only cases that the change in git affects are selected. If it affects no suite,
+    the returned plan has no case. If it affects every suite and no other option is given, the plan keeps all
+    cases.
 
     Raises:
-        InvalidInputError: an option is wrong, `find_affected` fails, or no case is left although the change
-            concerns a suite.
+        InvalidInputError: an option is wrong, no case is selected (but no error if the change affects no
+            suite), the record of `--failed` cannot be used, or the baseline that lists the agent's files
+            cannot be read.
     """
     every: Sequence[Candidate] = _list_candidates(plan)
     found = every
@@ -88,13 +90,13 @@ def _list_candidates(plan: "Plan") -> list[Candidate]:
 def select_candidates(
     every: Sequence[Candidate], options: SelectionOptions, failed: Collection[CaseKey] | None
 ) -> Sequence[Candidate]:
-    """Return the cases that every given option selects, in the order of `every`.
+    """Return the cases that all given options select together, in the order of `every`.
 
-    `failed` are the cases that `--failed` selects; None without the option. `--sample` draws from the cases
-    that the other options select. `--affected` is not applied here.
+    `failed` holds the cases that failed in the run that `--failed` names; None without this option.
+    `--sample` draws from the cases that the other options select. `--affected` is not applied here.
 
     Raises:
-        InvalidInputError: an option is wrong, or no case is left.
+        InvalidInputError: `--tag` names an unknown tag, `-k` cannot be parsed, or no case is selected.
     """
     found: Sequence[Candidate] = every
     if options.tags:
@@ -111,12 +113,12 @@ def select_candidates(
 
 
 def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[Candidate]:
-    """Return the cases that have a wanted tag and no unwanted tag; `!` in `tags` precedes an unwanted tag.
+    """Return the cases that have at least one wanted tag and no unwanted tag.
 
-    If all `tags` are unwanted tags, every case without these tags is returned.
+    In `tags`, an unwanted tag begins with `!`. If `tags` has only unwanted tags, a case needs no wanted tag.
 
     Raises:
-        InvalidInputError: a given tag belongs to no case.
+        InvalidInputError: a given tag belongs to no case; the error lists every such tag.
     """
     known = {tag for case in cases for tag in case.tags}
     wanted = {tag for tag in tags if not tag.startswith("!")}
@@ -135,9 +137,10 @@ def _select_tagged(cases: Sequence[Candidate], tags: Iterable[str]) -> Sequence[
 
 
 def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candidate]:
-    """Return the cases for which the expression of `-k` is true.
+    """Return the cases for which the expression of `-k` is true, such as `refund and not slow`.
 
-    A name in the expression is true for a case if its id, eval set or a tag contains the name.
+    A name in the expression is true for a case if the case's id, its eval set's id or a tag contains the
+    name.
 
     Raises:
         InvalidInputError: the expression cannot be parsed.
@@ -150,9 +153,9 @@ def _select_matching(cases: Sequence[Candidate], keyword: str) -> Sequence[Candi
 
 
 def _read_failed_cases(results: str, folder: Path) -> frozenset[CaseKey]:
-    """Return the cases that did not pass in a `results.json`.
+    """Return the cases that did not pass in the record `results` (a `results.json`).
 
-    If the file is missing, read the record of the previous run, which is kept with another suffix.
+    If this file is missing, the record of the run before is read. It has the same name and a further suffix.
 
     Raises:
         InvalidInputError: the file cannot be read, or all of its cases passed.
@@ -172,7 +175,7 @@ def _read_failed_cases(results: str, folder: Path) -> frozenset[CaseKey]:
 
 
 def _select_failed(cases: Sequence[Candidate], failed: Collection[CaseKey]) -> Sequence[Candidate]:
-    """Return the cases that are in `failed`, in their order.
+    """Return the cases that are in `failed`, in the order of `cases`.
 
     Raises:
         InvalidInputError: no case is in `failed`.
@@ -187,7 +190,7 @@ def _select_failed(cases: Sequence[Candidate], failed: Collection[CaseKey]) -> S
 
 
 def _describe_missing(failed: Collection[CaseKey], every: Sequence[Candidate]) -> Iterator[str]:
-    """Yield one notice if cases in `failed` are missing from `every`, such as renamed ones."""
+    """Yield a notice if some cases in `failed` are not in `every`, for example because they were renamed."""
     gone = sorted(frozenset(failed) - {case.key for case in every})
     if gone:
         names = join_first(list(map(build_case_quote(gone), gone)), _SHOWN)
@@ -202,11 +205,11 @@ def _describe_missing(failed: Collection[CaseKey], every: Sequence[Candidate]) -
 
 
 def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Candidate]:
-    """Draw a stratified sample of `size` cases (all, if there are fewer), in the order of `cases`.
+    """Draw a stratified sample of `size` cases and return it in the order of `cases`.
 
-    The strata are the combinations of eval set and tags. Each stratum gets its share of the sample, rounded
-    by largest remainders. Each case has a rank that depends only on its name and `seed`, so a new case
-    changes little of the sample.
+    If there are fewer than `size` cases, all are returned. The cases with the same eval set and the same tags
+    form a stratum. Each stratum gets its share of the sample, rounded by largest remainders. Within a
+    stratum, cases are drawn by a hash of their name and `seed`, so a new case changes little of the sample.
     """
     if size >= len(cases):
         return cases
@@ -222,9 +225,9 @@ def draw_sample(cases: Sequence[Candidate], size: int, seed: int) -> Sequence[Ca
 
 
 def allocate_sample(sizes: Collection[int], wanted: int) -> list[int]:
-    """Divide `wanted` among strata in proportion to their `sizes`, and return the share of each stratum.
+    """Divide a sample of `wanted` cases among strata in proportion to their sizes; return each share.
 
-    At least one of the `sizes` must be above 0, and `wanted` must not be above their sum.
+    `sizes` are the numbers of cases of the strata. Their sum must be above 0 and at least `wanted`.
     """
     total = sum(sizes)
     shares = [size * wanted // total for size in sizes]

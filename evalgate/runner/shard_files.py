@@ -17,9 +17,9 @@ from evalgate.system.files import is_readable_name
 def find_shards(patterns: Sequence[str], *, folder: Path) -> tuple[str, ...]:
     """Return the paths of the shards' records, relative to `folder`; `patterns` are files, folders or globs.
 
-    A folder stands for every `results.json` in it, at any depth. So that reading reports a missing file, a
-    folder without any is returned as `FOLDER/results.json`, and a pattern that matches nothing as it is.
-    The patterns keep their order, and the paths of each pattern are sorted.
+    A folder stands for every `results.json` in it, at any depth. A folder without such a file yields
+    `FOLDER/results.json`, and a pattern without a match yields the pattern itself: reading this path later
+    reports the missing file. The patterns keep their order, and the paths of each pattern are sorted.
     """
     return tuple(file for pattern in patterns for file in _expand_pattern(pattern, folder) or [pattern])
 
@@ -36,10 +36,12 @@ def _expand_pattern(pattern: str, folder: Path) -> list[str]:
 
 
 def read_shard(path: Path, shown_as: str) -> Record:
-    """Read the record of a shard. If this version of evalgate wrote it, conversations are parsed on access.
+    """Read the record of a shard; `shown_as` is the path in error messages.
+
+    In a record that this version of evalgate wrote, conversations are parsed only on access.
 
     Raises:
-        InvalidInputError: the file cannot be read, or was edited after this version wrote it.
+        InvalidInputError: the file cannot be read, or this version wrote it and it was edited afterwards.
     """
     data = read_record_bytes(path, shown_as)
     record = None

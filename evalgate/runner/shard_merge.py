@@ -37,13 +37,13 @@ _NO_CONTROL_OF_SHARDS = (
 
 
 def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> Record:
-    """Merge the records of all shards of a run and decide the verdict.
+    """Merge the records of all shards of a run, and decide the verdict; return the merged record.
 
-    `records` holds the file name and the record of each shard, at least one.
+    `records` holds the file name and the record of each shard. It must not be empty.
 
     Raises:
-        InvalidInputError: a shard is given twice, belongs to another run or contradicts itself; or the
-            baseline or the anchor cannot be used.
+        InvalidInputError: a shard is given twice, belongs to another run, or its runs contradict the plan.
+            Or the baseline, or the fixed older baseline (`anchor`), cannot be used.
         NoVerdictError: a shard is missing or incomplete.
     """
     baseline = read_baseline(plan)
@@ -66,14 +66,14 @@ def merge_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> Record:
 def _collect_finished_runs(
     plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool
 ) -> FinishedRuns:
-    """Return the runs of all shards, by the index of their case in the plan.
+    """Check the records of the shards, and return their runs by the index of the case in the plan.
 
     If `may_follow_up` is True, a shard may have made more runs of a case than planned.
 
     Raises:
-        InvalidInputError: a shard is given twice, belongs to another run, or contradicts itself. The error
-            lists every problem.
-        NoVerdictError: a shard is missing or incomplete.
+        InvalidInputError: a shard is given twice, belongs to another run, or its runs contradict the plan.
+            The error also lists shards that are missing or incomplete.
+        NoVerdictError: the only problem is that shards are missing or incomplete.
     """
     wrong = dict.fromkeys([*_find_foreign_shards(plan, records), *_find_duplicate_shards(records)])
     incomplete = list(_find_incomplete_shards(records))
@@ -92,9 +92,9 @@ def _collect_finished_runs(
 
 
 def _restore_written_cases(record: Record, records: Sequence[tuple[str, Record]]) -> Record:
-    """Return the merged record, in which cases that merging left unchanged are the shards' own objects.
+    """Return the merged record with each unchanged case replaced by the equal object from its shard's record.
 
-    The object of a shard keeps its JSON text, so the case need not be encoded again.
+    The object from the shard still has its JSON text, so the case need not be encoded again.
     """
     cases = list(record.cases)
     for _, part in records:
@@ -126,9 +126,10 @@ def _find_foreign_shards(plan: Plan, records: Sequence[tuple[str, Record]]) -> I
 
 
 def _describe_cases(record: Record, plan: Plan) -> str:
-    """Return a phrase for the reason why the shard `record` was made for other cases or runs than `plan` has.
+    """Return a phrase that names the difference between the cases of a shard and those of the plan.
 
-    The reason is the number of runs, the options that select cases, or else the eval sets.
+    The phrase names the number of runs, if it differs; otherwise the options that select cases, if they
+    differ; otherwise the eval sets.
     """
     if record.runs != plan.runs:
         return f"runs of each case ({record.runs} in the shard, {plan.runs} here)"
@@ -181,10 +182,12 @@ def _format_numbers(numbers: Sequence[int] | set[int]) -> str:
 def _find_contradictions(
     plan: Plan, records: Sequence[tuple[str, Record]], *, may_follow_up: bool
 ) -> Iterator[Problem]:
-    """Yield the contradictions between a plan and the runs of its shards.
+    """Yield a problem for each contradiction between a plan and the runs of its shards.
 
-    Contradictions are: runs of a case that are repeated, missing or not planned (one of each kind is named),
-    runs without the expected metrics, and scores that do not fit the metric's status or the turns' scores.
+    Contradictions are:
+    - A run of a case is repeated, missing or not planned. Only one run of each kind is named.
+    - A run lacks an expected metric, or has another metric.
+    - A score does not fit the status of its metric, or is not the mean of the turns' scores.
 
     Args:
         plan: The plan that the shards are parts of.
@@ -210,11 +213,11 @@ def _find_contradictions(
 
 
 class _Expected(NamedTuple):
-    """Metric that an answered run must have, and whether its score must be the mean of the turns' scores."""
+    """Metric that every answered run of a case must have."""
 
     bound: BoundMetric
     is_mean: bool
-    """True: the score of a run is the mean of the scores of its turns."""
+    """True: the metric's score of a run must be the mean of its scores of the turns."""
 
 
 def _expect(metrics: Sequence[BoundMetric]) -> Mapping[str, _Expected]:
@@ -266,7 +269,7 @@ def _matches_status(metric: RunMetric, bound: BoundMetric) -> bool:
 
 
 def _collect_turn_scores(run: RunResult) -> Mapping[str, Sequence[float | None]]:
-    """Return the scores of each metric, turn by turn, without decoding the run's conversation."""
+    """Return the scores of each metric in the order of the turns, without decoding the conversation."""
     scores = run.turn_scores if isinstance(run, ShardRun) else None
     if scores is None:
         metrics = [metric for turn in encode_turns(run) for metric in turn.get("metrics", ())]

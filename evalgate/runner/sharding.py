@@ -16,10 +16,11 @@ from evalgate.runner.run_results import RunResults
 
 
 def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline | None) -> list[float]:
-    """Return the mean duration in seconds of each case's runs in the baseline, in the order of `cases`.
+    """Estimate the seconds that one run of each case takes, from the baseline; keep the order of `cases`.
 
-    Cases without stored runs get the mean of all cases in the baseline, or 1 second without a baseline.
-    `cases` are pairs of eval set id and case id.
+    The estimate is the mean duration of the case's runs in the baseline. A case without such runs gets the
+    mean of all cases that have runs. If no case has runs, the estimate is 1 second. `cases` are pairs of eval
+    set id and case id.
     """
     known: dict[tuple[str, str], float] = {}
     for case in baseline.cases if baseline else ():
@@ -30,7 +31,7 @@ def estimate_case_seconds(cases: Sequence[tuple[str, str]], baseline: Baseline |
 
 
 def assign_cases(seconds: Sequence[float], count: int) -> tuple[tuple[int, ...], ...]:
-    """Return the sorted case indices of each of `count` shards, each case in one shard.
+    """Assign each case to one of `count` shards, and return the sorted case indices (from 0) of each shard.
 
     `seconds` are the expected durations of the cases. Cases are assigned from the longest to the shortest,
     each to the shard with the least load. Thus the longest shard takes at most 4/3 of the best possible time
@@ -54,10 +55,10 @@ def list_case_keys(plan: Plan) -> list[CaseKey]:
 
 
 def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -> Shard:
-    """Choose the cases of shard `index` (1-based) of `count`; every machine gets the same result.
+    """Choose the cases of shard `index` (from 1) of `count` shards; every machine gets the same result.
 
     Raises:
-        InvalidInputError: the number of runs is not known beforehand (`runs: auto`).
+        InvalidInputError: the plan has `runs: auto`, so the number of runs is not known beforehand.
     """
     if plan.runs == "auto":
         raise InvalidInputError(
@@ -69,7 +70,10 @@ def build_shard(plan: Plan, index: int, count: int, baseline: Baseline | None) -
 
 
 def build_shard_record(plan: Plan, run_results: RunResults, shard: Shard, made: RunTiming) -> Record:
-    """Build the record of a shard, with the results of its cases but without a verdict on the agent."""
+    """Build the record of a shard, with the results of its cases.
+
+    Its verdict says only whether the shard is done or why runs are missing; merging decides about the agent.
+    """
     results = run_results.score_cases()
     cases = tuple(results[index] for index in shard.cases)
     return Record(

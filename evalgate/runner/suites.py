@@ -1,4 +1,4 @@
-"""Build the suites of a run: eval sets with the metrics, tool mocks and case policies that apply to each."""
+"""Build the suites of a run: each is an eval set with its metrics, tool mocks and case policies."""
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,18 +33,21 @@ class Suite:
     eval_set: EvalSet
     metrics: tuple[BoundMetric, ...]
     thresholds: Thresholds
-    """Thresholds file of the metrics."""
+    """Thresholds file from which the metrics were built."""
     case_policies: Mapping[CaseKey, CasePolicy] = field(default_factory=dict)
-    """Policies of the cases of all eval sets; a case without an entry has the default policy."""
+    """Policies of cases, also of other suites; a case without an entry has the default policy."""
     note_thresholds: tuple[Thresholds, ...] = ()
-    """The checks of case notes, in one `Thresholds` object for each case that has checks."""
+    """Checks that are written with the cases: one `Thresholds` object for each case that has checks."""
 
     def get_case_policy(self, case: EvalCase) -> CasePolicy:
-        """Return the policy of a case of the eval set, or the default policy if the case has no entry."""
+        """Return the policy of a case of the eval set; a case without an entry has the default policy."""
         return self.case_policies.get((self.eval_set.eval_set_id, case.eval_id), DEFAULT_CASE_POLICY)
 
     def select_cases(self, keys: Collection[CaseKey]) -> "Suite":
-        """Return the suite with only the cases in `keys`; if it loses cases, its set has `is_whole=False`."""
+        """Return the suite with only the cases in `keys`.
+
+        If cases were left out, the eval set of the returned suite has `is_whole=False`.
+        """
         eval_set = self.eval_set
         cases = tuple([case for case in eval_set.cases if (eval_set.eval_set_id, case.eval_id) in keys])
         if len(cases) == len(eval_set.cases):
@@ -85,9 +88,10 @@ class Suite:
 
     @cached_property
     def _metrics_by_case(self) -> Mapping[str, tuple[BoundMetric, ...]]:
-        """Return the metrics of each case that is named in `BoundMetric.cases`, by case id.
+        """Return the metrics of each case that a metric names in `BoundMetric.cases`, by case id.
 
-        Cases that are not in the mapping have only the metrics that score all cases.
+        The metrics of such a case include the metrics that score all cases. A case that is not in the mapping
+        has only the metrics that score all cases.
         """
         # A mapping by case, because checks of single cases may make as many metrics as there are cases.
         everywhere, places = list[int](), dict[str, list[int]]()
@@ -114,7 +118,7 @@ class CaseIndex:
         return self._starts[-1]
 
     def iter_cases(self) -> Iterator[tuple[Suite, EvalCase]]:
-        """Yield each case with its suite, in order."""
+        """Return an iterator over the cases in the order of their indices, each with its suite."""
         return ((suite, case) for suite in self._suites for case in suite.eval_set.cases)
 
     def get_suite(self, index: int) -> Suite:
@@ -122,7 +126,10 @@ class CaseIndex:
         return self._suites[bisect_right(self._starts, index) - 1]
 
     def get_case(self, index: int) -> EvalCase:
-        """Return the case with this index. Cases of a large file are loaded on access, fastest in order."""
+        """Return the case with this index.
+
+        A case of a large file is loaded from the file at each call, fastest if the indices ascend.
+        """
         at = bisect_right(self._starts, index) - 1
         return self._suites[at].eval_set.cases[index - self._starts[at]]
 
@@ -132,11 +139,11 @@ class GivenObjects:
     """Input that a Python program gives as objects instead of files and options."""
 
     eval_sets: tuple[EvalSet, ...] = ()
-    """Eval sets in addition to sets from files; if any, `eval_sets` of the thresholds file is ignored."""
+    """Eval sets in addition to the user's files. If given, the thresholds file's `eval_sets` are ignored."""
     agent: AgentSpec | None = None
-    """The agent; None: the agent of the options or of the thresholds file."""
+    """Agent to run; None: the agent that the options or the thresholds file name."""
     thresholds: Thresholds | None = None
-    """The thresholds; None: they are read from a thresholds file."""
+    """Thresholds of the run; None: they are read from a thresholds file."""
     scores: bool = True
     """False: only the conversations are wanted, so no criteria are read."""
 
@@ -152,7 +159,7 @@ class PlanInput:
     """Options of the command line."""
     thresholds: Thresholds
     config: Config
-    """Sections of the thresholds file with the options of the command line."""
+    """Settings in the thresholds file, with the options of the command line applied."""
     workspace: Workspace
     agent_environ: Mapping[str, str]
     """The gate's environment with the agent's env files added."""
@@ -160,11 +167,15 @@ class PlanInput:
     rule_files: RuleFiles
     objects: GivenObjects = NOTHING_GIVEN
     needs_criteria: bool = True
-    """False: an eval set may have no criteria."""
+    """True: an eval set without criteria and checks is an error."""
 
     @cached_property
     def is_partial_selection(self) -> bool:
-        """Return True if the user selected single cases, or eval sets that differ from the file's list."""
+        """Return True if the user chose only a part of the project's cases for this run.
+
+        This is so if the eval sets differ from the list in the thresholds file, or if an eval set is given
+        as `FILE:CASE`, which selects single cases.
+        """
         listed, selected = self.thresholds.config.eval_sets, self.config.eval_sets
         if listed and selected != listed:
             return True
@@ -174,13 +185,14 @@ class PlanInput:
 def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
     """Build a suite with metrics for every eval set.
 
-    If the thresholds file has no criteria, an eval set gets the criteria of the `.metrics.json` or
-    `test_config.json` next to it, in addition to the checks and budgets of the thresholds file. A set without
-    any of these gets the default criteria of its format (`default_criteria.py`). If `objects.scores` is
-    False, the suites have no metrics.
+    If the thresholds file has criteria, they apply to every eval set. Otherwise an eval set gets the criteria
+    of the `.metrics.json` or `test_config.json` next to it, and the checks and budgets of the thresholds
+    file. An eval set with none of these gets the default criteria of its format (`default_criteria.py`). If
+    `objects.scores` is False, the suites have no metrics.
 
     Raises:
-        InvalidInputError: a file has a problem, or a set has no criteria and checks (if `needs_criteria`).
+        InvalidInputError: there is no eval set, a file has a problem, or (if `needs_criteria` is True) an
+            eval set has neither criteria nor checks.
     """
     thresholds, config, is_part = plan_input.thresholds, plan_input.config, plan_input.is_partial_selection
     _check_runs(thresholds, config)
@@ -209,7 +221,11 @@ def build_suites(plan_input: PlanInput) -> tuple[Suite, ...]:
 
 
 def _complete_cases(eval_sets: tuple[EvalSet, ...], plan_input: PlanInput) -> tuple[EvalSet, ...]:
-    """Return the eval sets with the settings for tool mocks, stories and sessions applied to their cases."""
+    """Apply the sections `tool_mocks`, `user.stories` and `session` to the cases; return the eval sets.
+
+    Raises:
+        InvalidInputError: a section does not fit the cases, or a recording of tools cannot be used.
+    """
     config, is_part = plan_input.config, plan_input.is_partial_selection
     if config.tool_mocks:
         from evalgate.runner.tool_mocks import add_tool_mocks
@@ -246,7 +262,11 @@ def _add_case_checks(
     context: MetricContext,
     environment: MetricEnvironment,
 ) -> tuple[Suite, ...]:
-    """Return the suites with the checks of case notes; raise InvalidInputError if a check is wrong."""
+    """Return the suites with the checks that are written with single cases added to their metrics.
+
+    Raises:
+        InvalidInputError: a check is wrong, or needs more runs of a case than are made.
+    """
     if not any(suite.eval_set.checks for suite in suites):
         return suites
     from evalgate.runner.case_checks import add_case_checks
@@ -258,10 +278,11 @@ def _add_case_checks(
 
 
 def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
-    """Drop metrics of other eval sets, add the metric of final states if needed, and check the suites.
+    """Drop metrics of other eval sets, add the metric of final states where needed, and check the suites.
 
     Raises:
-        InvalidInputError: a suite has a problem; the error lists every problem of all suites.
+        InvalidInputError: a rubric is judged by no model, a case has no metric, or a suite has no gating
+            metric. The error lists every problem.
     """
     found = tuple(_add_final_state(suite.drop_other_sets_metrics()) for suite in suites)
     if problems := list(_find_suite_problems(found)):
@@ -270,7 +291,10 @@ def _complete_suites(suites: Sequence[Suite]) -> tuple[Suite, ...]:
 
 
 def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
-    """Yield problems: rubrics that no model judges, cases without a metric, sets without a gating metric."""
+    """Yield a problem for each rubric without a judge, case without a metric, and suite that cannot fail.
+
+    A suite cannot fail if none of its metrics gates.
+    """
     for suite in suites:
         yield from find_unjudged_rubrics(suite)
         if suite.selects_cases:
@@ -286,7 +310,11 @@ def _find_suite_problems(suites: Sequence[Suite]) -> Iterator[Problem]:
 
 
 def _suggest_suite(problem: Problem, config: Config) -> Problem:
-    """Return the problem; if its file is missing, with the most similar name in `suites` as a suggestion."""
+    """Add a suggestion to a problem about a missing eval set file: the most similar name in `suites`.
+
+    Return the problem unchanged if it is about something else, suggests a file already, or no name is
+    similar.
+    """
     from evalgate.core.did_you_mean import did_you_mean
 
     is_missing = problem.file in config.eval_sets and problem.message.startswith("no ")
@@ -297,7 +325,12 @@ def _suggest_suite(problem: Problem, config: Config) -> Problem:
 
 
 def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
-    """Return the eval sets of files, then those given as objects; raise InvalidInputError without any."""
+    """Return the eval sets of the user's files, then the eval sets that a Python program gave as objects.
+
+    Raises:
+        InvalidInputError: there is no eval set, a file has a problem, or a file and an object have the same
+            eval set id.
+    """
     config, objects, rule_files = plan_input.config, plan_input.objects, plan_input.rule_files
     if not config.eval_sets:
         if not objects.eval_sets:
@@ -323,9 +356,9 @@ def _load_eval_sets(plan_input: PlanInput) -> tuple[EvalSet, ...]:
 
 
 def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
-    """Yield a problem for each metric that has rubrics in a case, but is missing or not judged by a model.
+    """Yield a problem for each metric of a case's rubrics that the suite lacks or that no model judges.
 
-    Only eval sets with a `.metrics.json` are checked.
+    Only suites are checked that have their thresholds from a `.metrics.json` (of tRPC-Agent-Go).
     """
     if suite.thresholds.dialect != "trpc":
         return
@@ -340,12 +373,17 @@ def find_unjudged_rubrics(suite: Suite) -> Iterator[Problem]:
 
 
 def are_all_recorded(suites: Sequence[Suite]) -> bool:
-    """Return True if every case contains recorded replies, so that no agent is needed."""
+    """Return True if every case contains recorded replies of an agent, so that no agent is needed."""
     return all(case.recorded is not None for suite in suites for case in suite.eval_set.cases)
 
 
 def _check_runs(thresholds: Thresholds, config: Config) -> None:
-    """Raise InvalidInputError if a criterion with pass^k or pass@k needs more runs than are made."""
+    """Check that each case is run often enough for the criteria with pass^k or pass@k.
+
+    Raises:
+        InvalidInputError: the k of a criterion is greater than the number of runs (with `runs: auto`: than
+            `max_runs`).
+    """
     runs = config.gate.max_runs if config.runs == "auto" else config.runs
     problems = [
         Problem(
@@ -361,7 +399,7 @@ def _check_runs(thresholds: Thresholds, config: Config) -> None:
 
 
 def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:
-    """Build the environment of custom metrics: they get the variables and the user of the agent."""
+    """Build the environment of custom metrics: they run with the agent's variables, as the agent's user."""
     workspace, agent = plan_input.workspace, plan_input.config.agent
     uid, gid = workspace.agent_user or (None, None)
     env = build_agent_environment(plan_input.agent_environ, agent.env if agent else ())
@@ -375,7 +413,10 @@ def _build_metric_environment(plan_input: PlanInput) -> MetricEnvironment:
 
 
 def _add_final_state(suite: Suite) -> Suite:
-    """Return the suite with the metric of final states added if a case expects a final state."""
+    """Return the suite, with the metric of final states added if a case expects a final state.
+
+    The suite is returned unchanged if it has this metric already.
+    """
     is_named = any(bound.name == plugin_registry.FINAL_STATE for bound in suite.metrics)
     if is_named or not any(case.expects_state for case in suite.eval_set.cases):
         return suite
@@ -428,10 +469,11 @@ def _build_suites_without_common_criteria(
 def _find_adjacent_file(eval_set: EvalSet, rule_files: RuleFiles, folder: str | None) -> Path | None:
     """Return the path of the file with the criteria of one eval set; None if there is no such file.
 
-    The file is in `folder`, which the user named, or, if `folder` is None, next to the eval set.
+    The file is searched in `folder`, which the user named. If `folder` is None, it is searched next to the
+    file of the eval set.
 
     Raises:
-        InvalidInputError: `folder` has no file for the eval set.
+        InvalidInputError: `folder` is not None and has no file for the eval set.
     """
     if folder is not None:
         file = rule_files.folder / folder / Path(eval_set.path).name

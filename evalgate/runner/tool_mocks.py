@@ -1,4 +1,4 @@
-"""Add the mocks of the section `tool_mocks` to cases: fixed results of tools, and recorded results."""
+"""Add the mocks of the section `tool_mocks` to cases: fixed results, and results of a recorded run."""
 
 import hashlib
 import json
@@ -45,10 +45,10 @@ def add_tool_mocks(
     *,
     is_part: bool = False,
 ) -> tuple[EvalSet, ...]:
-    """Return the eval sets with matching mocks and recordings added to the cases, after the cases' own mocks.
+    """Add to each case the mocks and recordings of `config.tool_mocks` that match it; return the eval sets.
 
-    If `is_part` is True, the user selected only some of the cases, so a mock that matches none of them is no
-    error. Notices about gaps in recordings are added to the first eval set.
+    Mocks in the case itself stay before these mocks. `is_part` is True if the user selected only some cases:
+    then a mock may match no case. Notices about gaps in recordings are added to the first eval set.
 
     Raises:
         InvalidInputError: a mock matches no case (only if `is_part` is False), or a recording cannot be used.
@@ -103,7 +103,7 @@ def _matches_case(mock: ToolMockConfig | RecordedToolsConfig, eval_set: EvalSet,
 
 
 class RecordedCases:
-    """Recorded tool calls of a record or eval set, by case."""
+    """Tool calls of each case in a recording: a record of a run, or an eval set."""
 
     def __init__(self, recording: Record | EvalSet) -> None:
         self._calls = dict(_extract_calls(recording))
@@ -112,13 +112,13 @@ class RecordedCases:
             self._sets_of.setdefault(eval_id, []).append(eval_set_id)
         text = json.dumps([[*key, format_canonical(_to_values(calls))] for key, calls in self._calls.items()])
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        """Hash of 12 hexadecimal digits over all recorded calls."""
+        """Hash over all recorded calls, as 12 hexadecimal digits; another recording has another hash."""
 
     def find_calls(self, eval_set: EvalSet, case: EvalCase) -> tuple[RecordedCall, ...] | None:
         """Return the recorded calls of a case; None if the case was not recorded.
 
-        If the eval set was renamed, its cases are found only if exactly one recorded set has a case of this
-        id.
+        If the recording does not have the case under this eval set's id, as after a renaming, the case id
+        alone counts. Then None is returned if several recorded sets have a case with this id.
         """
         sets = self._sets_of.get(case.eval_id, [])
         known = eval_set.eval_set_id if eval_set.eval_set_id in sets else sets[0] if len(sets) == 1 else None
@@ -202,7 +202,10 @@ def _find_recording_problems(
 def _describe_gaps(
     eval_sets: Sequence[EvalSet], config: RecordedToolsConfig, recorded: RecordedCases, shown_as: str
 ) -> Iterator[str]:
-    """Yield a notice about cases without a recording, and one about redacted results."""
+    """Yield a notice if the recording lacks cases, and a notice if it has redacted results.
+
+    Only cases to which this recording applies count. `shown_as` is the path of the recording.
+    """
     found = list(_iter_matches(eval_sets, config, recorded))
     missing = [f"`{case.eval_id}`" for case, calls in found if calls is None]
     if missing:
@@ -226,10 +229,10 @@ def _describe_gaps(
 
 
 def refuse_overwriting(recordings: Iterable[Path], results: Path) -> None:
-    """Raise an error if a run would overwrite the recording that answers its tool calls.
+    """Check that a run does not write its results over a recording that answers its tool calls.
 
     Raises:
-        InvalidInputError: `results` is one of the recordings.
+        InvalidInputError: `results`, the file to write, is one of the recordings.
     """
     if any(each.resolve() == results.resolve() for each in recordings):
         raise InvalidInputError(
@@ -260,11 +263,14 @@ def _extract_calls(
 
 
 _Calls = dict[tuple[str, str], RecordedCall]
-"""Calls of one run by the name of the tool and the canonical arguments."""
+"""Tool calls of one run. The key is the name of the tool and its arguments as canonical JSON text."""
 
 
 def _merge_runs(runs: Sequence[_Calls]) -> tuple[RecordedCall, ...]:
-    """Return each distinct call once, with the answers of the run that has most usable answers for it."""
+    """Merge the calls of several runs of a case: return each distinct call (tool and arguments) once.
+
+    A call gets the answers of the run that has most usable answers for this call.
+    """
     merged: _Calls = {}
     for run in runs:
         for key, call in run.items():
@@ -278,11 +284,12 @@ def _count_usable(call: RecordedCall) -> int:
 
 
 def _pair_calls(replies: Sequence[Reply], trace: Sequence[TraceSpan]) -> _Calls:
-    """Return the calls of a run with their answers. Equal calls become one call with several answers.
+    """Return the tool calls in the replies of a run, each with its answers.
 
-    A result answers the first open call with the same id. Without such a call, it answers the first open call
-    of its tool. A call without a result gets the tool's error in the trace as its answer. Without an error,
-    the answer states that the result is lost.
+    Calls with the same tool and arguments become one call with several answers. A result answers the first
+    unanswered call with the same id; without such a call, the first unanswered call of its tool. A call
+    without a result gets the tool's error in the trace as its answer. If there is no error either, the answer
+    states that the result is lost.
     """
     pairs: list[tuple[ToolCall, RecordedAnswer | None]] = []
     for reply in replies:
@@ -330,7 +337,7 @@ def _holds_redaction(value: object) -> bool:
 
 
 def _index_errors(trace: Sequence[TraceSpan]) -> dict[tuple[str, str], list[str]]:
-    """Return the errors of the tools in a trace, by the name of the tool and the canonical arguments."""
+    """Return the errors of the tools in a trace, in order, by the tool's name and canonical arguments."""
     found: dict[tuple[str, str], list[str]] = {}
     for span in trace:
         if span.kind == "tool" and span.error:

@@ -1,4 +1,4 @@
-"""Build the users of a run from the thresholds file and the files that it names."""
+"""Build the simulated or scripted users that talk to the agent, from the `user` sections."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Simulated users are imported only if a case needs one: most cases are scripted to their end.
 
 VARIABLES = frozenset({"conversation_plan", "conversation_history", "stop_signal", "persona"})
-"""Variables of a prompt template for a simulated user."""
+"""Names of the variables that a prompt template for a simulated user may contain."""
 HOW_TO_CONFIGURE = (
     "name a model in the `user` section of the thresholds file, as its `judge`, or with "
     "--simulated-user PROVIDER/MODEL"
@@ -29,7 +29,10 @@ HOW_TO_CONFIGURE = (
 
 
 def play_stories(eval_sets: Sequence[EvalSet]) -> tuple[EvalSet, ...]:
-    """Return the eval sets with each story turned into a simulated conversation (`user.stories: played`)."""
+    """Return the eval sets with stories of watsonx Orchestrate cases as scenarios for a simulated user.
+
+    Call this if the setting `user.stories` is `played`.
+    """
     from evalgate.llm.users.role import apply_story
 
     return tuple(replace(eval_set, cases=map_cases(eval_set.cases, apply_story)) for eval_set in eval_sets)
@@ -46,12 +49,12 @@ def build_user_factory(
     """Build the function that creates the user who talks to the agent in a run.
 
     `config` is the config of `thresholds` with the options of the command line applied. `adjacent` maps the
-    id of an eval set to the thresholds file next to it, with these options applied as well. If `thresholds`
-    has a `user` section, `adjacent` has no effect. `locate` returns the path to read for a named file.
+    id of an eval set to the thresholds file next to it, with the same options applied. If `thresholds` has a
+    `user` section, `adjacent` has no effect. `locate` returns the path to read instead of a named path.
 
     Raises:
         InvalidInputError: a `user` section names no model, a file cannot be read, or a case names an unknown
-            persona. Personas are checked only if no file in `adjacent` is used.
+            persona. Personas are not checked if a file in `adjacent` has a `user` section that applies.
     """
     played = {each.eval_set_id for each in eval_sets if any(case.is_simulated for case in each.cases)}
     if not played:
@@ -105,10 +108,10 @@ def _build_simulated_user_factory(
 def load_personas(
     own: UserConfig | None, thresholds: Thresholds, locate: PathResolver
 ) -> Mapping[str, "Persona"]:
-    """Return the built-in personas and the personas in the file of the `user` section, by name.
+    """Return the built-in personas and the personas of the user's file, by name.
 
-    `own` is this section, or None. The path of its file is relative to the folder of `thresholds`; `locate`
-    returns the path to read instead.
+    `own` is the `user` section, which may name the file; None if there is no section. The file's path is
+    relative to the folder of `thresholds`. `locate` returns the path to read instead of this path.
 
     Raises:
         InvalidInputError: the file cannot be read, or is invalid.

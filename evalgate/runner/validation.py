@@ -1,4 +1,4 @@
-"""Read the files of a run without running it: check them for `evalgate validate`, or only load the suites."""
+"""Read the files of a run without running a case, for `evalgate validate` and other commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,14 +32,16 @@ LINTS: Mapping[str, str] = {
     "rubrics": "evalgate.datasets.lints.cases:UnusedRubricsLint",
     "passed_over": "evalgate.datasets.lints.cases:IgnoredFeaturesLint",
 }
-"""Lints that `evalgate validate` runs on eval sets: name to import path of the class."""
+"""Checks for likely mistakes in eval sets (`evalgate validate`): maps a name to the class's import path."""
 
 
 def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> tuple[Suite, ...]:
-    """Return the suites of a run with mocks, sessions and case policies, but without metrics.
+    """Return the suites of a run: eval sets with mocks, sessions and case policies, but without metrics.
+
+    `thresholds_file` is None if the user named none; then the file in `folder` is read, if there is one.
 
     Raises:
-        InvalidInputError: a file has a problem; the error lists every problem that was found.
+        InvalidInputError: there is no eval set, a file has a problem, or `folder` is no usable folder.
     """
     workspace = resolve_workspace(folder)
     rule_files = RuleFiles(workspace.folder, {})
@@ -53,7 +55,10 @@ def load_suites(overrides: Overrides, *, thresholds_file: str | None, folder: Pa
 
 
 def check_files(overrides: Overrides, *, thresholds_file: str | None, folder: Path) -> Iterator[str]:
-    """Check the files without starting the agent, and yield a line about each eval set, warning and notice.
+    """Check the files of a run without starting the agent.
+
+    Yield one line for each eval set, then each warning and notice, and at the end a summary. All files are
+    read before the first line is yielded.
 
     Raises:
         InvalidInputError: the input is wrong; the error lists every problem that was found.
@@ -94,7 +99,7 @@ def _refuse_empty_sets(suites: Sequence[Suite]) -> None:
 
 
 def _describe_suite(suite: Suite) -> str:
-    """Return a line with the eval set, the number of its cases and the metrics that score them."""
+    """Return a line with the path of the eval set, the number of its cases and the names of its metrics."""
     named = (each.name + ("" if each.criterion.gates else f" ({REPORT_ONLY})") for each in suite.metrics)
     metrics = ", ".join(dict.fromkeys(named))
     scoring = f"scored with {metrics}" if metrics else "with no criteria yet"
@@ -102,9 +107,10 @@ def _describe_suite(suite: Suite) -> str:
 
 
 def _iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path) -> Iterator[str]:
-    """Yield the notices about the suites, and the warnings of every lint, each with `file:line` if known.
+    """Yield the notices about the suites, then the warnings about thresholds files, checks and eval sets.
 
-    `thresholds` is the thresholds file of the run, and `folder` is the working folder.
+    A warning about an eval set begins with `file:line`. `thresholds` is the thresholds file of the run, and
+    `folder` is the working folder.
     """
     from evalgate.datasets.lints.thresholds import lint_extra_calls, lint_thresholds
 
@@ -126,7 +132,7 @@ def _iter_warnings(suites: Sequence[Suite], thresholds: Thresholds, folder: Path
 
 
 def _find_lint_warnings(eval_set: EvalSet, metrics: Mapping[str, Metric]) -> list[LintWarning]:
-    """Return the warnings of every lint in `LINTS` about an eval set, in the order of lines."""
+    """Return the warnings of all `LINTS` about an eval set, sorted by line; `metrics` are by name."""
     lints: Iterator[Lint] = (plugin_registry.load_object(path)() for path in LINTS.values())
     looks = [lint.build_checker(eval_set, metrics) for lint in lints]
     found = [

@@ -1,4 +1,4 @@
-"""Make the runs of all variants in turn, so that all variants run a case at about the same time."""
+"""Make the runs of all variants in turn, so that all variants run the same case at about the same time."""
 
 import asyncio
 import time
@@ -30,32 +30,33 @@ from evalgate.system.throttling.throttle import Throttle, ThrottleSettings
 
 @frozen
 class MeasuredVariants:
-    """Variants and the records of their runs, in the same order."""
+    """Result of a measurement: the variants and their records, in the same order."""
 
     variants: tuple[Variant, ...]
     records: tuple[Record, ...]
     created_at: str
-    """ISO 8601, UTC."""
+    """Time when the measurement began: ISO 8601, UTC."""
     duration_s: float
     shortfall: str
     """Sentence with the reason why runs are missing; "" if all runs were made."""
     interrupted: bool = False
     notices: tuple[str, ...] = ()
-    """Notices about the journals."""
+    """Notices about the journals, in which finished runs are kept for `--resume`."""
 
 
 ChooseWinner = Callable[[MeasuredVariants], Variant | None]
-"""Function that chooses the variant to measure again together with the reference; None: no further runs."""
+"""Function that returns the variant to measure again together with the first variant, or None."""
 
 
 @frozen
 class _VariantJournal:
-    """Journal of one variant's runs; the first variant's journal stores the usage of all variants."""
+    """Journal for the runs of one variant. The usage of all variants is stored with the first variant."""
 
     checkpoint: Checkpoint | None
-    """None: runs are not kept, because the second measurement starts anew after an interruption."""
+    """Checkpoint of this variant. None: the runs are not stored. This is so in the second measurement, which
+    always starts anew after an interruption."""
     first: Checkpoint
-    """Checkpoint of the first variant."""
+    """Checkpoint of the first variant, which gets the usage of all variants."""
 
     def begin_run(self) -> None:
         """Do nothing, because the journals of all variants are opened together."""
@@ -66,27 +67,27 @@ class _VariantJournal:
             self.checkpoint.add_runs(results)
 
     def record_usage(self, used: RunUsage) -> None:
-        """Store the usage of all variants until now."""
+        """Store `used`, the usage of all variants until now, in the first variant's checkpoint."""
         self.first.record_usage(used)
 
 
 @dataclass
 class _Stage:
-    """Measurement of some variants, with the same number of runs for each case and variant."""
+    """Measurement in progress: each of its variants gets the same number of runs of each case."""
 
     variants: Sequence[Variant]
     agents: Sequence[Agent]
     progress: ProgressListener
     starts: Sequence[RunStart]
-    """Journal of each variant, and the runs that it holds already."""
+    """Journal of each variant, with the finished runs and the usage from before an interruption."""
     run_results: list[RunResults] = field(init=False)
-    """Results of each variant."""
+    """Results of each variant, in the order of `variants`."""
     interrupted: bool = False
     unreachable: str = ""
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     _began: float = field(default_factory=time.monotonic)
     _refused_first: dict[str, str] = field(default_factory=dict)
-    """For each message of a failure, the name of the first variant that could not run because of it."""
+    """Maps the message of a failure that prevented runs to the name of the first variant with such a run."""
 
     def __post_init__(self) -> None:
         self.run_results = [
@@ -97,8 +98,8 @@ class _Stage:
     async def make_runs(self, throttle: Throttle) -> None:
         """Make every planned run that no journal contains yet.
 
-        Fewer runs are made if the judge is not reliable, an agent cannot be reached, the budget is spent or
-        the task is cancelled. A cancellation is not raised: it sets `interrupted` to True.
+        No run is made if the judge is not reliable. Runs are missing if an agent cannot be reached, the
+        budget is spent or the task is cancelled. A cancellation raises no error: it sets `interrupted`.
         """
         first, plan = self.run_results[0], self.variants[0].plan
         try:
@@ -128,10 +129,10 @@ class _Stage:
             results.interrupted, results.unreachable = self.interrupted, self.unreachable
 
     def _iter_requests(self) -> Iterator[RunRequest]:
-        """Yield the requests by run number, then by case, then by variant.
+        """Yield the requests sorted by run number, then by case; runs in a journal are left out.
 
-        Runs in a journal are left out. The order of the variants rotates from case to case, so that each
-        variant is first equally often.
+        The requests for the same case and run number follow each other. The variant that comes first rotates
+        from case to case and from run to run, so that each variant is first about equally often.
         """
         plan = self.variants[0].plan
         index, count = CaseIndex(plan.suites), len(self.variants)
@@ -160,7 +161,7 @@ class _Stage:
         return not self.interrupted and all(each.is_complete(strategy) for each in self.run_results)
 
     def build_result(self) -> MeasuredVariants:
-        """Build a record of each variant, without a comparison with a baseline."""
+        """Build the result of the measurement until now; its records are not compared with a baseline."""
         seconds = round(time.monotonic() - self._began, 3)
         timing = RunTiming(self.created_at.isoformat(timespec="seconds"), seconds)
         records = tuple(
@@ -210,9 +211,9 @@ class _Stage:
         return f"{spent}: {made} were made. Raise `budget`, or run fewer cases or variants."
 
     def _explain_unreachable(self, records: Sequence[Record]) -> str:
-        """Return a sentence about the agent that could not be reached.
+        """Return a sentence that names the variant with the unreachable agent, and the reason.
 
-        If other variants have runs, a second sentence names the variants without a run.
+        If some variants have runs and others have none, a second sentence names the variants without a run.
         """
         pairs = zip(self.variants, records, strict=True)
         names = [variant.name for variant, record in pairs if not has_runs(record)]
@@ -222,12 +223,12 @@ class _Stage:
 
 
 def has_runs(record: Record) -> bool:
-    """Return True if the record has a run that the agent answered, or in which it crashed or timed out."""
+    """Return True if the record has a run in which the agent answered, crashed or timed out."""
     return any(run.outcome not in NON_AGENT_OUTCOMES for case in record.cases for run in case.runs)
 
 
 def _is_missing(run: RunResult) -> bool:
-    """Return True if the run, or one of its gating scores, failed for a reason outside of the agent."""
+    """Return True if the run, or its scoring by a gating metric, failed for a reason outside of the agent."""
     return run.outcome in NON_AGENT_OUTCOMES or any(each.gating_status == "errored" for each in run.metrics)
 
 
@@ -238,10 +239,11 @@ def measure_variants(
     choose_winner: ChooseWinner = lambda _: None,
     run_options: RunOptions = NO_OPTIONS,
 ) -> tuple[MeasuredVariants, MeasuredVariants | None]:
-    """Run every case with every variant. If there is a winner, run it and the first variant again.
+    """Run every case with every variant; then run the first variant again with the winner, if any.
 
-    Return both measurements. The second one has only fresh runs, because the winner was chosen by its first
-    runs. It is None if there is no winner, or if runs of the first measurement are missing.
+    Return both measurements. The second measurement has only fresh runs, because luck may have helped the
+    winner in the first runs. The second measurement is None if `choose_winner` returns None, or if runs are
+    missing in the first measurement.
 
     `begin` is called once all agents have started. `run_options.journal_folder` is the folder of the reports:
     each variant keeps a journal there, in the folder of its results. Do not call this within an event loop.
@@ -279,7 +281,8 @@ def measure_variants(
 def _build_run_starts(checkpoints: Sequence[Checkpoint]) -> list[RunStart]:
     """Return the `RunStart` of each variant, with the finished runs of its checkpoint.
 
-    Only the start of the first variant has the earlier usage that counts for the budget, since all share it.
+    All variants share one budget. So only the `RunStart` of the first variant contains the agents' usage from
+    before an interruption.
     """
     first = checkpoints[0]
     used = [first.used, *(RunUsage(first.used.judge_usage) for _ in checkpoints[1:])]
@@ -292,10 +295,13 @@ def _build_run_starts(checkpoints: Sequence[Checkpoint]) -> list[RunStart]:
 async def _make_all_runs(
     stage: _Stage, checkpoints: Sequence[Checkpoint], begin: Callable[[], None], choose_winner: ChooseWinner
 ) -> _Stage | None:
-    """Make the runs of `stage`, then the fresh runs of a second stage that confirms the winner.
+    """Start the agents, make the runs of `stage`, then fresh runs of the first variant and the winner.
 
-    Return the second stage, which has the first variant and the winner that `choose_winner` returns. Return
-    None if there is no winner, or if runs of the first stage are missing.
+    Return the second stage, which has these fresh runs. Return None if `choose_winner` returns None, or if
+    runs of `stage` are missing. A cancellation raises no error: it sets `interrupted` of `stage`.
+
+    Raises:
+        EvalgateError: an agent cannot be started, or its entry point does not exist.
     """
     settings = stage.variants[0].plan.agent.settings
     throttle = Throttle(

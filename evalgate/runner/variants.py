@@ -44,20 +44,20 @@ _SHARED_SETTINGS = (
 
 @frozen
 class Variation:
-    """Environment variable or setting of the agent, with the values to compare."""
+    """Environment variable or setting of the agent that differs between variants, with its values."""
 
     name: str
-    """`env.NAME`, or `agent.KEY` of the thresholds file."""
+    """`env.NAME` for an environment variable, or `agent.KEY` for a key in the `agent` section."""
     values: tuple[str, ...]
-    """At least one value, without repetitions."""
+    """Values to compare: at least one, without repetitions."""
 
 
 @frozen
 class Variant:
-    """Combination of values, one for each variation, with the plan of its runs."""
+    """Agent with one value for each variation, and the plan of its runs."""
 
     name: str
-    """The values, joined by `/`; each in double quotes if two names would be equal otherwise."""
+    """Values joined by `/`. If two variants would have the same name, all values are in double quotes."""
     values: Mapping[str, str]
     plan: Plan
     folder: str
@@ -65,12 +65,13 @@ class Variant:
 
 
 def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
-    """Parse texts of the form `NAME=VALUE,VALUE`, with double quotes around a value that has a comma.
+    """Parse the texts of `--vary`, which have the form `NAME=VALUE,VALUE`.
 
-    If several texts have the same name, their values are joined.
+    A value with a comma must be in double quotes. If several texts have the same name, their values form one
+    variation.
 
     Raises:
-        InvalidInputError: a text is wrong; the error lists every problem.
+        InvalidInputError: a text is wrong, or a value is given twice; the error lists every problem.
     """
     found: dict[str, list[str]] = {}
     problems = []
@@ -97,7 +98,7 @@ def parse_variations(texts: Iterable[str]) -> tuple[Variation, ...]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return True if values of the variable `name` must not be shown; its prefix `env.` may be missing."""
+    """Return True if the variable seems to hold a secret, by its name; the prefix `env.` is optional."""
     return is_secret_name(name.strip().rpartition(".")[2])
 
 
@@ -124,14 +125,14 @@ def _find_problem(name: str, sign: str) -> str:
 
 
 def build_variants(plan: Plan, agent_name: str, variations: Sequence[Variation]) -> tuple[Variant, ...]:
-    """Return every combination of the values, each with its plan; the first variant has the first values.
+    """Build a variant for every combination of the values; the first variant has the first of all values.
 
     All variants share the eval sets, metrics, judges and budget of `plan`. `agent_name` is the WHAT of
     `--agent KIND:WHAT`; "" without this option.
 
     Raises:
-        InvalidInputError: all cases are quarantined or only observed, the agent is a recording, there are
-            fewer than two combinations or more than `MOST_VARIANTS`, or the agent refuses a value.
+        InvalidInputError: there is no case to compare, the agent is a recording, or the agent refuses a key
+            or value. Or the number of combinations is below 2 or above `MOST_VARIANTS`.
     """
     _check_cases(plan)
     if plan.agent.settings.kind == "replay":
@@ -151,7 +152,12 @@ def build_variants(plan: Plan, agent_name: str, variations: Sequence[Variation])
 
 
 def _check_cases(plan: Plan) -> None:
-    """Raise InvalidInputError if there are no cases to compare: all are quarantined or only observed."""
+    """Check that the plan has a case on which variants can be compared.
+
+    Raises:
+        InvalidInputError: the plan has no cases, or each case is quarantined or was only observed, that is,
+            not reviewed yet.
+    """
     cases = [(case, suite.get_case_policy(case)) for suite in plan.suites for case in suite.eval_set.cases]
     if not any(case.status == "expected" and case_policy.quarantine is None for case, case_policy in cases):
         why = "all are quarantined, or observed and not reviewed yet" if cases else "the eval sets are empty"
@@ -159,7 +165,10 @@ def _check_cases(plan: Plan) -> None:
 
 
 def _name_combinations(combinations: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return a distinct name for each combination: its values joined by `/`, in JSON quotes if needed."""
+    """Return the name of each combination: its values, joined by `/`.
+
+    If two names would be equal, all values are written in double quotes as in JSON.
+    """
     names = ["/".join(value or '""' for value in values) for values in combinations]
     if len(set(names)) < len(names):
         names = ["/".join(map(json.dumps, values)) for values in combinations]
@@ -180,13 +189,13 @@ def _vary_plan(plan: Plan, agent_name: str, values: Mapping[str, str]) -> Plan:
 
 
 def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: Plan) -> AgentSpec:
-    """Return the agent with a key of its section set to `value`, which is read as YAML.
+    """Return the agent with a key of its settings set to `value`, which is read as YAML.
 
-    `agent_name` is the WHAT of `--agent KIND:WHAT`, which takes precedence over the settings of `agent`; ""
-    to leave the settings as they are.
+    `agent_name` is the WHAT of `--agent KIND:WHAT`; "" if it is not given. It replaces the name in the
+    settings, unless `key` is the key of this name.
 
     Raises:
-        InvalidInputError: the agent has no such key, or refuses the value.
+        InvalidInputError: agents of this kind have no such key, or the value is invalid.
     """
     own, settings = f"--vary agent.{key}={value}", agent.settings
     type_ = plugin_registry.get_agent_type(settings.kind)
@@ -211,9 +220,9 @@ def _vary_agent(agent: AgentSpec, agent_name: str, key: str, value: str, plan: P
 
 
 def describe_expected_cost(plan: Plan, variants: int) -> Iterator[str]:
-    """Yield a sentence with the number of runs, then an estimate of their cost, or why it is not known.
+    """Yield a sentence with the number of runs, then an estimate of their cost or why there is no estimate.
 
-    Each variant is estimated as the agent of the baseline, because its own cost is not known yet.
+    The cost of each variant is not known yet. So it is taken as the cost of the agent of the baseline.
     """
     cases = {
         (suite.eval_set.eval_set_id, case.eval_id) for suite in plan.suites for case in suite.eval_set.cases

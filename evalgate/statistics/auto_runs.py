@@ -1,12 +1,12 @@
 """Plan the next runs, and decide once no further run is needed.
 
-These are the rounds of `runs: auto` (AUTO), and the follow-up runs of single cases, which a fixed number of
-runs has, too.
+These are the rounds of `runs: auto`, and the follow-up runs of single cases, which a fixed number of runs
+has, too.
 
-AUTO runs every case once in each round, and stops once the average is good enough. Such an average is good
-in part by luck, so averages at which AUTO stopped are too high. `estimate_early_stop_bias` estimates the
-excess for an agent that did not change, and the caller subtracts it. The averages are assumed to be normally
-distributed. Their variances come from the runs of each case, pooled over baseline and candidate.
+`runs: auto` runs every case once in each round, and stops once the average is good enough. Luck makes some
+averages look good enough, so averages at the stop tend to be too high. `estimate_early_stop_bias` estimates
+this excess for an agent that did not change, and the caller subtracts the estimate. The estimate assumes that
+averages are normally distributed, with variances from the runs of each case in baseline and candidate.
 
 `plan_next_step` is pure and holds no state. At each call it recomputes the next step from all runs made so
 far, so an interrupted run goes on from the same point, and the same scores give the same answer.
@@ -41,18 +41,18 @@ _NORMAL = NormalDist()
 def estimate_early_stop_bias(
     pairs: Sequence[Pair], *, max_drop: float, rounds: int, min_runs: int = 1
 ) -> float:
-    """Estimate the excess, by luck, of an average at which `runs: auto` stopped after `rounds` rounds.
+    """Estimate how much too high an average is, by luck, if `runs: auto` stopped after `rounds` rounds.
 
-    The excess is a share of the metric's range. After several rounds it can be negative (the average is too
-    low), because AUTO went on only after bad rounds. The estimate assumes that the agent did not change, and
-    that AUTO goes on while the drop is at least half of `max_drop`. Return 0 if `rounds` is above 10, because
-    the excess is below 0.001 then, or if in every case all runs of both sides have the same score.
+    The result is a share of the metric's range. After several rounds it can be negative (the average is too
+    low), because only bad rounds lead to another round. The estimate assumes that the agent did not change,
+    and that another round follows while the drop is at least half of `max_drop`. Return 0 if `rounds` is
+    above 10, because the excess is below 0.001 then. Return 0 also if all scores of each case are equal.
 
     Args:
         pairs: scores of baseline and candidate for each case.
         max_drop: smallest drop of the average that closes the gate.
-        rounds: number of rounds after which AUTO stopped.
-        min_runs: fewest rounds after which AUTO could stop.
+        rounds: number of rounds after which the run stopped.
+        min_runs: fewest rounds after which the run could stop.
     """
     total = math.fsum(pair.weight for pair in pairs)
     spreads = [
@@ -72,17 +72,20 @@ def estimate_early_stop_bias(
 
 
 def _generate_baseline_errors(deviation: float) -> Iterator[tuple[float, float]]:
-    """Yield (normal density, error) for 13 errors of the baseline's average, within 3 times `deviation`."""
+    """Yield (normal density, error) for 13 possible errors of the baseline's average.
+
+    The errors are evenly spaced from -3 to 3 times their standard deviation `deviation`.
+    """
     for at in range(_NODES):
         z = _REACH * (at / (_NODES - 1) - 0.5)
         yield _NORMAL.pdf(z), z * deviation
 
 
 def _compute_stop_moments(deviation: float, limit: float, rounds: int, min_runs: int) -> tuple[float, float]:
-    """Return (p, p·m) for a stop of AUTO after exactly `rounds` rounds: its chance p, and the mean sum m.
+    """Return (p, p·m): p is the chance of a stop after exactly `rounds` rounds, and m the mean sum then.
 
     The sum adds up the averages of all rounds so far. Each round's average has the mean 0 and the standard
-    deviation `deviation`. AUTO goes on after round k if k is below `min_runs`, or if the sum is at most k
+    deviation `deviation`. Another round follows round k if k is below `min_runs`, or if the sum is at most k
     times `limit`.
     """
     reached = [(1.0, 0.0)]
@@ -101,9 +104,10 @@ def _compute_stop_moments(deviation: float, limit: float, rounds: int, min_runs:
 def _propagate_sums(
     reached: Sequence[tuple[float, float]], deviation: float, most: float, rounds: int
 ) -> list[tuple[float, float]]:
-    """Return (probability, sum) pairs after round number `rounds`, from the pairs `reached` before it.
+    """Return (probability, sum) pairs after round number `rounds`; `reached` has the pairs before this round.
 
-    A sum adds up the averages of all rounds so far. Sums above `most` are left out, because AUTO stops there.
+    A sum adds up the averages of all rounds so far. Sums above `most` are left out: no round follows them.
+    `deviation` is the standard deviation of a round's average.
     """
     lowest = min(-_REACH * deviation * math.sqrt(rounds), most - deviation)
     step = (most - lowest) / _STEPS
@@ -120,10 +124,10 @@ class NextRuns:
     """Runs that are needed before a decision."""
 
     runs: Mapping[str, tuple[int, ...]]
-    """Case id to the numbers of its next runs, counted from 1; never empty. All can be made at once."""
+    """Maps a case id to the numbers (from 1) of its next runs; never empty. All runs can be made at once."""
     why: Literal["round", "follow_up"]
     """`round`: every case with fewer runs than the round needs gets the missing runs. `follow_up`: each case
-    with the status `rerun` gets one more run."""
+    that may have broken gets one more run."""
 
 
 Step: TypeAlias = NextRuns | Decision
@@ -132,13 +136,13 @@ Step: TypeAlias = NextRuns | Decision
 def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
     """Return the next runs to make, or the decision if no further runs are needed.
 
-    For a `NextRuns`, make its runs and append their scores (None without a score) to `CaseScores.candidate`
-    of their cases. Then call again, at most `max_runs + confirm_runs` times. With fixed `runs`, every case
-    gets this number of runs in one round. Only cases that may have broken (`rerun`) get further runs.
+    After a `NextRuns`, the caller makes its runs, appends their scores (None without a score) to
+    `CaseScores.candidate` of their cases, and calls again, at most `max_runs + confirm_runs` times. With
+    fixed `runs`, every case gets this number of runs in one round. Only cases that may have broken get more.
 
     The averages after k rounds use the first k runs of every case, so that a case that failed gets no more
-    chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and
-    `is_futile` returns False. It also follows while a minimum, pass^k or a required proof is undecided.
+    chances than a case that passed. Another round follows while a drop is at least half of `max_drop` and can
+    still reach it (see `futility`). It also follows while a minimum, pass^k or a required proof is undecided.
 
     No round follows after `max_runs` rounds, after a failed average, minimum or pass^k, or with `fail_fast`
     after a case broke. A deterministic metric (`is_deterministic`) needs only the first `min_runs` rounds.
@@ -177,10 +181,11 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
 
 
 def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
-    """Decide from the existing runs alone, for a gate run that ended early and for stored runs.
+    """Decide from the existing runs alone: for a run that ended early, and for stored runs.
 
-    With fixed `runs`, the averages use this number of runs, even if some are missing. With AUTO they use as
-    many runs as the case with the fewest has, at least 1. A case that would need follow-up runs is a suspect.
+    With fixed `runs`, the averages use this number of runs of each case, even if some runs are missing. With
+    `runs: auto` they use the first k runs of each case: k is the smallest number of runs of a case, at least
+    1. A case that would need further runs to confirm that it broke is only a suspect.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
@@ -198,7 +203,7 @@ def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Param
 
 
 def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
-    """Return the smallest and the largest number of runs per case at which the averages are compared."""
+    """Return the numbers of runs of each case at the first and at the last comparison of the averages."""
     return parameters.first_runs, parameters.runs or parameters.max_runs
 
 
@@ -211,7 +216,7 @@ def _find_missing_runs(metrics: Mapping[str, GatingMetric], rounds: int) -> dict
 
 
 def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters, rounds: int) -> bool:
-    """Return True if this metric needs no further round, by the rules of `plan_next_step`."""
+    """Return True if this metric needs no further round: nothing about it is undecided."""
     if assessment.lacks_scores or (assessment.exact and assessment.change is not None):
         return True
     undecided = any(
@@ -228,10 +233,10 @@ def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters
 
 
 def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: Parameters) -> bool:
-    """Return True if the drop has at most the chance `futility` to reach `max_drop` by the last round.
+    """Return True if the chance that the drop reaches `max_drop` by the last round is `futility` or less.
 
-    Assume that the remaining rounds have the same drop on average, and vary as the runs of each case did.
-    Return False if `futility` is 0, the drop has reached `max_drop`, or no round is left.
+    The remaining rounds are assumed to have the same drop on average, and to vary as the runs of each case
+    did. Return False if `futility` is 0, if the drop has reached `max_drop`, or if no round is left.
     """
     left = 1 / rounds - 1 / parameters.max_runs
     if change.drop >= max_drop - EPSILON or left <= 0 or not parameters.futility:
@@ -246,11 +251,11 @@ def _classify_all_cells(
     assessments: Mapping[str, Assessment],
     parameters: Parameters,
 ) -> dict[Cell, RegressionStatus]:
-    """Return the status of each cell (metric, case) that is tested by statistics.
+    """Return the status of each (metric, case) pair that is tested by statistics.
 
-    The test is repeated after each run of the case, from the first round on. The first status other than
-    `rerun` counts. If every test returns `rerun`, the status is `rerun` while the case may get further runs,
-    and `suspect` afterwards.
+    The test is repeated after each run of the case, from the first round on. The first result other than
+    `rerun` is the status. If every test returns `rerun`, the status is `rerun` while the case may get further
+    runs, and `suspect` afterwards.
     """
     return {
         (name, pair.case): _find_first_status(

@@ -1,4 +1,7 @@
-"""Compare the figures of budgets, such as tokens or seconds: means of logarithms, and 95th percentiles."""
+"""Compare measured figures that have a budget, such as tokens or seconds: their means and 95th percentiles.
+
+For means, figures are converted to shares from 0 to 1 by their logarithms, so that the tests of scores apply.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +17,7 @@ PERCENTILE = 0.95
 
 @frozen
 class CaseFigures:
-    """Figures of one case, one for each run; None for a run that is not compared."""
+    """Figures of one case, such as its tokens: one for each run, None for a run that is not compared."""
 
     baseline: Sequence[Score] | None
     """Oldest run first; None: the baseline does not know the case."""
@@ -26,24 +29,23 @@ class CaseFigures:
 
 @frozen
 class LogShares:
-    """Figures that were converted by logarithms to shares from 0 to 1, for the tests of scores.
+    """Figures of all cases, converted by logarithms to shares from 0 to 1, as the tests of scores need.
 
-    Smaller figures are better, and better scores are larger. So within a case, smaller figures have larger
-    shares.
+    Within a case, a smaller figure has a larger share, because smaller figures and larger scores are better.
     """
 
     cases: Mapping[str, CaseScores]
     width: float
-    """Difference of two natural logarithms that makes their shares differ by 1."""
+    """Difference of natural logarithms that is a difference of 1 between shares."""
 
     def to_ratio(self, drop: float) -> float:
-        """Convert a drop of the mean share to the ratio of candidate figures to baseline figures."""
+        """Convert a drop of the mean share to a ratio: the candidate's figures divided by the baseline's."""
         return math.exp(drop * self.width)
 
     def to_drop(self, increase: float) -> float:
-        """Convert a relative increase of the figures (0.15 is 15 %) to the drop of the mean share it causes.
+        """Return the drop of the mean share if all figures increase by the share `increase` (0.15 is 15 %).
 
-        Shares are logarithmic: the drop is ln(1 + increase) / `width`. So `to_ratio` of it is 1 + increase.
+        Shares are logarithmic, so the drop is ln(1 + increase) / `width`.
         """
         return math.log1p(increase) / self.width
 
@@ -51,10 +53,10 @@ class LogShares:
 def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -> LogShares:
     """Convert all figures to shares from 0 to 1 by their logarithms; a smaller figure has a larger share.
 
-    Only figures of the same case are compared, so in each case the share 0.5 is halfway between the case's
-    smallest and largest logarithm. All cases have the same width: the widest spread of the logarithms of one
-    case, or 1 if no case has a spread. A larger width would make more figures equal, because shares are
-    rounded to thousandths later.
+    Only figures of the same case are compared. So in each case the share 0.5 is the middle between the case's
+    smallest and largest logarithm. All cases have the same `width`: the largest difference between two
+    logarithms of one case, or 1 if no figures of a case differ. It is no larger than needed, because shares
+    are rounded to thousandths later.
 
     `offset` is added to each figure before the logarithm is taken, such as 1 for counts, which may be 0. A
     figure of `-offset` or less has no logarithm, and its share is None.
@@ -93,7 +95,7 @@ def scale_logarithms(cases: Mapping[str, CaseFigures], *, offset: float = 0.0) -
 
 
 def count_needed_runs(alpha: float) -> int:
-    """Return the fewest runs of which one or more exceed the 95th percentile with a chance of 1 − alpha."""
+    """Return the fewest runs among which some figure exceeds the 95th percentile with chance 1 − alpha."""
     return math.ceil(math.log(alpha) / math.log(PERCENTILE) - 1e-9)
 
 
@@ -104,8 +106,8 @@ def compare_percentile(
 
     - A percentile above the limit fails if its lower bound is above the limit, too. Otherwise it is
       inconclusive.
-    - A percentile within the limit passes. With `proof` it is inconclusive if its upper bound is above the
-      limit.
+    - A percentile within the limit passes, with one exception: with `proof` it is inconclusive if its upper
+      bound is above the limit.
 
     Return None if there are fewer figures than `count_needed_runs(alpha)`. The bounds are order statistics,
     which hold for any distribution (Hahn and Meeker, Statistical Intervals, 5.2). The percentile lies beyond

@@ -1,9 +1,8 @@
-"""Test one case exactly, by permutation of its runs and its stored runs.
-
-`mean_difference.py` tests the average of all cases.
+"""Test one case exactly, by permutation of the candidate's runs and the baseline's runs.
 
 Baseline and candidate together have n scores of a case, R of them the candidate's. If nothing changed, every
-choice of R of the n scores is equally likely. With binary scores this is Fisher's exact test.
+choice of R of the n scores is equally likely to be the candidate's. With binary scores this is Fisher's exact
+test. `mean_difference.py` tests the average of all cases.
 """
 
 import math
@@ -19,12 +18,15 @@ _WIDE = 500  # with more possible sums, `find_largest_p` takes a bound, because 
 
 @frozen
 class SumDistribution:
-    """Distribution of the sum of the candidate's scores, in thousandths, over all choices of its runs."""
+    """Distribution of the sum of a candidate's scores over all choices of its runs from the pooled runs.
+
+    Sums are in thousandths of a score.
+    """
 
     lowest: int
     """Smallest possible sum."""
     step: int
-    """Distance between neighbouring sums in `counts`."""
+    """Distance between the sums of two neighbouring items of `counts`."""
     counts: tuple[int, ...]
     """Number of choices with the sum `lowest + i·step`, for each i."""
 
@@ -35,7 +37,7 @@ class SumDistribution:
     def list_terms(self, total: int) -> list[tuple[int, float]]:
         """Return (distance from `total`, probability) of every possible sum.
 
-        The distance is in steps of the sums, and negative for sums below `total`.
+        The distance is a number of `step`s, negative for sums below `total`.
         """
         observed, choices = self.find_index(total), sum(self.counts)
         return [(i - observed, count / choices) for i, count in enumerate(self.counts) if count]
@@ -68,8 +70,8 @@ def compute_sum_distribution(pooled: Thousandths, runs: int) -> SumDistribution:
 def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
     """Return the exact one-sided p of one case, small if the candidate's scores are low.
 
-    Pool the scores of both sides, and choose as many of them as the candidate has, in all possible ways. Then
-    p is the share of the choices with a sum of at most the candidate's sum.
+    The scores of both sides are pooled, and as many as the candidate has are chosen from them, in all
+    possible ways. Then p is the share of the choices with a sum of at most the candidate's sum.
     """
     law = compute_sum_distribution(tuple(sorted(baseline + candidate)), len(candidate))
     below = sum(law.counts[: law.find_index(sum(candidate)) + 1])
@@ -77,10 +79,11 @@ def compute_case_p(baseline: Thousandths, candidate: Thousandths) -> float:
 
 
 def find_largest_p(pooled: Thousandths, runs: int, threshold: float) -> float:
-    """Return the largest p up to the threshold that is possible for a case; 0 if every possible p is larger.
+    """Return the largest possible p of a case that is at most `threshold`; 0 if every possible p is larger.
 
-    `pooled` are all scores of the case, ascending. Each choice of `runs` of these scores as the candidate's
-    scores has a possible p. With more than 500 possible sums the result is approximate, but never too small.
+    `pooled` are all scores of the case, ascending. Any `runs` of these scores could be the candidate's, and
+    each such choice gives a possible p. With more than 500 possible sums, the result is approximate, but
+    never too small.
     """
     if threshold >= 1:
         return 1.0

@@ -1,8 +1,8 @@
-"""Find single cases that broke, by an exact test of scores or by more failures than luck explains.
+"""Find single cases that broke: by an exact test of scores, or by more failures than luck explains.
 
-A case that never failed in a short baseline may still be flaky. The number of flaky cases is estimated from
-the stored runs of the whole suite. There, some cases both passed and failed; for each of these, some further
-flaky cases are expected that only passed or only failed.
+A case that never failed in a short baseline may still be flaky. So the number of flaky cases is estimated
+from the stored runs of the whole suite. Cases that both passed and failed show that they are flaky. They also
+show how many flaky cases to expect among the cases that only passed or only failed.
 """
 
 import math
@@ -17,20 +17,21 @@ from evalgate.statistics.parameters import EPSILON, P_EPSILON, is_within_level
 from evalgate.statistics.score_pairs import UNIT, Thousandths, compute_score_mean
 
 Cell: TypeAlias = tuple[str, str]
-"""(metric, case): breaks are confirmed for one metric on one case at a time."""
+"""(metric, case): a break is confirmed separately for each metric on each case."""
 
 RegressionStatus: TypeAlias = Literal["ok", "suspect", "broken", "rerun"]
 
 
 @frozen
 class ConfirmationPlan:
-    """Requirements for calling a case broken, which keep the chance of a false alarm within `case_alpha`."""
+    """Requirements for calling a case broken; they keep the chance of a false alarm within `case_alpha`."""
 
     t: float
     """Largest exact p at which a case is called broken."""
     need: Mapping[Cell, int]
-    """Fewest runs of a cell that confirm a break if all of them score 0. A cell is absent if its stored
-    mean is below `case_drop`, or if even `confirm_runs` such runs confirm nothing."""
+    """Maps a cell (metric, case) to the fewest runs that confirm a break if all of them score 0. A cell is
+    absent if its stored mean is below `case_drop`, or if even `confirm_runs` runs that score 0 do not confirm
+    a break."""
 
 
 def build_confirmation_plan(
@@ -38,8 +39,9 @@ def build_confirmation_plan(
 ) -> ConfirmationPlan:
     """Divide `case_alpha` among the cells (metric, case) in which a break can be confirmed (Tarone 1990).
 
-    In these cells `confirm_runs` runs that all score 0 confirm a break. In any other cell no scores confirm a
-    break. Such a cell gets no share of `case_alpha`, because no false alarm is possible in it.
+    `baselines` has the stored scores of each cell. A break can be confirmed in a cell if `confirm_runs` runs
+    that all score 0 would confirm it. Any other cell gets no share of `case_alpha`, because it can cause no
+    false alarm.
     """
     # A case that could not fall by `case_drop` even to 0 is never called broken.
     eligible = {
@@ -73,16 +75,16 @@ def classify_case(
 ) -> RegressionStatus:
     """Return the status of one case after its runs so far; each side must have at least one score.
 
-    - `ok`: the mean fell by less than `case_drop`.
-    - `broken`: the fall is confirmed.
-    - `rerun`: further runs can confirm the fall.
-    - `suspect`: the case fell, and no further runs are wanted.
+    - `ok`: the mean fell by less than `case_drop`, or not at all.
+    - `broken`: the mean fell by `case_drop` or more, and this is confirmed.
+    - `rerun`: the mean fell as much, and further runs can confirm it.
+    - `suspect`: the mean fell as much, and further runs cannot confirm it or are not allowed.
 
     Args:
         baseline: the stored scores.
         candidate: the scores so far.
         t: largest exact p of a confirmed break.
-        need: runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
+        need: number of runs that confirm a break if all of them score 0; None: a break cannot be confirmed.
         case_drop: smallest fall of the mean that counts.
         limit: most runs of a case that fails with scores above 0, for example because one of two turns is
             wrong. Such a case gets further runs on two conditions: each of its runs is below the stored mean
@@ -112,35 +114,35 @@ def _pad_scores(candidate: Thousandths, runs: int, score: int) -> Thousandths:
 
 
 def _compute_smallest_p(baseline: Collection[int], runs: int) -> float:
-    """Return the smallest possible exact p of `runs` runs: the p if all of them score 0."""
+    """Return the smallest exact p that `runs` runs of the candidate can have: the p if all score 0."""
     zeros = sum(score == 0 for score in baseline)
     return math.comb(zeros + runs, runs) / math.comb(len(baseline) + runs, runs)
 
 
 LEAST_MISSES = 3
-"""Fewest failures in a row that show a broken case, because an outage can cause two. If fewer runs are
-allowed, all of them must fail."""
+"""Fewest failures in a row that show a broken case, because an outage can cause two failures. If fewer runs
+than this are allowed, all allowed runs must fail."""
 
 _IN_A_ROW = 0.015
 _WITH_ONE_PASS = 0.008
-"""Limits for the expected number of flaky cases of a suite that look broken.
+"""Limits for the expected number of flaky cases in a suite that look broken.
 
-`_IN_A_ROW` applies to cases of which every run failed, `_WITH_ONE_PASS` to cases of which one run passed. The
-latter finds broken cases that pass once by luck. It costs few runs: a sound case soon passes twice.
+`_IN_A_ROW` applies to cases with only failed runs, `_WITH_ONE_PASS` to cases with one passed run. The second
+limit exists to find broken cases that pass once by luck. It costs few runs: a sound case soon passes twice.
 """
 
 _MORE_AFTER_A_PASS = 2
-"""Factor between the most runs of a case that passed once and the most runs of a case that never passed.
+"""A case that passed once may get this many times the runs of a case that never passed.
 
-With few stored runs and many flaky cases, one pass outweighs many failures. Without the further runs, a
+With few stored runs and many flaky cases, one pass outweighs many failures. Without the additional runs, a
 broken case that still passes 1 run in 50 is missed in one of five large suites.
 """
 
 _IN_A_ROW_ALONE = 0.03
-"""Limit instead of `_IN_A_ROW` if the allowed runs are too few to call a case with one pass broken."""
+"""Limit that replaces `_IN_A_ROW` if the allowed runs are too few to call a case with one pass broken."""
 
 _UNKNOWN = 0.3
-"""Assumed share of flaky cases among the cases with a single stored run: one run shows no flakiness."""
+"""Assumed share of flaky cases among the cases with one stored run, because one run shows no flakiness."""
 
 
 @frozen
@@ -152,11 +154,11 @@ class StoredOutcomes:
 
 
 def estimate_flaky(baselines: Iterable[StoredOutcomes]) -> float:
-    """Estimate the number of flaky cases of a suite, including flaky cases without a failed stored run.
+    """Estimate the number of flaky cases of a suite, including flaky cases that only passed or only failed.
 
     The result is at least 1. A flaky case's chance to pass is assumed to be uniform between 0 and 1. Then the
     share 1 - 2 / (n + 1) of all flaky cases shows both outcomes in n runs. `baselines` has one item for each
-    case, or one for each way of failing; then the result is the number of flaky ways of failing.
+    case. If it has one item for each way of failing, the result is the number of flaky ways of failing.
     """
     flaky = 1.0
     for each in baselines:
@@ -174,8 +176,8 @@ class BreakageCriteria:
     in_a_row: int
     """Number of first runs that suffices if all of them failed."""
     with_one_pass: int | None
-    """Number of first runs that suffices if one of them passed; None: a case that passed once is not called
-    broken."""
+    """Number of first runs that suffices if exactly one of them passed. None: a case with a passed run is
+    never called broken."""
 
     def classify_runs(self, misses: Sequence[bool]) -> Literal["broke", "flake", "open"]:
         """Classify a case by its runs in order; `misses` has True for each failed run.
@@ -184,7 +186,7 @@ class BreakageCriteria:
         - `flake`: too many runs passed.
         - `open`: too few runs were made to decide.
 
-        Only the first runs decide, so that further runs give luck no second chance.
+        Only as many first runs as the fields name count, so that further runs give luck no second chance.
         """
         if len(misses) >= self.in_a_row and all(misses[: self.in_a_row]):
             return "broke"
@@ -197,7 +199,7 @@ class BreakageCriteria:
 
 
 def find_breakage_criteria(baseline_runs: int, flaky: float, *, most: int) -> BreakageCriteria:
-    """Return the breakage criteria of a case that fails in a way in which no stored run failed.
+    """Return the criteria for calling a case broken that fails in a way in which no stored run failed.
 
     Args:
         baseline_runs: number of stored runs of the case, at least 1.
@@ -229,5 +231,8 @@ def _count_in_a_row(baseline_runs: int, rarity: float, most: int) -> int:
 
 
 def _compute_flaky_chance(passes: int, misses: int) -> float:
-    """Return the chance that a flaky case passes `passes` runs and then fails `misses` (a Beta integral)."""
+    """Return the chance that a flaky case passes `passes` runs and then fails `misses` runs.
+
+    It is a Beta integral, because the case's chance to pass is assumed to be uniform between 0 and 1.
+    """
     return factorial(passes) * factorial(misses) / factorial(passes + misses + 1)

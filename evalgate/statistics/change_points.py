@@ -2,10 +2,10 @@
 
 The method is circular binary segmentation (Olshen et al. 2004), which also finds a fall that recovers:
 
-1. A stretch of values has a statistic: the difference of its mean from the mean of all other values,
-   weighted by both lengths. Take the stretch with the largest statistic.
-2. Its p is the share of random orders of the same values with a largest statistic that is not smaller. If p
-   is too large, there is no change.
+1. A stretch is a run of neighbouring values. Its statistic is the difference of its mean from the mean of all
+   other values, weighted by both lengths. Take the stretch with the largest statistic.
+2. Put the same values in random orders, and take the largest statistic of each order. The stretch's p is the
+   share of orders with a statistic that is not smaller. If p is too large, there is no change.
 3. If the stretch begins or ends with the series, its other end is a change. If the stretch lies inside the
    series, the end with the clearer difference between the values before and after it is a change. The other
    end is a change only if the difference there is significant, too.
@@ -36,8 +36,8 @@ class ChangePoint:
     after: float
     """Mean of the values up to the next change, or to the end of the series."""
     p: float
-    """Probability that a random order of the values has a stretch with as large a statistic; both ends of one
-    stretch have the same p."""
+    """Probability that a random order of the values has a stretch that differs as much from the other values.
+    If both ends of a stretch are changes, both have the same p."""
 
 
 def find_change_points(
@@ -50,8 +50,8 @@ def find_change_points(
 
     Args:
         values: the averages, the oldest first.
-        alpha: largest probability of finding a change in a series without any; the same for each piece
-            between changes.
+        alpha: largest probability of finding a change in a series without a change. It applies again to each
+            piece between two changes.
         orders: number of random orders in each test.
     """
     splits = sorted(_find_splits(values, 0, alpha, orders))
@@ -66,9 +66,10 @@ def find_change_points(
 def _find_splits(
     values: Sequence[float], offset: int, alpha: float, orders: int
 ) -> Iterator[tuple[int, float]]:
-    """Yield (index, p) of each change in `values`, a piece of the series that begins at index `offset`.
+    """Yield (index, p) of each change in `values`, in no particular order.
 
-    The yielded index counts from the start of the whole series.
+    `values` is the piece of the series that begins at index `offset`. The yielded index counts from the
+    start of the whole series.
     """
     largest, first, last = _find_stretch(values)
     if first == last:
@@ -91,7 +92,7 @@ def _estimate_probability(
 ) -> float:
     """Return the share of orders of the values for which `is_extreme` is true; never 0.
 
-    `orders` random orders are counted, and the given order, which is always extreme.
+    The orders are `orders` random ones and the given order, for which `is_extreme` must be true.
     """
     source, drawn = random.Random(0), list(values)  # noqa: S311  the same result every time, and no secret
     reached = 0
@@ -102,7 +103,10 @@ def _estimate_probability(
 
 
 def _compare_sides(values: Sequence[float], at: int, orders: int) -> float:
-    """Return p of the difference between the mean before index `at` and the mean from `at` on."""
+    """Return the p of the difference between the mean before index `at` and the mean from `at` on.
+
+    It is the share of random orders of the values with a difference that is not smaller.
+    """
 
     def measure(drawn: Sequence[float]) -> float:
         return abs(_compute_mean(drawn[:at]) - _compute_mean(drawn[at:]))
@@ -112,9 +116,9 @@ def _compare_sides(values: Sequence[float], at: int, orders: int) -> float:
 
 
 def _find_stretch(values: Sequence[float]) -> tuple[float, int, int]:
-    """Return (statistic, start, end) of the stretch with the largest statistic; `end` is exclusive.
+    """Return (statistic, start, end) of the stretch that differs most from all other values.
 
-    Start and end are both 0 if no stretch differs from the other values.
+    The index `end` is exclusive. Start and end are both 0 if no stretch differs from the other values.
     """
     count, sums = len(values), [0.0, *accumulate(values)]
     largest, bounds, total = _TINY, (0, 0), sums[-1]
@@ -131,7 +135,7 @@ def _find_stretch(values: Sequence[float]) -> tuple[float, int, int]:
 
 
 def _has_stretch(values: Sequence[float], least: float) -> bool:
-    """Return True if the largest statistic of `_find_stretch` is at least `least`.
+    """Return True if some stretch has a statistic of at least `least`: a fast form of `_find_stretch`.
 
     If the mean of all values is subtracted from each value, the statistic of a stretch is the absolute sum of
     its values, times a factor that depends on its length alone. So lengths that cannot reach `least` are

@@ -1,9 +1,10 @@
 """Distinguish a change of the agent from a drift of its provider, by fresh runs of two commits.
 
-The baseline comparison cannot distinguish the two, because the stored runs were made before both. The control
-comparison takes the suspects of the baseline comparison, and runs the base commit's agent (the control) and
-the changed agent (the head) on them in turn. It compares these fresh runs alone: the head's earlier runs were
-selected for failures, because they made the cases suspects. Only the answer `drifted` uses the stored runs.
+The comparison with the baseline cannot distinguish the two, because the stored runs were made before both.
+It yields suspects: cases and averages that seem to have fallen. The control comparison runs two agents on the
+suspects in turn: the base commit's agent (the control) and the changed agent (the head). It compares these
+fresh runs alone, because the head's earlier runs were selected for failures. Only the answer `drifted` uses
+the stored runs.
 
 The gate closes only if both comparisons find a drop or a broken case. If the control comparison has too few
 results, the baseline comparison alone decides. If nothing changed, false alarms are at most as frequent as
@@ -13,8 +14,8 @@ all suspects, and the averages' share of `alpha`.
 
 A case is broken if the head fails more often than the control, by `paired_failures.compute_sequential_p` and
 Holm's procedure over the suspects. An average fell if its drop is at least `max_drop`, and larger than luck
-explains by the permutation test of `mean_difference.py`. Averages are compared after 1, 2, 4 … rounds of
-pairs, and after the last round. Each of these comparisons is a look.
+explains by the permutation test of `mean_difference.py`. Averages are compared after 1, 2, 4 … rounds, in
+each of which both agents run every case once, and after the last round. Each such comparison is a look.
 """
 
 import math
@@ -39,10 +40,10 @@ from evalgate.statistics.score_pairs import Pair, Score, count_missing, normaliz
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _LEAST_VARYING_CASES = 10
-"""Fewest cases with differing scores from which the size of luck is estimated before `LEAST_PAIRS` rounds."""
+"""Fewest cases with differing scores that show how large luck is before `LEAST_PAIRS` rounds were made."""
 
 LEAST_PAIRS = 4
-"""Fewest pairs of runs that count for a suspect case: a short outage can cause three failures."""
+"""Fewest pairs of runs that decide about a case, because a short outage can cause three failures."""
 
 MOST_PAIRS = 20
 """Most pairs of runs of a case: further pairs decide little, and computing their p takes seconds."""
@@ -50,43 +51,43 @@ MOST_PAIRS = 20
 
 @frozen
 class CaseSuspect:
-    """One case that the comparison with the baseline called broken or left open, with its fresh runs.
+    """Case that the comparison with the baseline called broken or left open, with its fresh runs.
 
     A case is left open if it needed follow-up runs, but a failure elsewhere had already closed the gate. If a
     drift explains that failure, the open case may still have broken.
     """
 
     name: str
-    """Unique among the suspects."""
+    """Name of the case, unique among the suspects."""
     stored: StoredOutcomes
     """Number of stored runs, and of stored runs that failed in the way that made the case a suspect."""
     head: Sequence[bool | None] = ()
-    """Fresh runs of the head, in order: True if the run failed in the way that made the case a suspect, None
-    if it has no result through no fault of the agent."""
+    """Fresh runs of the changed agent, in order. True: the run failed in the way that made the case a
+    suspect. None: the run has no result through no fault of the agent."""
     control: Sequence[bool | None] = ()
-    """Fresh runs of the control, as `head`."""
+    """Fresh runs of the base commit's agent, in order, with the same values as in `head`."""
 
 
 @frozen
 class FreshScores:
-    """Scores of one metric on one case, 0 to 1: of stored runs, and of fresh runs of head and control."""
+    """Scores (0 to 1) of one metric on one case, in stored runs and in fresh runs of both agents."""
 
     stored: Sequence[Score]
-    """Scores of the stored runs that the baseline comparison used."""
+    """Scores of the stored runs that the comparison with the baseline used."""
     head: Sequence[Score] = ()
-    """Scores of the head's fresh runs, in order; 0 for a crash, None for a run without a score through no
-    fault of the agent."""
+    """Scores of the changed agent's fresh runs, in order; 0 for a crash, None for a run without a score
+    through no fault of the agent."""
     control: Sequence[Score] = ()
-    """Scores of the control's fresh runs, as `head`."""
+    """Scores of the fresh runs of the base commit's agent, in order, with the same meaning of 0 and None."""
     weight: float = 1.0
 
 
 @frozen
 class AverageSuspect:
-    """One metric with an average that may have fallen in the baseline comparison.
+    """Metric with an average that, by the comparison with the baseline, may have fallen.
 
-    Usually a drop of half of `max_drop` or more makes an average a suspect. The true drop may be larger: AUTO
-    stops at the first broken case, so some rounds of the average may be missing.
+    Usually a drop of half of `max_drop` or more makes an average a suspect. The true drop may be larger:
+    `runs: auto` stops at the first broken case, so some rounds of the average may be missing.
     """
 
     name: str
@@ -94,62 +95,62 @@ class AverageSuspect:
     max_drop: float
     """A drop of the suite's average of this size or more closes the gate."""
     cases: Mapping[str, FreshScores]
-    """All cases that the baseline comparison compared, at least one.
+    """Scores of all cases that were compared with the baseline, at least one.
 
-    Control runs of only the cases that fell or varied would be cheaper, but misleading: luck selects them. If
-    all cases fell, most of the drop is in the others; a simulation took half of such drops for luck.
+    To rerun only the cases that fell or varied would be cheaper, but misleading, because luck selects such
+    cases. If all cases fell a little, most of the drop is in the cases that were not selected.
     """
     total_weight: float
-    """Weight of all cases that were compared. A case without control runs counts as unchanged."""
+    """Sum of the weights of all cases that were compared. A case without fresh runs counts as unchanged."""
     drops: Mapping[str, float] = field(default_factory=dict)
-    """Case to its drop in the baseline comparison: stored mean minus the head's mean.
+    """Maps a case to its drop from the baseline: stored mean minus the changed agent's mean.
 
     If the drop of the average without drifted cases is less than half of `max_drop`, the average needs no
-    runs. Empty: this is not checked.
+    fresh runs. If `drops` is empty, this is not checked.
     """
 
 
 @frozen
 class CaseControl:
-    """Answer of the control runs about one case, with the counts and the p value that it is based on."""
+    """Answer of the fresh runs about one case, with the counts and the p value that led to the answer."""
 
     answer: ControlAnswer
     head_runs: int
-    """Fresh runs of the head that have a result."""
+    """Number of the changed agent's fresh runs that have a result."""
     head_failed: int
     control_runs: int
     control_failed: int
     p: float
-    """Sequential p value, valid after any number of pairs; 1 without a pair. If both agents fail equally
-    often, this is the chance that the head looks this much worse after any of the planned pairs."""
+    """Sequential p value, valid after any number of pairs of runs; 1 without a pair. If both agents fail
+    equally often, this is the chance that the changed agent looks this much worse after some pair."""
     level: float
     """Level that p was compared with: the case's share of `case_alpha` by Holm's procedure."""
     is_measured: bool
-    """False: too few runs have a result, so the baseline comparison alone decides."""
+    """False: too few runs have a result, so the comparison with the baseline alone decides."""
 
 
 @frozen
 class AverageControl:
-    """Answer of the control runs about one average, with means over the cases with control runs."""
+    """Answer of the fresh runs about one average; means are taken over the cases with fresh runs."""
 
     answer: ControlAnswer
     rounds: int
-    """Fresh runs of every case and side that the figures use; 0: no runs were made, or drifted cases explain
-    the drop."""
+    """Number of fresh runs of each case and agent that the figures use. It is 0 if no runs were made, or if
+    drifted cases explain the drop."""
     stored: float | None
-    """Mean of the stored runs; None if no case with control runs has stored scores, or `head` is None."""
+    """Mean of the stored runs; None if no case with fresh runs has stored scores, or `head` is None."""
     head: float | None
-    """Mean of the head's fresh runs. None if `rounds` is 0 or no case has scores of both head and control;
-    then `control`, `drop` and `p` are None, too."""
+    """Mean of the changed agent's fresh runs. It is None if `rounds` is 0 or no case has scores of both
+    agents. Then `control`, `drop` and `p` are None, too."""
     control: float | None
     drop: float | None
-    """Drop of the whole suite's mean, control minus head; cases without control runs count as unchanged."""
+    """Drop of the whole suite's mean, `control` minus `head`. Cases without fresh runs count as unchanged."""
     p: float | None
     level: float | None
-    """Level that p was compared with: the share of the look's `alpha` by Holm's procedure; None if `rounds`
-    is 0."""
+    """Level that p was compared with, after the division of `alpha` among looks and averages; None if
+    `rounds` is 0."""
     is_measured: bool
-    """False: too many runs lack a score, or no run was made, so the baseline comparison alone decides."""
+    """False: too many runs lack a score, or no run was made, so the comparison with the baseline decides."""
 
 
 @frozen
@@ -157,19 +158,22 @@ class PairsWanted:
     """Pairs of runs that are needed before a decision."""
 
     pairs: Mapping[str, int]
-    """Case to the number of further pairs, each a run of the head and one of the control; never empty."""
+    """Maps a case to the number of further pairs, which are one run with each agent; never empty."""
 
 
 @frozen
 class ControlDecision:
-    """Answers of the control runs about all suspects, by case and by metric."""
+    """Answers of the fresh runs about all suspects, by case and by metric."""
 
     cases: Mapping[str, CaseControl]
     averages: Mapping[str, AverageControl]
 
     @property
     def answer(self) -> ControlAnswer:
-        """Return the first of `broke`, `open`, `drifted`, `recovered` that any suspect has; else `open`."""
+        """Return the first of `broke`, `open`, `drifted`, `recovered` that is the answer about a suspect.
+
+        Return `open` if there is no suspect.
+        """
         found = {each.answer for each in self._list_answers()}
         order: tuple[ControlAnswer, ...] = ("broke", "open", "drifted", "recovered")
         return next((answer for answer in order if answer in found), "open")
@@ -186,19 +190,19 @@ class ControlDecision:
 def plan_control_runs(
     cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
 ) -> PairsWanted | ControlDecision:
-    """Return the pairs of runs to make next, or the decision if none are needed.
+    """Return the pairs of runs to make next, or the decision if no further pairs are needed.
 
-    A pair is one run of a case with the head, and one with the control. Append the two results to each
-    suspect with this case, and call again. If several suspects have the same case, the largest number of
-    pairs that one of them needs is returned.
+    A pair is one run of a case with the changed agent, and one with the base commit's agent. The caller makes
+    the pairs, appends the results to each suspect with this case, and calls again. If several averages need
+    pairs of the same case, the largest number is returned. Averages wait until no case needs pairs.
 
     Args:
         cases: case suspects. A case that broke in several ways is one suspect; its runs fail if they fail
             in any of these ways.
         averages: average suspects, one for each metric. An average uses equally many pairs of each case:
             the extra pairs of case suspects do not count.
-        parameters: parameters of the gate. `confirm_runs`, clamped to 4 to 20, is the most pairs of a case.
-            If this number of pairs cannot confirm a total break, up to 20 pairs are made.
+        parameters: parameters of the gate. The most pairs of a case are `confirm_runs`, but at least 4 and at
+            most 20. If so many pairs cannot confirm a total break, up to 20 pairs are made.
 
     Raises:
         InvalidInputError: for a score of an average outside 0 to 1.
@@ -231,7 +235,7 @@ def plan_control_runs(
 def decide_control_runs(
     cases: Sequence[CaseSuspect], averages: Sequence[AverageSuspect], parameters: Parameters
 ) -> ControlDecision:
-    """Return the answer about each suspect from the runs made so far; `open` if the runs are not conclusive.
+    """Return the answer about each suspect from the fresh runs so far; `open` if they are not conclusive.
 
     Raises:
         InvalidInputError: for a score of an average outside 0 to 1.
@@ -247,7 +251,10 @@ def decide_control_runs(
 
 
 def get_max_pairs(suspects: int, parameters: Parameters) -> int:
-    """Return the most pairs of runs of each case, 4 to 20, if `suspects` cases share `case_alpha`."""
+    """Return the largest number of pairs of runs of a case, 4 to 20, if `suspects` cases share `case_alpha`.
+
+    It is `confirm_runs`, or more if so few pairs cannot confirm a total break.
+    """
     most = min(max(LEAST_PAIRS, parameters.confirm_runs), MOST_PAIRS)
     level = parameters.case_alpha / max(1, suspects)
     while most < MOST_PAIRS and not is_within_level(_compute_total_break_p(most, most), level):
@@ -256,7 +263,10 @@ def get_max_pairs(suspects: int, parameters: Parameters) -> int:
 
 
 def _count_first_pairs(suspects: int, most: int, parameters: Parameters) -> int:
-    """Return the fewest pairs that confirm a total break of all suspects at once, from 4 to `most`."""
+    """Return the fewest pairs of runs, from 4 to `most`, that confirm a total break of all suspects at once.
+
+    In a total break, every run of the changed agent fails and every run of the other agent passes.
+    """
     # If all suspects broke, Holm's procedure compares the smallest p with this share of the level.
     level = parameters.case_alpha / max(1, suspects)
     return next(
@@ -332,15 +342,15 @@ def _count_rounds_made(average: AverageSuspect) -> int:
 
 @frozen
 class _AverageLook:
-    """Comparisons of one average after `rounds` rounds: head with control, and control with stored runs."""
+    """Comparisons of one average after `rounds` rounds of fresh runs."""
 
     rounds: int
     stored: MeanDifference | None
-    """Change from the stored runs to the control; None without scores."""
+    """Change from the stored runs to the fresh runs of the base commit's agent; None without scores."""
     change: MeanDifference | None
-    """Change from the control to the head; None without scores."""
+    """Change from the base commit's agent to the changed agent, in fresh runs; None without scores."""
     share: float
-    """Weight of the cases with control runs, as a share of the suite's weight."""
+    """Weight of the cases with scores in fresh runs of both agents, as a share of the suite's weight."""
 
     @property
     def p(self) -> float:
@@ -348,9 +358,9 @@ class _AverageLook:
 
 
 def _is_explained(average: AverageSuspect, drifted: Collection[str]) -> bool:
-    """Return True if the drop of an average without its drifted cases is below half of `max_drop`.
+    """Return True if the drop of an average is below half of `max_drop` without its drifted cases.
 
-    Return False if the drops of the cases are unknown.
+    Then drift explains the drop. Return False if the drops of the cases are unknown.
     """
     left = math.fsum(
         drop * average.cases[case].weight for case, drop in average.drops.items() if case not in drifted
@@ -436,7 +446,10 @@ def _answer_average(
 def _is_futile(
     change: MeanDifference, look: _AverageLook, limit: float, last: int, parameters: Parameters
 ) -> bool:
-    """Return True if the drop has at most the chance `futility` to reach `limit` by round `last`."""
+    """Return True if the chance that the drop reaches `limit` by round `last` is `futility` or less.
+
+    Return False in early rounds if too few cases vary to show how large luck is.
+    """
     # In few rounds, few cases with differing scores do not show the size of luck.
     if look.rounds < LEAST_PAIRS and change.informative < _LEAST_VARYING_CASES:
         return False

@@ -1,11 +1,11 @@
 """Estimate the accuracy of a judge from people's labels; standard library only.
 
-People label a sample, which is drawn separately from the answers that the judge passed and the answers that
-it failed. In this sample, the share of correct verdicts is unbiased among passed answers, and among failed
-answers. The judge's true positive and true negative rates (TPR, TNR) would be biased. They are therefore
-computed from the two shares and from the judge's pass rate (Begg and Greenes 1983, "Assessment of diagnostic
-tests when disease verification is subject to selection bias"). Limits are quantiles of the posterior with
-Jeffreys' priors, drawn with a fixed seed.
+People label a sample of the judge's answers. The sample is drawn separately from the answers that the judge
+passed and from those that it failed. So two shares are unbiased: the correct verdicts among passed answers,
+and the correct verdicts among failed answers. The judge's true positive and true negative rates (TPR, TNR) in
+the sample are biased. They are therefore computed from the two shares and from the judge's pass rate over all
+answers (Begg and Greenes 1983, "Assessment of diagnostic tests when disease verification is subject to
+selection bias"). Limits are quantiles of the posterior with Jeffreys' priors, drawn with a fixed seed.
 """
 
 import random
@@ -22,15 +22,18 @@ _FIGURES = ("agreement", "kappa", "tpr", "tnr", "pass_rate")
 _DRAWS = 3_000
 _TAIL = 0.025  # chance that the true value lies beyond one end of an interval
 MOST_FURTHER_LABELS = 10_000
-"""Limit of the search for the number of further labels. The search doubles this number from 1, so the largest
-number that it finds is 8,192."""
+"""Limit of the search for the number of further labels that decide. The search tries 1, 2, 4 and so on, so it
+finds no number above 8,192."""
 ONE_SIDED = 0.05
-"""Chance that a floor is wrongly called met, or missed."""
+"""Largest chance that a figure is wrongly said to reach its lowest allowed value, or to miss it."""
 
 
 @frozen
 class LabelCounts:
-    """Counts of labelled answers by judge's and people's verdict, and of all answers by judge's verdict."""
+    """Counts of an agent's answers by the verdicts of a judge and of people.
+
+    Four counts are of the answers that people labelled, two of all answers of the judge.
+    """
 
     passed_right: int
     """Answers that the judge and people pass."""
@@ -51,9 +54,9 @@ class LabelCounts:
         return self.passed_right + self.passed_wrong + self.failed_right + self.failed_wrong
 
     def extend(self, labels: int) -> "LabelCounts":
-        """Return the counts with `labels` further labels, in the proportions of the present labels.
+        """Return the expected counts after `labels` further labels, in the proportions of the present labels.
 
-        Each count is rounded. There must be at least one label.
+        Each count is rounded. There must be at least one label already.
         """
         share = (self.labelled + labels) / self.labelled
         return LabelCounts(
@@ -68,17 +71,17 @@ class LabelCounts:
 
 @frozen
 class Estimate:
-    """An estimate with the limits of its interval."""
+    """Estimated figure with the limits of its 95 % interval."""
 
     value: float | None
-    """None: the labels do not determine the value."""
+    """Estimate; None: the labels do not determine it."""
     low: float
     high: float
 
 
 @frozen
 class JudgeAccuracy:
-    """Agreement of a judge with people in four figures, and the corrected pass rate, with intervals."""
+    """Four figures of a judge's agreement with people, and the corrected pass rate, all with intervals."""
 
     agreement: Estimate
     """Share of answers for which the judge and people have the same verdict, 0 to 1."""
@@ -89,31 +92,32 @@ class JudgeAccuracy:
     tnr: Estimate
     """True negative rate: the judge's share of fails among the answers that people fail, 0 to 1."""
     pass_rate: Estimate
-    """Share of answers that people would pass, 0 to 1; the value is None if TPR + TNR is at most 1."""
+    """Corrected pass rate: the share of answers that people would pass, 0 to 1. Its value is None if TPR and
+    TNR are known, but add up to 1 or less."""
 
     @property
     def is_informative(self) -> bool:
-        """Return True if TPR and TNR are known and add up to more than 1: the judge is better than chance."""
+        """Return True if the judge is better than chance: TPR and TNR are known and add up to more than 1."""
         rates = (self.tpr.value, self.tnr.value)
         return rates[0] is not None and rates[1] is not None and rates[0] + rates[1] > 1
 
 
 @frozen
 class FloorDecision:
-    """Comparison of a figure with its floor, the lowest allowed value (`judge.floor`)."""
+    """Comparison of a figure, such as the TPR, with its lowest allowed value (`judge.floor`)."""
 
     answer: FloorAnswer
     further_labels: int | None = None
-    """Number of further labels after which the answer would be decided, if their proportions are those of the
+    """Number of further labels that would decide an `undecided` answer, if they have the proportions of the
     present labels. None: the answer is decided, there is no label yet, or more than 8,192 are needed."""
 
 
 def compute_kappa(both_pass: float, only_first: float, only_second: float, both_fail: float) -> float | None:
     """Return Cohen's kappa of two raters from the counts or shares of a 2 × 2 table.
 
-    Cohen (1960), "A coefficient of agreement for nominal scales". `only_first` counts the items that only the
-    first rater passes, `only_second` those that only the second rater passes. Return None if the table is
-    empty, or if every verdict of both raters is the same.
+    Cohen (1960), "A coefficient of agreement for nominal scales". `both_pass` counts the items that both
+    raters pass, `only_first` the items that only the first rater passes, and so on. Return None if the table
+    is empty, or if both raters give every item the same verdict.
     """
     total = both_pass + only_first + only_second + both_fail
     if not total:
@@ -137,8 +141,8 @@ def correct_pass_rate(observed: float, tpr: float, tnr: float) -> float | None:
 def estimate_accuracy(counts: LabelCounts, *, draws: int = _DRAWS) -> JudgeAccuracy:
     """Return the judge's agreement, kappa, TPR, TNR and corrected pass rate with 95 % intervals.
 
-    `draws` is the number of draws from the posterior. Without a label all values are None, and the limits are
-    those of the prior.
+    `draws` is the number of draws from the posterior. Without any label, all values are None, and the
+    intervals are wide.
     """
     drawn = _draw_figures(counts, draws)
     value = _compute_figures(*_compute_shares(counts))
@@ -149,7 +153,10 @@ def estimate_accuracy(counts: LabelCounts, *, draws: int = _DRAWS) -> JudgeAccur
 
 
 def decide_floor(counts: LabelCounts, figure: Figure, floor: float) -> FloorDecision:
-    """Decide whether the figure is at least `floor`; the chance that `met` or `missed` is wrong is 5 %."""
+    """Decide whether the true figure is at least `floor`: `met`, `missed` or `undecided`.
+
+    `met` and `missed` are each wrong with a chance of at most 5 %.
+    """
     answer = _compare_with_floor(counts, figure, floor)
     if answer != "undecided" or not counts.labelled:
         return FloorDecision(answer)
@@ -179,9 +186,10 @@ def _compare_with_floor(counts: LabelCounts, figure: Figure, floor: float) -> Fl
 
 
 def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | None]:
-    """Return the judge's pass rate, the correct share of its passes, and the correct share of its fails.
+    """Return three shares: the judge's pass rate, its correct passes, and its correct fails.
 
-    The pass rate is 0.0 without answers. A share is None if no answer with this verdict has a label.
+    The pass rate is over all answers; it is 0.0 without answers. The other shares are over the labelled
+    answers that the judge passed, and that it failed. They are None if there are no such answers.
     """
     passed, failed = counts.passed_right + counts.passed_wrong, counts.failed_right + counts.failed_wrong
     answers = counts.all_passed + counts.all_failed
@@ -193,11 +201,11 @@ def _compute_shares(counts: LabelCounts) -> tuple[float, float | None, float | N
 
 
 def _compute_figures(observed: float, ppv: float | None, npv: float | None) -> Mapping[str, float | None]:
-    """Return all figures, by name, from the three values that `_compute_shares` returns.
+    """Return all figures by name.
 
-    `ppv` and `npv` are the correct shares of the answers that the judge passed and failed. All figures are
-    None if the judge passed answers but `ppv` is None, or failed answers but `npv` is None. A single figure
-    is None if the three values do not determine it.
+    `observed` is the judge's pass rate, `ppv` the share of its passes that are right, and `npv` the share of
+    its fails that are right. All figures are None if `ppv` is None although the judge passed answers, or if
+    `npv` is None although it failed answers. A single figure is None if the three shares do not determine it.
     """
     if (ppv is None and observed > 0) or (npv is None and observed < 1):
         return dict.fromkeys(_FIGURES)
@@ -234,7 +242,7 @@ def _draw_figures(counts: LabelCounts, draws: int) -> Mapping[str, list[float]]:
 def _iter_posterior(counts: LabelCounts, draws: int) -> Iterator[tuple[float, float, float]]:
     """Yield draws of (pass rate, share of passes that are right, share of fails that are right).
 
-    All three are from 0 to 1. Every call yields the same draws.
+    All three numbers are from 0 to 1. Calls with the same arguments yield the same draws.
     """
     draw: Callable[[float, float], float] = random.Random(0).betavariate  # noqa: S311  no secret
     for _ in range(draws):

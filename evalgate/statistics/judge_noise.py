@@ -1,7 +1,7 @@
 """Separate the noise of a judge from that of an agent; standard library only.
 
 Several runs of a case answer the same question, and the judge scores each response several times. The average
-score of a response varies between runs for two reasons. The agent answers differently, and the judge scores
+score of a response varies between runs for two reasons: the agent answers differently, and the judge scores
 the same response differently when asked again. The judge's part in the variance of the average is estimated
 by s² / n, where s² is the variance of the n scores of a response. The estimate is unbiased for every
 distribution (a one-way random-effects decomposition with unequal variances; Searle, Casella and McCulloch
@@ -16,7 +16,7 @@ from evalgate.core.frozen import frozen
 from evalgate.statistics.threshold_test import compute_student_quantile
 
 FEWEST_CASES = 12
-"""Fewest cases with any variance: with fewer, the interval covers the true share too rarely."""
+"""Fewest cases with varying scores for an estimate: with fewer, its interval misses the truth too often."""
 
 _TAIL = 0.025
 
@@ -26,29 +26,29 @@ class CaseVariance:
     """Variance between the runs of one case, as sums of squares over its questions."""
 
     total: float
-    """Sum of squared distances of the averages of responses from the average of their question."""
+    """Sum of squares: the distance of each response's average score from the average of its question."""
     judge: float
-    """Expected part of `total` that the judge causes."""
+    """Estimated part of `total` that the judge causes."""
 
 
 @frozen
 class JudgeShare:
-    """Share of the score variance between runs that the judge causes, 0 to 1, with its 95 % interval."""
+    """Estimated share (0 to 1) of the score variance between runs that the judge causes."""
 
     value: float
     low: float
-    """Lower limit of the interval."""
+    """Lower limit of the 95 % interval."""
     high: float
     cases: int
-    """Cases with any variance."""
+    """Number of cases with varying scores."""
 
 
 def decompose_case(questions: Sequence[Sequence[Sequence[float]]]) -> CaseVariance:
     """Return the variance of one case between its runs, and the judge's part of it, as sums of squares.
 
-    `questions` has one item for each question: for each run's response, the scores of the judge's samples.
-    Responses with fewer than two samples are left out, and then questions with fewer than two responses. Both
-    sums are 0 if no question is left. Their unit is the square of the unit of the scores.
+    `questions[q][r]` has the scores that the judge gave, in several samples, to the response of run r to
+    question q. Responses with fewer than two scores are left out, and then questions with fewer than two
+    responses. Both sums are 0 if no question is left.
     """
     total = judge = 0.0
     for question in questions:
@@ -72,7 +72,7 @@ def _estimate_variance_of_mean(scores: Sequence[float]) -> float:
 def estimate_judge_share(cases: Sequence[CaseVariance]) -> JudgeShare | None:
     """Estimate the judge's share of the score variance between runs, over all cases.
 
-    Return None if fewer than 12 cases have any variance, or if no average varies between runs. The limits
+    Return None if fewer than 12 cases have varying scores, or if no average varies between runs. The limits
     follow from the delta method for a ratio of two sums over independent cases, with Student's quantile.
     """
     varying = [each for each in cases if each.total > 0 or each.judge > 0]

@@ -29,7 +29,7 @@ _BUDGET = 250_000  # most multiply-adds of an exact convolution; beyond, a norma
 _EQUAL = 1e-8  # drops that differ by no more than this count as equal
 
 Method: TypeAlias = Literal["none", "exact", "normal"]
-"""Way in which p was computed; `none`: in every case all scores are equal, so p is 1."""
+"""Method by which a p was computed. `none`: in every case all scores are equal, so p is 1."""
 
 
 @frozen
@@ -47,10 +47,10 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
 
     A case is informative if its scores are not all equal.
 
-    - Without an informative case p is 1.
-    - With one informative case p is the exact p of this case (`compute_case_p`).
-    - With more informative cases p is the exact mid-p, or a normal approximation if the exact computation
-      would take too long.
+    - Without an informative case, p is 1.
+    - With one informative case, p is the exact p of this case (`compute_case_p`).
+    - With more informative cases, p is the exact mid-p. If its computation would take too long, p is a normal
+      approximation.
 
     Args:
         pairs: the cases that are compared.
@@ -83,10 +83,10 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
 
 
 def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
-    """Return P(D > d) + P(D = d)/2 by an exact convolution, or None if it takes too many steps.
+    """Return the mid-p P(D > d) + P(D = d)/2 by an exact convolution; None if it takes too many steps.
 
-    D is the drop under permutation, d the observed drop. All drops are multiples of one unit. `pairs` are the
-    informative cases, and `weight` is the sum of the weights of all compared cases.
+    D is the drop under permutation, d the observed drop. `pairs` are the cases with scores that are not all
+    equal, and `weight` is the sum of the weights of all compared cases.
     """
     if _estimate_least_cost(pairs) > _BUDGET:
         return None
@@ -118,11 +118,11 @@ def _convolve_terms(law: dict[int, float], terms: list[tuple[int, float]]) -> di
 
 
 def _build_lattice(pairs: Sequence[Pair]) -> tuple[list[int], int]:
-    """Return (moves, scale): a whole number for each case, and the factor by which all are multiplied.
+    """Return (moves, scale): the move of each case, multiplied by `scale` to be a whole number.
 
     A case's move is the change of the weighted drop if the sum of the candidate's scores changes by one step
     (`SumDistribution.step`). The weighted drop is a constant minus Σ weight·(1/R0 + 1/R)·sum, with R0 runs of
-    the baseline and R of the candidate. The factor `scale` makes all moves whole numbers.
+    the baseline and R of the candidate.
     """
     moves = []
     for pair in pairs:
@@ -143,10 +143,10 @@ def _pool_scores(pair: Pair) -> Thousandths:
 
 
 def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
-    """Return a lower bound of the number of multiplications that the convolution takes.
+    """Return a lower bound of the number of multiplications that the convolution of all cases takes.
 
-    It follows from |A + B| ≥ |A| + |B| − 1, for the sets of possible sums A and B of two cases. The caller
-    skips a convolution that is too expensive by this bound.
+    For the sets A and B of the possible sums of two cases, |A + B| ≥ |A| + |B| − 1. The caller skips a
+    convolution that is too expensive even by this bound.
     """
     size, cost = 1, 0
     for pair in pairs:
@@ -162,7 +162,8 @@ def _estimate_least_cost(pairs: Sequence[Pair]) -> int:
 def _compute_normal_p(pairs: Sequence[Pair], weight: float, drop: float, variance: float) -> float:
     """Return p by the normal distribution, corrected by the first skewness term of the Edgeworth series.
 
-    `pairs` and `weight` are as for `_compute_convolved_p`, `drop` and `variance` as for `compute_suite_tail`.
+    `pairs` are the cases with scores that are not all equal. `weight` is the sum of the weights of all
+    compared cases. `drop` is the observed weighted drop, `variance` its variance under permutation.
     """
     x = drop / math.sqrt(variance)
     skewness = -math.fsum(_compute_third_cumulant(pair, weight) for pair in pairs) / math.sqrt(variance) ** 3
@@ -187,32 +188,33 @@ _POWER = 2.5  # a drop this many standard errors above `max_drop` is caught abou
 
 @frozen
 class MeanDifference:
-    """Comparison of one metric with the baseline, over the compared cases; scores are from 0 to 1."""
+    """Comparison of one metric's average with the baseline; scores are from 0 to 1."""
 
     cases: int
     baseline: float
     """Weighted mean of the cases' baseline means."""
     candidate: float
     drop: float
-    """`baseline - candidate`: positive is worse."""
+    """`baseline - candidate`; a positive drop is worse."""
     p: float
-    """One-sided: the chance that luck alone gives a drop this large."""
+    """One-sided p: the chance that luck alone gives a drop this large."""
     method: Method
     informative: int
     """Number of cases with scores that are not all equal; only these show how large luck is."""
     noise: float
-    """Drop of the average that luck alone exceeds with the chance `alpha` of `compare_means`: the normal
-    quantile times the standard deviation of the drop under permutation."""
+    """Drop that luck alone exceeds with the chance `alpha`: the normal quantile of `alpha` times the standard
+    deviation of the drop under permutation."""
     half: float
     """Half width of the confidence interval of the drop."""
     notice: float
-    """Drops of this size or more are caught about four times in five; above 1 if no drop is."""
+    """Size from which drops are caught about four times in five; above 1: no drop is caught as often."""
     same: bool
     """True: every case has the same mean on both sides."""
     single: bool
     """True: every case has just one run on each side, so its noise was not measured."""
     run_deviation: float = 0.0
-    """Standard deviation of the average of one round of the candidate, from the pooled runs of each case."""
+    """Standard deviation of the average of one round, in which the candidate runs every case once. It is
+    estimated from the runs of baseline and candidate together."""
     is_bounded: bool = True
     """False: scores are shares of logarithms (`LogShares`), and the drop's interval may exceed -1 to 1."""
 
@@ -237,12 +239,12 @@ def compare_means(
     is_bounded: bool = True,
     planned_runs: int | None = None,
 ) -> MeanDifference:
-    """Compare the candidate's weighted mean with the baseline's, over at least one case.
+    """Compare the candidate's weighted mean with the baseline's.
 
     Args:
-        pairs: cases with scores on both sides.
+        pairs: cases with scores on both sides, at least one.
         alpha: one-sided level of the fields `half` and `noise` of the result.
-        max_drop: smallest drop that is too large; the field `notice` is never below it.
+        max_drop: smallest drop that is too large; the field `notice` of the result is never below it.
         is_bounded: True if scores are from 0 to 1 by nature. False: use the interval of Student's t.
         planned_runs: number of runs of each case for which `notice` is computed; None: the runs made.
     """
@@ -295,9 +297,9 @@ def _compute_drop(pair: Pair) -> float:
 
 
 def _compute_permutation_variance(pair: Pair, total: float, runs: int) -> float:
-    """Return the case's part of the drop's variance under permutation, if the candidate had `runs` runs.
+    """Return the case's part of the drop's variance under permutation, as if the candidate had `runs` runs.
 
-    `total` is the weight of all cases.
+    `total` is the sum of the weights of all cases.
     """
     pooled = pair.baseline + pair.candidate
     n, summed = len(pooled), sum(pooled)
@@ -313,7 +315,8 @@ def compute_pooled_variance(pair: Pair) -> float:
 def _compute_unpooled_variance(pair: Pair, total: float) -> float:
     """Return the case's part of the drop's variance, from the separate variances of both sides.
 
-    `total` is the weight of all cases.
+    `total` is the sum of the weights of all cases. If a side has only one run, its variance is unknown. Then
+    the squared drop of the case replaces the sum of both variances.
     """
     share = (pair.weight / total) ** 2
     before, after = len(pair.baseline), len(pair.candidate)

@@ -1,4 +1,4 @@
-"""Check the averages, minima and pass^k of all metrics against their limits, at one stage of a run."""
+"""Check the averages of all metrics against the baseline, and against minima for the mean and pass^k."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -61,46 +61,49 @@ class RuleCheck:
 
 
 INTERIM_DIVISOR = 10
-"""Number by which the level for a fail is divided before the last round."""
+"""Number by which the significance level for a fail is divided in every round before the last one."""
 
 
 @frozen
 class AnalysisStage:
-    """Stage of a run at which metrics are assessed."""
+    """Number of rounds after which metrics are assessed; in a round, every case is run once."""
 
     rounds: int
-    """Number of first runs of each case that are used."""
+    """Number of first runs of each case that are used; later runs are follow-ups."""
     last: bool
     """True: no further round will follow, so the level is not divided by `INTERIM_DIVISOR`."""
     planned_runs: int
-    """Most rounds that may be made. With AUTO, `MeanDifference.notice` is computed for this number of runs of
-    each case."""
+    """Largest number of rounds. With `runs: auto`, `MeanDifference.notice` is computed for this number of
+    runs of each case."""
 
 
 @frozen
 class SignificanceLevels:
-    """Levels that the p of one metric's drop is compared with."""
+    """Levels with which the p of one metric's drop is compared."""
 
     fail: float
-    """A drop with a p up to this level fails."""
+    """A drop that is too large fails if its p is at most this level."""
     doubt: float
-    """A drop with a p up to this level is inconclusive; luck alone often causes drops with a larger p."""
+    """A drop that is too large, but does not fail, is inconclusive if its p is at most this level. Luck alone
+    often causes drops with a larger p."""
 
 
 @frozen
 class Assessment:
-    """Results of all checks of one metric at one stage of a run.
-
-    `change`, `level`, `minimum` and `reliability` are described in `MetricDecision`.
-    """
+    """Results of all checks of one metric after some rounds, without the checks of single cases."""
 
     scores: PairedScores
     checks: tuple[RuleCheck, ...]
-    """At least one."""
+    """Results of the checks, at least one."""
     change: MeanDifference | None
+    """Change of the average; None if there is nothing to compare or too little data."""
     level: float | None
+    """Level that the p of the change was compared with; None if the change was not tested by statistics."""
     minimum: ThresholdEstimate | None
+    """Comparison with the minimum; None if no minimum is asked for, or too few runs have a score."""
     reliability: ThresholdEstimate | None
+    """Comparison of pass^k with its minimum. None if no pass^k is asked for, too few runs have a score, or a
+    case has fewer than k scores."""
     exact: bool
     """True if the metric is compared without statistics, because the agent is declared deterministic and all
     runs of each case agree on each side."""
@@ -112,7 +115,7 @@ class Assessment:
 
     @property
     def lacks_scores(self) -> bool:
-        """Return True if every check is inconclusive for lack of data, which further rounds cannot change."""
+        """Return True if every check is inconclusive for lack of data; further rounds cannot change this."""
         return all(part.kind == "data" and part.verdict == "inconclusive" for part in self.checks)
 
 
@@ -158,12 +161,15 @@ def build_assessments(
 
 
 def is_deterministic(scores: PairedScores, parameters: Parameters) -> bool:
-    """Return True if the agent is declared deterministic, and all runs of each case agree on each side."""
+    """Return True if the agent is declared deterministic, and its scores do not contradict this.
+
+    Scores contradict if the runs of a case differ within the baseline or within the candidate.
+    """
     return parameters.deterministic and not has_disagreeing_runs(scores)
 
 
 def has_disagreeing_runs(scores: PairedScores) -> bool:
-    """Return True if any case has different scores within its baseline runs or within its candidate runs."""
+    """Return True if some case has different scores within its baseline runs or within its candidate runs."""
     return any(side[0] != side[-1] for pair in scores.pairs for side in (pair.baseline, pair.candidate))
 
 
@@ -240,7 +246,7 @@ def _check_average(
 
 
 def is_drop_excessive(drop: float, limit: float) -> bool:
-    """Return True if the drop is above 0 and at least `limit`, rounding errors aside."""
+    """Return True if the drop is above 0 and at least `limit`; rounding errors are tolerated."""
     return drop > EPSILON and drop >= limit - EPSILON
 
 
@@ -249,10 +255,10 @@ def decide_mean_verdict(
 ) -> tuple[MetricVerdict, Reason]:
     """Return the verdict on the change of an average, and its reason.
 
-    - A drop of `max_drop` or more fails if its p is at most `level`. If not, it is inconclusive if its p is
-      at most `doubt` or proof is required.
-    - Any other change is inconclusive if proof is required and the interval reaches beyond `max_drop`.
-    - All other changes pass.
+    - A drop of `max_drop` or more fails if its p is at most `level`. Otherwise it is inconclusive if its p is
+      at most `doubt`, or if proof is required. Otherwise it passes.
+    - A smaller drop or a rise passes, with one exception: it is inconclusive if proof is required and the
+      interval of the drop reaches beyond `max_drop`.
     """
     limit = rule.max_drop or 0.0
     if is_drop_excessive(change.drop, limit):
@@ -282,8 +288,8 @@ def _decide_drop_verdict(
 def can_detect_total_drop(pairs: Sequence[Pair], doubt: float, *, is_bounded: bool = True) -> bool:
     """Return True if the largest possible drop would have a p of at most `doubt`.
 
-    In the largest drop all candidate runs score 0 (below 0 if `is_bounded` is False). With few runs, such as
-    one run on each side of two cases, even this drop has a larger p. Then no drop can be told from luck.
+    After the largest drop, all candidate runs score 0 (below 0 if `is_bounded` is False). With few runs, such
+    as one run on each side of two cases, even this drop has a larger p. Then luck can explain every drop.
     """
     # -1 thousandth: a figure may be larger than all stored figures, and then its share is smaller than 0.
     lowest = 0 if is_bounded else -1

@@ -1,6 +1,6 @@
-"""Decide each metric from its assessment and its cases, and decide after a fixed number of runs.
+"""Decide about each metric from the checks of its average and from its cases.
 
-`evalgate.gating.verdict` decides whether the gate closes.
+`evalgate.gating.verdict` decides from these decisions whether the gate closes.
 """
 
 import math
@@ -49,38 +49,41 @@ SEVERITY: Mapping[MetricVerdict, int] = {"pass": 0, "inconclusive": 1, "fail": 2
 
 @frozen
 class MetricDecision:
-    """Decision on one metric; its verdict is the worst of its checks."""
+    """Decision on one metric; its verdict is the worst verdict of its checks."""
 
     rule: MetricRule
     checks: tuple[RuleCheck, ...]
-    """At least one."""
+    """Results of the checks, at least one."""
     change: MeanDifference | None
     """Change of the average; None if there is nothing to compare or too little data."""
     level: float | None
-    """Level that p was compared with: the averages' share of `alpha` after Holm's correction, or a tenth of
-    it before AUTO's last round.
+    """Level that p was compared with: the averages' share of `alpha` after Holm's correction. Before the last
+    round of `runs: auto` it is a tenth of this.
 
     None if nothing was tested: there was no comparison, or it was made without statistics.
     """
     minimum: ThresholdEstimate | None
-    """None if no minimum is asked for, or too few runs have a score."""
+    """Comparison with the minimum; None if no minimum is asked for, or too few runs have a score."""
     reliability: ThresholdEstimate | None
-    """None if no pass^k is asked for, too few runs have a score, or a case has fewer than k scores."""
+    """Comparison of pass^k with its minimum. None if no pass^k is asked for, too few runs have a score, or a
+    case has fewer than k scores."""
     cases: Mapping[str, CaseComparison]
     missing: int
-    """Candidate runs without a score."""
+    """Number of candidate runs without a score."""
     planned: int
+    """Number of planned candidate runs, over all cases."""
     rounds: int
-    """Runs of every case that the average was computed from."""
+    """Number of first runs of every case from which the average was computed."""
     flip: Margin | None
-    """Result of `compute_verdict_margin`; None also for a metric of figures."""
+    """Margin of the verdict (`compute_verdict_margin`). None if the verdict has no margin, and for a metric
+    of budget figures."""
     named: tuple[str, ...] | None = None
-    """Result of `find_discoveries`: ids of the cases that fell most significantly. None with AUTO, without a
-    statistical comparison, for a metric of figures, and if cases have unequal numbers of runs."""
+    """Ids of the cases that fell most significantly (`find_discoveries`). None with `runs: auto`, without a
+    statistical comparison, for a metric of budget figures, and if cases have unequal numbers of runs."""
 
     @property
     def deciding(self) -> RuleCheck:
-        """Return the deciding check: the first check with the worst verdict."""
+        """Return the check that gives the metric its verdict: the first check with the worst verdict."""
         return max(self.checks, key=lambda part: SEVERITY[part.verdict])
 
     @property
@@ -94,12 +97,12 @@ class MetricDecision:
         return self.deciding.reason
 
     def list_cases(self, status: CaseStatus) -> tuple[str, ...]:
-        """Return the ids of the cases with the status `status`, in the order of `cases`."""
+        """Return the ids of the cases with the given status, in the order of `cases`."""
         return tuple(case for case, outcome in self.cases.items() if outcome.status == status)
 
     @property
     def worse(self) -> tuple[str, ...]:
-        """Return the ids of all compared cases with a lower mean than in the baseline, by any amount."""
+        """Return the ids of all compared cases that have a lower mean than in the baseline, by any amount."""
         return tuple(case for case, outcome in self.cases.items() if (outcome.drop or 0.0) > 0)
 
 
@@ -109,16 +112,18 @@ class Decision:
 
     metrics: Mapping[str, MetricDecision]
     cost: SamplingCost
-    """Runs that were made, compared with the fixed `runs` of every case, or with `max_runs` for AUTO. A run
-    that several metrics score counts once."""
+    """Number of runs that were made, and how many fewer these are than the plan: the fixed `runs` of every
+    case, or `max_runs` with `runs: auto`. A run that several metrics score counts once."""
     runs_per_case: Mapping[str, int]
     disagreeing: tuple[str, ...] = ()
-    """Metrics for which runs of a case have different scores, although the agent was declared deterministic.
-    These metrics were judged by statistics."""
+    """Names of the metrics with different scores in the runs of a case, although the agent was declared
+    deterministic. These metrics were judged by statistics."""
 
     @property
     def rounds(self) -> int:
-        """Return the number of runs of each case that the averages use; the largest if metrics differ.
+        """Return the number of first runs of each case that the averages use.
+
+        If metrics have different numbers, return the largest.
 
         Raises:
             ValueError: there is no metric.
@@ -133,18 +138,18 @@ class Decision:
 
 
 def compute_verdict_margin(assessment: Assessment, rule: MetricRule, deciding: RuleCheck) -> Margin | None:
-    """Return the margin of a verdict: the distance of the average or the pass^k from its limit.
+    """Return the margin of a verdict: how far the average or the pass^k is from its limit.
 
     The margin also has a number of runs: the fewest runs that could bring the average to the limit. After a
     pass these runs would have to score 0, after any other verdict 1. The number is None for pass^k, and if
-    even all runs do not suffice. The margin is an upper bound, because a smaller change may already turn a
-    fail into inconclusive.
+    all runs together do not suffice. A smaller change may also change the verdict, for example from fail to
+    inconclusive.
 
     Return None for a verdict that does not depend on the distance:
 
     - A verdict on cases or data.
     - A verdict on an average that depends on a required proof (`unproven`) or on luck (`likely_luck`).
-    - An inconclusive verdict on a minimum or pass^k that is reached, but not proven.
+    - A fail or inconclusive verdict on a value that has reached its limit.
 
     Args:
         assessment: the assessment of the metric.
@@ -187,9 +192,9 @@ def _build_margin(
 
 
 def _compute_gains(cases: Iterable[tuple[Thousandths, float]], *, rising: bool) -> list[float]:
-    """Return, for each run, how far the average would move if the run scored 1 (`rising`) or 0.
+    """Return for each run how far the average would move if the run scored 1 (`rising`) or 0 (otherwise).
 
-    The largest moves come first. Runs that already have this score are left out.
+    All moves are positive, and the largest come first. Runs that already have this score are left out.
     """
     cases = list(cases)
     total = math.fsum(weight for _, weight in cases)
@@ -219,10 +224,10 @@ def plan_confirmation(
     parameters: Parameters,
     confirm_runs: int,
 ) -> ConfirmationPlan:
-    """Return the rules by which the fall of a score counts as a break, for all cells (metric, case).
+    """Return the rules by which the fall of a case's score on a metric counts as a break.
 
-    Metrics that are compared exactly, do not judge cases or lack scores have no cells. `confirm_runs` is the
-    largest number of runs of a case in which a break can be confirmed.
+    Left out are metrics that are compared without statistics, that do not judge single cases, or that lack
+    scores. `confirm_runs` is the largest number of runs that a case may get to confirm a break.
     """
     baselines = {
         (name, pair.case): pair.baseline
@@ -247,16 +252,17 @@ def build_decision(
     *,
     rounds: int,
 ) -> Decision:
-    """Build the decision on all metrics from their assessments and the statuses of their cells.
+    """Build the decision on all metrics from their assessments and the statuses of their cases.
 
     Args:
         metrics: the measured scores, of all runs.
         parameters: parameters of the gate.
-        assessments: metric to its assessment at the stage that decides.
-        statuses: cell (metric, case) to its status, if it was tested. Any other cell that fell by `case_drop`
-            or more is broken if its metric is compared exactly; otherwise it is a suspect.
-        plan: the confirmation plan; it has the number of runs that confirm a break of each cell.
-        rounds: runs of every case that the averages are computed from.
+        assessments: maps a metric to its assessment after the last round.
+        statuses: maps (metric, case) to the status of the case, if it was tested by statistics. A case that
+            was not tested and fell by `case_drop` or more is a suspect. It is broken if its metric is
+            compared without statistics.
+        plan: the confirmation plan; it has the number of runs that confirm a break of each case.
+        rounds: number of first runs of every case from which the averages are computed.
     """
     per_case = count_runs_per_case(metrics)
     spent, fixed = sum(per_case.values()), (parameters.runs or parameters.max_runs) * len(per_case)
@@ -278,7 +284,7 @@ def build_decision(
 def count_runs_per_case(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
     """Return the number of runs of each case, with and without a score; removed cases are left out.
 
-    If metrics have different numbers of runs of a case, the largest counts.
+    If the number of runs of a case differs between metrics, the largest number counts.
     """
     made: dict[str, int] = {}
     for metric in metrics.values():
@@ -382,7 +388,7 @@ def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool)
     Args:
         status: status from the statistical test; None: the case was not tested.
         fell: True if the mean of the case fell by `case_drop` or more.
-        exact: True if the metric is compared without statistics, so that any such fall is a break.
+        exact: True if the metric is compared without statistics, so that a fall of this size is a break.
     """
     if fell and exact:
         return "broken"
@@ -392,7 +398,9 @@ def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool)
 
 
 def decide_without_follow_ups(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
-    """Decide from the first `parameters.runs` runs of every case (1 if None); further runs do not count.
+    """Decide from the first `parameters.runs` runs of every case; further runs do not count.
+
+    If `parameters.runs` is None, the first run of every case counts.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.

@@ -13,10 +13,10 @@ from evalgate.statistics.score_pairs import Pair, Thousandths, compute_score_mea
 
 
 def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return, for each test by name, the largest p at which the test rejects (Holm's step-down procedure).
+    """Return the level of each test, by name: the largest p that is significant, by Holm's procedure.
 
-    The procedure stops at the smallest p that is not significant. Tests with a larger p are not significant
-    either, and get the same level as the test at which the procedure stopped.
+    This step-down procedure stops at the smallest p that is not significant. Tests with a larger p are not
+    significant either, and get the same level as the test at which the procedure stopped.
     """
     levels: dict[str, float] = {}
     stopped: float | None = None
@@ -28,10 +28,11 @@ def compute_holm_levels(p_values: Mapping[str, float], alpha: float) -> dict[str
 
 
 def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Return, for each test by name, the largest p at which the test rejects (Hochberg's step-up procedure).
+    """Return the level of each test, by name: the largest p that is significant, by Hochberg's procedure.
 
-    The procedure rejects more tests than Holm's if metrics change together, as several scores of the same
-    runs do. With an alpha of 0.06 and four metrics with p = 0.06, it rejects all four, and Holm's none.
+    This step-up procedure finds more significant tests than Holm's if metrics change together, as several
+    scores of the same runs do. If alpha is 0.06 and four metrics have a p of 0.06, all four are significant,
+    but none by Holm's procedure.
     """
     ascending = sorted(p_values.values())
     count = len(ascending)
@@ -41,12 +42,13 @@ def compute_hochberg_levels(p_values: Mapping[str, float], alpha: float) -> dict
 
 
 def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0.0) -> tuple[str, ...]:
-    """Return the ids of the cases that fell by `case_drop` or more and have the smallest p.
+    """Return the ids of the cases that fell most significantly, in the order of `pairs`.
 
-    The ids have the order of `pairs`. The list is as long as possible, but unchanged cases are expected to
-    make up at most the share `rate` of it. The rule is the discrete version of Benjamini and Hochberg (Heyse
-    2011). The expected number of unchanged cases in a list of all cases with a p up to a threshold is a sum
-    over all cases: each case adds the largest p that its scores make possible and the threshold admits.
+    These are the cases that fell by `case_drop` or more with a p up to a threshold. The threshold is as large
+    as possible, but at most the share `rate` of the returned cases is expected to be unchanged (false
+    discovery rate, by the discrete version of Benjamini and Hochberg; Heyse 2011). For a threshold, the
+    expected number of unchanged cases is a sum over all cases: each case adds the largest p that its scores
+    make possible and that is at most the threshold.
 
     Raises:
         ValueError: cases have unequal numbers of runs. If only bad cases were run again, the list would be
@@ -70,9 +72,9 @@ def find_discoveries(pairs: Sequence[Pair], rate: float, *, case_drop: float = 0
 def _is_within_discovery_budget(
     laws: Mapping[tuple[Thousandths, int], int], threshold: float, most: float
 ) -> bool:
-    """Return True if at most `most` cases are expected to reach a p up to the threshold by luck alone.
+    """Return True if luck alone is expected to give at most `most` cases a p up to the threshold.
 
-    `laws` maps (pooled scores, number of candidate runs) to the number of cases with both.
+    `laws` maps (pooled scores, number of candidate runs) to the number of cases that have both.
     """
     expected = 0.0
     for (pooled, runs), count in laws.items():

@@ -1,9 +1,10 @@
 """Compare the failures of two agents that are run in turn, one pair of runs after the other.
 
-Fisher's exact test is repeated after every pair, which gives equal agents many chances of a small p. The
-statistic is the smallest p so far. `compute_repeated_p` corrects it: it returns the chance that equal agents
-have so small a p after any of the pairs that may be made. So a decision may be taken after any pair. Dividing
-the level among the pairs would be simpler, but a total break would take two more pairs to confirm.
+The head is the changed agent, the control is the agent before the change. Fisher's exact test is repeated
+after every pair, which gives equal agents many chances of a small p. `compute_repeated_p` corrects the
+smallest p so far: it returns the chance that equal agents have so small a p after any of the pairs that may
+be made. So a decision may be taken after any pair. Dividing the level among the pairs would be simpler, but a
+total break would take two more pairs to confirm.
 """
 
 import math
@@ -14,19 +15,20 @@ from evalgate.statistics.case_regression import StoredOutcomes
 from evalgate.statistics.parameters import EPSILON, is_within_level
 
 DRIFT_LEVEL = 0.05
-"""Level of the tests for drift, which compare the control with the stored runs. They never close the gate,
-they only explain failures of a head that is not worse than the control."""
+"""Level of the tests for drift, which compare the control (the agent before the change) with its stored runs.
+These tests never close the gate. They only explain failures of a changed agent that is not worse."""
 
 _OFTEN = 0.5
-"""A control that fails more than this share of its fresh runs (tested at `DRIFT_LEVEL`) counts as drifted,
-even if its stored runs failed as often."""
+"""A control that fails more than this share of its fresh runs counts as drifted, even if its stored runs
+failed as often. The share is tested at `DRIFT_LEVEL`."""
 
 
 @lru_cache(maxsize=8192)
 def compute_pairs_p(pairs: int, head_failed: int, control_failed: int) -> float:
-    """Return the one-sided p of Fisher's exact test, small if the head fails more often than the control.
+    """Return the one-sided p of Fisher's exact test, small if the changed agent fails more often.
 
-    Each side has `pairs` runs.
+    The changed agent (head) and the agent before the change (control) have `pairs` runs each. `head_failed`
+    and `control_failed` are the numbers of failed runs.
     """
     failed = head_failed + control_failed
     as_bad = range(head_failed, min(pairs, failed) + 1)
@@ -39,10 +41,10 @@ _GRID = 64
 
 @lru_cache(maxsize=1024)
 def compute_repeated_p(smallest: float, most: int) -> float:
-    """Return the chance that Fisher's test of equal agents has a p up to `smallest` after at least one pair.
+    """Return the chance that two equal agents ever get a p of at most `smallest` in repeated Fisher's tests.
 
-    The test is repeated after each pair from 1 to `most`. The chance depends on the failure rate, which equal
-    agents share. For one rate it is computed exactly. The result is the largest chance over 64 rates, evenly
+    The test is repeated after each pair of runs, from 1 to `most` pairs. The chance depends on the failure
+    rate of the agents, and is exact for one rate. The result is the largest chance over 64 rates, evenly
     spaced up to one half.
     """
     limit = smallest + EPSILON
@@ -72,13 +74,13 @@ def compute_repeated_p(smallest: float, most: int) -> float:
 
 
 def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: int) -> float:
-    """Return a one-sided p for the pairs so far, small if the head fails more often than the control.
+    """Return a one-sided p for the pairs of runs so far, small if the changed agent fails more often.
 
-    The p is valid after any number of pairs, even if the results so far decide when to stop.
+    The p is valid even if the results so far decide after how many pairs to stop.
 
     Args:
-        head: runs of the head in order, True for a failure.
-        control: runs of the control in order, True for a failure.
+        head: runs of the changed agent in order, True for a failure.
+        control: runs of the agent before the change in order, True for a failure.
         most: largest number of pairs that may be made; further runs do not count.
     """
     smallest = 1.0
@@ -89,9 +91,10 @@ def compute_sequential_p(head: Sequence[bool], control: Sequence[bool], most: in
 
 
 def has_drifted(stored: StoredOutcomes, control: StoredOutcomes) -> bool:
-    """Return True if the control fails more often than the stored runs, or in more than half of its runs.
+    """Return True if fresh runs of the agent before the change (`control`) show a drift of its model.
 
-    Each of the two conditions is tested at `DRIFT_LEVEL`.
+    The runs show a drift if they fail more often than the stored runs of this agent, or if more than half of
+    the fresh runs fail. Each of these two conditions is tested at `DRIFT_LEVEL`.
     """
     if control.failed == 0:
         return False

@@ -1,7 +1,7 @@
 """Parameters of the statistical tests.
 
-The defaults describe the procedure of the conformance vectors, without the additions of the gate. The gate
-uses none of these defaults: `gating/statistical_policy.py: build_statistical_policy` sets every field.
+The gate uses none of the defaults in this module: `build_statistical_policy` (`gating/statistical_policy.py`)
+sets every field. The defaults describe the procedure of the conformance test vectors.
 """
 
 from typing import Literal, TypeAlias
@@ -13,10 +13,10 @@ Require: TypeAlias = Literal["guard", "proof"]
 worse."""
 
 EPSILON = 1e-9
-"""Largest difference at which a drop counts as equal to its limit: averages are sums of rounded terms."""
+"""Largest difference at which a drop counts as equal to its limit; it covers rounding errors of averages."""
 
 P_EPSILON = 1e-12
-"""Largest difference at which a p counts as equal to its level: p-values are sums of rounded terms."""
+"""Largest difference at which a p counts as equal to its level; it covers rounding errors of p values."""
 
 
 @frozen
@@ -24,28 +24,28 @@ class PassKRule:
     """Minimum for pass^k, the chance that k runs of a case all pass."""
 
     k: int
-    """At least 1."""
+    """Number of runs that must all pass, at least 1."""
     minimum: float
-    """Between 0 and 1."""
+    """Lowest allowed pass^k, between 0 and 1."""
     pass_score: float = 1.0
-    """Lowest score of a run that passes."""
+    """Lowest score with which a run passes."""
 
 
 @frozen
 class MetricRule:
-    """Requirements of one gating metric."""
+    """Requirements that the gate makes of one metric."""
 
     max_drop: float | None = 0.05
     """Smallest drop of the average that is too large, 0 to 1; None: the metric is not compared with the
     baseline."""
     require: Require = "guard"
     min_score: float | None = None
-    """Lowest allowed average, compared by its interval. None: the metric has no minimum, or its minimum is
-    compared without an interval, outside this package."""
+    """Lowest allowed average, with which the interval of the average is compared. None: the metric has no
+    minimum, or its minimum is compared without an interval, outside of this package."""
     reliability: PassKRule | None = None
     is_figure: bool = False
-    """True: the scores are figures of a budget, converted to shares (`budget_figures.LogShares`). Their
-    intervals may exceed the range of scores, and only their average is judged, no single case."""
+    """True: the scores are measured figures, such as tokens, converted to shares (`LogShares`). Intervals
+    may exceed the range of scores, and only the average is judged, no single case."""
 
     @property
     def judges_cases(self) -> bool:
@@ -55,45 +55,46 @@ class MetricRule:
 
 @frozen
 class Parameters:
-    """Parameters shared by all gating metrics of a run."""
+    """Parameters that all metrics of a gate share."""
 
     alpha: float = 0.05
-    """Largest chance that at least one unchanged average fails, one-sided, over all gating metrics."""
+    """Largest chance that the average of at least one metric fails if nothing changed; one-sided."""
     averages_share: float = 1.0
-    """Share of `alpha` for the averages, 0 to 1. In a gate run it is below 1, because single cases can close
+    """Share of `alpha` for the averages, 0 to 1. The gate uses less than 1, because single cases can close
     the gate, too."""
     doubt: float = 1.0
-    """Level for doubt, which the metrics share. A drop of `max_drop` or more that does not fail is
+    """Level that the metrics share for drops of `max_drop` or more that do not fail. Such a drop is
     inconclusive if its p is at most this level. With a larger p it passes, unless proof is required. 1: every
     such drop is inconclusive."""
     runs: int | None = None
-    """Runs of every case; None: AUTO, which makes rounds of one run of every case (`auto_runs`)."""
+    """Number of runs of every case; None: `runs: auto`, which makes rounds of one run of every case until it
+    can decide."""
     min_runs: int = 1
-    """Fewest rounds of AUTO, at most `max_runs`: from fewer than k runs, pass^k cannot be estimated."""
+    """Fewest rounds of `runs: auto`, at most `max_runs`. For pass^k it must be k or more."""
     max_runs: int = 5
-    """Most rounds of AUTO, at least 1."""
+    """Most rounds of `runs: auto`, at least 1."""
     case_alpha: float = 0.02
     """Largest chance that at least one unchanged case of the suite is called broken."""
     case_drop: float = 0.25
     """Smallest drop of the mean of one case that is reported."""
     confirm_runs: int = 10
-    """Most runs of a case that fell. Without `follow_up`, fixed `runs` are the limit instead."""
+    """Most runs of a case that fell. With fixed `runs` and without `follow_up`, `runs` is the limit."""
     follow_up: bool = False
-    """True: cases that fell get up to `confirm_runs` runs, also with fixed `runs`; the averages use the fixed
-    runs alone. False: with AUTO a case that fell gets just as many runs as confirm a break if all of them
-    score 0."""
+    """True: cases that fell get up to `confirm_runs` runs, also with fixed `runs`. The averages use only the
+    fixed runs then. False: with `runs: auto`, a case that fell gets just as many runs as would confirm a
+    break if all runs score 0."""
     fail_fast: bool = True
-    """True: AUTO stops at a case that is confirmed broken, instead of measuring the average further."""
+    """True: no further round follows once a case is confirmed broken. False: rounds go on as planned."""
     futility: float = 0.0
-    """Chance up to which a further measurement is futile: AUTO stops if the chance that the drop reaches
-    `max_drop` in the remaining rounds is not larger. 0: AUTO goes on while the drop is at least half of
-    `max_drop`."""
+    """Chance up to which further rounds are futile: `runs: auto` stops if the chance that the drop still
+    reaches `max_drop` is this or less. 0: it goes on while the drop is at least half of `max_drop`."""
     deterministic: bool = False
-    """True: the agent is declared to answer the same each time, so scores are compared without statistics."""
+    """True: the agent is declared to answer the same each time. Metrics with equal scores in all runs of each
+    case are then compared without statistics."""
     max_missing: float = 0.10
-    """Share of the planned runs that may lack a score."""
+    """Largest share of the planned runs that may lack a score."""
     baseline_keep: int = 20
-    """Newest baseline runs that are used per case."""
+    """Number of newest baseline runs of each case that are used."""
     pass_score: float = 1.0
     """Lowest score of a run that counts as passed in messages about its case."""
     fdr: float = 0.10
@@ -107,10 +108,13 @@ class Parameters:
 
     @property
     def follow_up_limit(self) -> int | None:
-        """Return the most runs of a case that fell; None: as many as confirm a break if all score 0."""
+        """Return the largest number of runs of a case that fell, or None without `follow_up`.
+
+        With None, a case gets at most as many runs as confirm a break if all of them score 0.
+        """
         return self.confirm_runs if self.follow_up else None
 
 
 def is_within_level(p: float, level: float) -> bool:
-    """Return True if p is at most the level, rounding errors aside."""
+    """Return True if p is at most the level; rounding errors are tolerated."""
     return p <= level + P_EPSILON

@@ -1,8 +1,8 @@
 """Estimate how many cases and runs a gate needs to catch a drop of a metric's average.
 
-The model of the gate (`auto_runs`, `metric_assessment`) assumes normal distributions. The averages of
-baseline and candidate vary as the runs of each case do. The gate closes if the drop reaches `max_drop` and is
-more than luck explains. In the model, single broken cases do not close the gate.
+A model replaces the real decisions of the gate (`auto_runs`, `metric_assessment`). In the model, averages are
+normally distributed, and vary as much as the runs of each case show. The gate closes if the drop reaches
+`max_drop` and is more than luck explains. Single broken cases do not close it.
 """
 
 import math
@@ -31,21 +31,21 @@ MOST_CASES = 100_000
 
 @frozen
 class CaseNoise:
-    """Mean and variance of the score of one case from run to run."""
+    """Mean and variance of the scores of one case in the baseline."""
 
     mean: float
     variance: float
-    """Variance of the score of one run."""
+    """Variance of the score from run to run."""
     stored: int
-    """Runs in the baseline, at least 1."""
+    """Number of runs in the baseline that have a score, at least 1."""
 
 
 @frozen
 class RunDesign:
-    """Number of runs of each case: a fixed number, or the most rounds of AUTO."""
+    """Plan for the number of runs of each case: fixed, or decided after each round (`runs: auto`)."""
 
     runs: int
-    """Runs of each case; with `is_auto` the most rounds."""
+    """Number of runs of each case; if `is_auto` is True, the largest number."""
     is_auto: bool = False
 
 
@@ -78,17 +78,18 @@ class _Spread:
     baseline: float
     """Variance of the baseline's average."""
     round: float
-    """Variance of the candidate's average in one round, which runs each case once."""
+    """True variance of the candidate's average in one round, which runs each case once."""
     pooled: Mapping[int, float]
-    """Variance of one round's average, as the gate estimates it from all runs, by the number of rounds."""
+    """Maps a number of rounds to the variance of one round's average that the gate would estimate then."""
     permutation: Mapping[int, float]
-    """Variance of the drop under permutation, by the number of rounds."""
+    """Maps a number of rounds to the variance of the drop under permutation."""
 
 
 class DropModel:
-    """Model of the gate's power to detect a drop in which every case loses the same share of its mean.
+    """Model of the gate's power to detect a drop of an average in which every case loses the same share.
 
-    In the model, each run scores 0 with a chance that is the same for all cases, and else scores as before.
+    In the model, each run scores 0 with a chance that is the same for all cases. If it does not, it scores as
+    it did before the drop.
     """
 
     def __init__(
@@ -110,14 +111,14 @@ class DropModel:
 
     @property
     def average(self) -> float:
-        """Return the mean of all cases' means, which is the largest possible drop."""
+        """Return the mean of all cases' means; no drop can be larger."""
         return math.fsum(count * case.mean for case, count in self._groups.items()) / self.cases
 
     def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
-        """Return the chance that the average closes the gate if the true average falls by `drop`.
+        """Return the chance that the gate closes if the true average falls by `drop`.
 
-        The chance is 0 if `drop` is not above 0, or is larger than `average`. `cases` is the size of the
-        suite, with the same mix of cases as now; None: the present number of cases.
+        The chance is 0 if `drop` is not above 0, or is larger than `average`. `cases` is the size of an
+        assumed suite with the same mix of cases as now; None: the present number of cases.
         """
         if not 0 < drop <= self.average:
             return 0.0
@@ -133,8 +134,8 @@ class DropModel:
     def find_smallest_drop(self, design: RunDesign, power: float, cases: int | None = None) -> float | None:
         """Return the smallest drop, in steps of 0.001, that closes the gate with a chance of `power` or more.
 
-        Return None if every drop closes it less often. `cases` is the size of the suite, with the same mix of
-        cases as now; None: the present number of cases.
+        Return None if even the largest possible drop has a smaller chance. `cases` is the size of an assumed
+        suite with the same mix of cases as now; None: the present number of cases.
         """
         steps = math.floor(self.average / _FINEST)
         found = _find_first(lambda step: self.compute_power(step * _FINEST, design, cases) >= power, 1, steps)
@@ -170,7 +171,7 @@ class DropModel:
         return _Spread(baseline / size, candidate / size, pooled, permutation)
 
     def _simulate_rounds(self, drop: float, most: int, spread: _Spread) -> float:
-        """Return the share of 2,000 simulated trials of AUTO in which the average closes the gate."""
+        """Return the share of 2,000 simulated runs with `runs: auto` in which the average closes the gate."""
         interim = compute_normal_quantile(self._level / INTERIM_DIVISOR)
         limits = {
             rounds: max(self.max_drop, (self._quantile if rounds == most else interim) * math.sqrt(luck))
@@ -186,7 +187,7 @@ class DropModel:
     def _simulate_trial(
         self, dice: random.Random, shift: float, limits: Mapping[int, float], spread: _Spread
     ) -> bool:
-        """Simulate AUTO once, and return True if the average closes the gate.
+        """Simulate a run with `runs: auto` once, and return True if the average closes the gate.
 
         `shift` is the expected drop of each round. `limits` has the smallest drop that closes the gate, by
         the number of rounds.
@@ -206,10 +207,11 @@ class DropModel:
         return compute_normal_quantile(self._futility)
 
     def _is_futile(self, drop: float, rounds: int, most: int, pooled: float) -> bool:
-        """Return True if AUTO would stop because of `futility`, as `auto_runs.is_futile` decides.
+        """Return True if further rounds are futile, so that `runs: auto` would stop (`auto_runs.is_futile`).
 
-        `drop` is the drop after `rounds` of at most `most` rounds, and `pooled` the variance of one round's
-        average (`_Spread.pooled`).
+        They are futile if the chance that the drop still reaches `max_drop` is `futility` or less. `drop` is
+        the drop after `rounds` of at most `most` rounds. `pooled` is the variance of one round's average
+        (`_Spread.pooled`).
         """
         left = 1 / rounds - 1 / most
         if drop >= self.max_drop or left <= 0 or not self._futility:
@@ -220,8 +222,8 @@ class DropModel:
 def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs: int) -> float:
     """Return the expected variance of all scores of a case, with baseline and candidate as one sample.
 
-    `case` describes the baseline's runs. The candidate has `runs` runs. Their expected score is lower by
-    `drop`, and their variance is `variance`.
+    `case` describes the baseline's runs. The candidate has `runs` runs with the variance `variance`, and a
+    mean that is lower by `drop`.
     """
     stored = case.stored
     between = drop * drop + case.variance / stored + variance / runs

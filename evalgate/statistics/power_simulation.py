@@ -1,9 +1,9 @@
 """Estimate the drops that a gate can detect, and simulate the gate on the stored runs of a suite.
 
-A trial draws a baseline and a candidate with replacement from the stored runs of each case, so they differ
-only by luck. Then it compares them as the gate does (`simulate_procedure`). To simulate a drop of known size,
-some scores of the candidate are replaced with 0. No agent is called, and the same seed returns the same
-figures.
+A trial draws a baseline and a candidate, with replacement, from the stored runs of each case. So the two
+differ only by luck. Then the trial compares them as the gate does (`simulate_procedure`). To simulate a drop
+of known size, some scores of the candidate are replaced with 0. No agent is called, and the same seed returns
+the same figures.
 """
 
 import random
@@ -38,13 +38,14 @@ class DetectableDrop:
     cases: int
     average: float
     runs: tuple[int, int]
-    """Fewest and most stored runs of a case."""
+    """Smallest and largest number of stored runs with a score that a case has."""
     notice: float
-    """Drops of the average of this size or more are caught about four times in five; above 1: no drop is."""
+    """Size from which drops of the average are caught about four times in five. Above 1: no drop is caught as
+    often."""
     unconfirmable: Mapping[str, int | None]
-    """Cases in which no break can be confirmed yet: case id to the number of stored runs that would suffice.
+    """Maps each case in which no break can be confirmed yet to the number of stored runs that would suffice.
 
-    All further stored runs are assumed to pass; None: 49 further runs are too few. Cases that always passed
+    All further stored runs are assumed to pass. None: 49 further runs are too few. Cases that always passed
     and cases with a mean below `case_drop` are left out.
     """
 
@@ -59,10 +60,9 @@ def estimate_detectable_drops(
     Metrics without any score are left out.
 
     Args:
-        history: metric to case id to scores, the oldest first.
+        history: stored scores, the oldest first: `history[METRIC][CASE_ID]`.
         parameters: parameters of the gate.
-        max_drops: metric to the smallest drop of its average that is too large, for every metric of
-            `history`.
+        max_drops: maps every metric of `history` to the smallest drop of its average that is too large.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -121,12 +121,11 @@ def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameter
 
 
 def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters, most: int) -> int | None:
-    """Return the number of stored runs of a case, `scores` included, from which a break can be confirmed.
+    """Return the number of stored runs of a case, `scores` included, with which a break can be confirmed.
 
-    All further stored runs are assumed to pass. Return None if 49 of them are too few.
-
-    `sharers` is the number of cells (metric, case) that share `case_alpha`. `most` is the
-    largest number of candidate runs of a case.
+    All further stored runs are assumed to pass. Return None if 49 further runs are too few. `sharers` is the
+    number of (metric, case) pairs that share `case_alpha`. `most` is the largest number of candidate runs of
+    a case.
     """
     for more in range(1, _MOST_RUNS):
         plan = build_confirmation_plan(
@@ -141,7 +140,7 @@ def _find_runs_needed(scores: Thousandths, sharers: int, parameters: Parameters,
 
 
 StoredRun: TypeAlias = Mapping[str, Score]
-"""Metric to score, for one run of a case."""
+"""Scores of one run of a case, by metric."""
 
 _CAUGHT = 0.80  # a drop caught less often is not detected reliably
 _FINEST = 0.01  # one point
@@ -149,13 +148,13 @@ _FINEST = 0.01  # one point
 
 @frozen
 class TrialSummary:
-    """Results of `repeats` trials; `failed` and `inconclusive` are shares of the trials, 0 to 1."""
+    """Results of several trials; `failed` and `inconclusive` are shares of the trials, 0 to 1."""
 
     repeats: int
     failed: float
     inconclusive: float
     runs_per_case: float
-    """Mean number of runs that a trial makes of each case."""
+    """Mean number of candidate runs of a case in a trial."""
 
 
 @frozen
@@ -163,10 +162,10 @@ class GateSensitivity:
     """False-alarm rate of a gate and the smallest drop that it catches."""
 
     unchanged: TrialSummary
-    """`failed` is the measured false-alarm rate."""
+    """Trials with an unchanged agent: `failed` is the measured false-alarm rate."""
     smallest_drop: float | None
-    """Smallest drop of every metric, in steps of 0.01, that fails in 80 % of the trials or more. None: even a
-    drop of 1 fails less often."""
+    """Smallest drop, in steps of 0.01, with which 80 % of the trials or more fail if all metrics drop by as
+    much. None: even with a drop of 1, fewer trials fail."""
 
 
 def simulate_procedure(
@@ -180,8 +179,8 @@ def simulate_procedure(
 
     Args:
         metrics: names of the gating metrics.
-        rules: metric to its rule; a metric that is missing gets the default rule.
-        baseline: case id to its stored runs.
+        rules: maps a metric to its rule; a metric that is missing gets the default rule.
+        baseline: maps a case id to its stored runs.
         answer: function that gets a case id, and returns the scores of one new run.
         parameters: parameters of the gate.
 
@@ -209,10 +208,10 @@ def measure_gate_sensitivity(
     repeats: int = 400,
     seed: int = 0,
 ) -> GateSensitivity:
-    """Measure the false-alarm rate and the smallest caught drop of a gate, by trials on stored runs.
+    """Measure the false-alarm rate of a gate and the smallest drop that it catches, by trials on stored runs.
 
-    `history` maps the ids of at least one case to their stored runs. Cases without a stored run are left out.
-    In each of the `repeats` trials, a case has as many baseline runs as it has stored runs.
+    `history` maps case ids to stored runs. At least one case must have a stored run; cases without one are
+    left out. In each of the `repeats` trials, a case has as many baseline runs as it has stored runs.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -233,10 +232,10 @@ def simulate_trials(
     repeats: int = 400,
     seed: int = 0,
 ) -> TrialSummary:
-    """Simulate the gate `repeats` times on an agent with every metric's average lowered by `drop`.
+    """Simulate the gate `repeats` times for a changed agent, with a drop of every metric's average by `drop`.
 
-    Apart from the drop, its runs are like the stored runs in `history`, which must have at least one case,
-    and at least one run of each case. A metric with an average below `drop` falls to 0.
+    Apart from this drop, the agent's runs are like the stored runs in `history`, which must have at least one
+    case, and at least one run of each case. A metric with an average below `drop` falls to 0.
 
     Raises:
         InvalidInputError: for a score outside 0 to 1.
@@ -293,10 +292,10 @@ def _find_smallest_drop(
     repeats: int,
     seed: int,
 ) -> float | None:
-    """Find the smallest drop that fails in 80 % of the trials or more, by bisection in steps of 0.01.
+    """Return the smallest drop, in steps of 0.01, with which 80 % of the trials or more fail.
 
-    Return None if even a drop of 1 fails less often. The bisection assumes that a larger drop fails at least
-    as often as a smaller drop, which is true apart from luck.
+    Return None if fewer trials fail even with a drop of 1. The search is a bisection. It assumes that a
+    larger drop fails at least as often as a smaller drop, which is true apart from luck.
     """
     # Every drop gets the same seed: the trials differ in the drop alone, so luck hardly matters.
     missed, caught = 0, round(1 / _FINEST) + 1

@@ -11,10 +11,10 @@ from evalgate.core.frozen import frozen
 from evalgate.statistics.parameters import EPSILON, MetricRule
 
 Score: TypeAlias = float | None
-"""Score of one run, 0 to 1; None, NaN or an infinity if it is missing. A crash of the agent scores 0."""
+"""Score of one run, 0 to 1. None, NaN or an infinity: the score is missing. A crash of the agent scores 0."""
 
 Thousandths: TypeAlias = tuple[int, ...]
-"""Scores in thousandths, ascending. Sums of whole numbers are exact in any order, and -0.0 becomes 0."""
+"""Scores in thousandths, ascending. Whole numbers are used because their sums are exact in any order."""
 
 UNIT = 1000
 
@@ -22,9 +22,10 @@ _OUTSIDE = -1
 
 
 def normalize_scores(scores: Sequence[Score], case: str = "") -> Thousandths:
-    """Return the finite scores in thousandths, ascending; scores up to 1e-9 out of range are clamped.
+    """Return the finite scores in thousandths, ascending; None, NaN and infinite scores are left out.
 
-    `case` is the id of the case for the error message; "": the message has no id.
+    Scores up to 1e-9 outside of 0 to 1 are clamped. `case` is the id of the case for the error message; "":
+    the message has no id.
 
     Raises:
         InvalidInputError: a score is outside 0 to 1.
@@ -74,9 +75,9 @@ class CaseScores:
     baseline: Sequence[Score] | None
     """Oldest run first; None: the baseline does not know the case."""
     candidate: Sequence[Score] | None
-    """Scores so far, in the planned order of runs; None: the case was removed and will not be run."""
+    """Scores of the runs so far, in the planned order of runs; None: the case was removed and is not run."""
     weight: float = 1.0
-    """Greater than 0."""
+    """Weight of the case in the average, greater than 0."""
     comparable: bool = True
     """False: the case, the metric or its judge changed since the baseline was recorded."""
     skips_runs: bool = False
@@ -93,7 +94,7 @@ class GatingMetric:
 
 @frozen
 class Pair:
-    """Case with at least one score of the baseline and of the candidate."""
+    """Case that can be compared: it has at least one score of the baseline and one of the candidate."""
 
     case: str
     baseline: Thousandths
@@ -105,14 +106,14 @@ class Pair:
 
 @frozen
 class PairedScores:
-    """All cases of one metric: pairs of scores, and the reasons why other cases are not paired."""
+    """All cases of one metric: the cases that can be compared, and the reasons why other cases cannot."""
 
     pairs: tuple[Pair, ...]
     unpaired: Mapping[str, UnpairedReason]
-    """Case id to the reason why the case cannot be compared."""
+    """Maps the id of each case that cannot be compared to the reason."""
     measured: Mapping[str, tuple[Thousandths, float]]
-    """Case id to the candidate's scores and the weight, for every case with a score of the candidate,
-    including new and changed cases."""
+    """Maps a case id to the candidate's scores and the weight, for every case with a score of the candidate.
+    New and changed cases are included."""
     missing: int
     """Number of planned candidate runs without a score, over all cases except those with `skips_runs`."""
     planned: int
@@ -125,7 +126,7 @@ def pair_cases(
     """Pair the baseline's and the candidate's scores of each case, with a reason for each unpaired case.
 
     Args:
-        cases: case id to scores.
+        cases: maps a case id to its scores.
         keep: number of newest baseline runs that count.
         first: number of first candidate runs of each case that count; None: all count.
         runs: number of planned runs of each case, for the counts `planned` and `missing` of the result. A

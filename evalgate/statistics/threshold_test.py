@@ -1,4 +1,4 @@
-"""Compare means and pass^k with a minimum, by intervals with a width above 0 even at zero variance."""
+"""Compare means and pass^k with a minimum, by intervals that keep a width even if all scores are equal."""
 
 import math
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ def compute_normal_quantile(alpha: float) -> float:
 def compute_student_quantile(alpha: float, freedom: float) -> float:
     """Return the quantile that Student's t exceeds with chance `alpha`.
 
-    `alpha` is above 0 and below 0.5, and `freedom`, the degrees of freedom, at least 1. With 1 and 2 degrees
-    the result is exact. With more degrees it is computed by a series (Abramowitz and Stegun 26.7.5), and
-    between whole numbers by interpolation. Both are within 4 % of the quantile for an alpha of 0.005 or more.
+    `alpha` must be above 0 and below 0.5, and `freedom`, the degrees of freedom, at least 1. For 1 and 2
+    degrees the result is exact. Other whole numbers use a series (Abramowitz and Stegun 26.7.5), and numbers
+    between them an interpolation. For an alpha of 0.005 or more, the error is at most 4 % of the quantile.
     """
     below = math.floor(freedom)
     if below < freedom:
@@ -53,9 +53,9 @@ def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> fl
     """Return the half width of a mean's interval: a + √(z²V + a²) with a = z²·m⁻¹/2.
 
     V is the `variance` of the mean, and z the normal quantile of `alpha`. `inverse_runs` is m⁻¹ = Σw²/R, the
-    inverse of the effective number of runs, for cases with the weight w and R runs. The term a is the
-    uncertainty that remains if none of a few runs fails: at zero variance the half width is z²·m⁻¹, which is
-    close to the rule of three.
+    inverse of the effective number of runs. The sum is over the cases: w is the weight (all weights sum to
+    1), and R the number of runs. The term a is the uncertainty that remains if none of a few runs fails. At
+    zero variance the half width is z²·m⁻¹, which is close to the rule of three.
     """
     z = compute_normal_quantile(alpha)
     a = z * z * inverse_runs / 2
@@ -65,8 +65,8 @@ def compute_half_width(variance: float, inverse_runs: float, alpha: float) -> fl
 def compute_wilson_interval(successes: int, trials: int) -> tuple[float, float]:
     """Return the lower and the upper bound of the true share of successes; (0, 1) without trials.
 
-    Each bound is wrong with a chance of 2.5 %. The interval is Wilson's score interval. Unlike the share ± 2
-    standard errors, its width is above 0 even if no trial or every trial succeeded.
+    The bounds are Wilson's score interval of 95 %. Unlike the share ± 2 standard errors, its width is above 0
+    even if no trial or every trial succeeded.
     """
     if trials == 0:
         return 0.0, 1.0
@@ -87,18 +87,19 @@ WeightedScores: TypeAlias = tuple[Thousandths, float]
 def compare_mean_with_minimum(
     cases: Sequence[WeightedScores], minimum: float, *, alpha: float, require: Require = "guard"
 ) -> ThresholdEstimate:
-    """Compare the weighted mean of the case means with its minimum, over at least one case.
+    """Compare the weighted mean of the case means with `minimum`; `cases` must not be empty.
 
     - A mean below the minimum fails if the upper end of its interval is below the minimum, too. Otherwise it
       is inconclusive.
-    - Any other mean passes. With `proof` it is inconclusive if the lower end is below the minimum.
+    - Any other mean passes, with one exception: with `proof` it is inconclusive if the lower end of its
+      interval is below the minimum.
     """
     value, half = estimate_mean(cases, alpha)
     return _compare_estimate(value, half, minimum, require)
 
 
 def estimate_mean(cases: Sequence[WeightedScores], alpha: float) -> tuple[float, float]:
-    """Return the weighted mean of the case means, and the half width of its interval."""
+    """Return the weighted mean of the case means, and the half width of its interval at the level `alpha`."""
     total = math.fsum(weight for _, weight in cases)
     value = math.fsum(weight / total * compute_score_mean(scores) for scores, weight in cases)
     # A single run shows no variance: take that of a pass-or-fail case with the mean of all cases.
@@ -114,10 +115,11 @@ def estimate_mean(cases: Sequence[WeightedScores], alpha: float) -> tuple[float,
 def compare_reliability_with_minimum(
     cases: Sequence[WeightedScores], demand: PassKRule, *, alpha: float, require: Require = "guard"
 ) -> ThresholdEstimate | None:
-    """Compare the weighted mean of the cases' pass^k with its minimum, as `compare_mean_with_minimum` does.
+    """Compare the weighted mean of the cases' pass^k with its minimum; `cases` must not be empty.
 
-    pass^k of a case is the unbiased estimate C(c,k)/C(n,k) for c passed of n runs. Return None if a case has
-    fewer than k runs. There must be at least one case.
+    The verdict follows from an interval by the same rules as for a mean (`compare_mean_with_minimum`). pass^k
+    of a case is the unbiased estimate C(c,k)/C(n,k) for c passed of n runs. Return None if a case has fewer
+    than k scores.
     """
     # Do not estimate from the other cases alone: the case with too few runs may be the unreliable one.
     if any(len(scores) < demand.k for scores, _ in cases):

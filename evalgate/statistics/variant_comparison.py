@@ -1,4 +1,4 @@
-"""Compare variants of an agent with a reference: corrected tests, non-inferiority, and ratios of usage.
+"""Compare variants of an agent with a reference variant: their scores on all metrics, and their usage.
 
 Scores and drops are shares of the metric's range: 0.05 is 5 points.
 """
@@ -22,16 +22,16 @@ ALPHA = 0.05
 """Largest chance that a matrix (`evalgate matrix`) claims any difference that does not exist."""
 
 _POWER_Z = 0.8416
-"""Normal quantile of 80 %: an effect this many standard errors above its limit is found 4 times in 5."""
+"""Normal quantile of 80 %. An effect so many standard errors above its limit is found 4 times in 5."""
 
 _MOST_RUNS = 1_000
 
 _MOST_REACH = 600.0
-"""Largest distance between a ratio and its bound, in natural logarithms: beyond it a float overflows."""
+"""Largest distance between a ratio and its bound, in natural logarithms; a larger one overflows a float."""
 
 VariantConclusion: TypeAlias = Literal["better", "worse", "not_worse", "undecided"]
-"""`better`, `worse`: by more than luck explains, after the correction for all comparisons. `not_worse`: shown
-not to be worse by `max_drop` or more. `undecided`: none of these is shown."""
+"""Conclusion about a variant. `better`, `worse`: the difference is larger than luck explains, with correction
+for all comparisons. `not_worse`: the drop is shown to be below `max_drop`. `undecided`: nothing is shown."""
 
 Comparison: TypeAlias = tuple[str, str]
 """(variant, metric): one variant is compared with the reference on one metric."""
@@ -39,7 +39,7 @@ Comparison: TypeAlias = tuple[str, str]
 
 @frozen
 class VariantScore:
-    """Comparison of a variant's scores with the reference's: one metric, over the cases scored in both."""
+    """Comparison of a variant's scores with the reference's, for one metric and the cases scored in both."""
 
     conclusion: VariantConclusion
     reference: float
@@ -47,24 +47,24 @@ class VariantScore:
     score: float
     """Weighted mean of the case means of the variant."""
     drop: float
-    """`reference - score`: positive is worse."""
+    """`reference - score`; a positive drop is worse."""
     low: float
-    """Lower bound of the drop. All lower bounds of a matrix are right with a probability of 95 %, and so are
-    all upper bounds."""
+    """Lower bound of the drop. With a probability of 95 % or more, all lower bounds of a matrix (`evalgate
+    matrix`) are right together. The same holds for all upper bounds."""
     high: float
     p: float
-    """Two-sided: the chance that luck alone gives a difference this large."""
+    """Two-sided p: the chance that luck alone gives a difference this large, in either direction."""
     level: float
     """Level that `p` is compared with, after Holm's correction over all variants and metrics."""
     max_drop: float
     """Smallest drop that is too large (`max_regression`), as a share of the metric's range."""
     cases: int
     needed_runs: int | None = None
-    """Number of runs of each case that would decide with a chance of 80 %, if the measured difference is
-    true. None: the conclusion is not `undecided`, or a thousand runs would not suffice."""
+    """Number of runs of each case that would give a conclusion with a chance of 80 %, if the true difference
+    is as measured. None: there is a conclusion already, or a thousand runs would not suffice."""
     needed_cases: int | None = None
-    """Number of cases that would decide with a chance of 80 %, with the average number of runs that each case
-    has now. None if `needed_runs` is None."""
+    """Number of cases that would give a conclusion with a chance of 80 %, with as many runs of each case as
+    now on average. None if `needed_runs` is None."""
 
     @property
     def is_within_limit(self) -> bool:
@@ -74,13 +74,13 @@ class VariantScore:
 
 @frozen
 class UsageRatio:
-    """Ratio of a variant's mean usage to the reference's mean usage, with its interval.
+    """Ratio of a variant's mean usage, such as tokens or seconds, to the reference's, with its interval.
 
     For the interval the cases count as a random sample of all cases that the agent may get.
     """
 
     value: float
-    """Ratio of the means over all cases."""
+    """Variant's mean over all cases, divided by the reference's mean."""
     low: float
     high: float
     cases: int
@@ -91,7 +91,7 @@ class ComparedScores:
     """Scores of the reference (`Pair.baseline`) and of a variant (`Pair.candidate`) on one metric."""
 
     pairs: Sequence[Pair]
-    """At least one case."""
+    """Scores of the cases, at least one."""
     max_drop: float
     """Smallest drop that is too large, as a share of the metric's range."""
 
@@ -101,7 +101,7 @@ def compare_variants(tables: Mapping[Comparison, ComparedScores]) -> dict[Compar
 
     The tests are two-sided, by permutation of runs within cases, with Holm's correction over all comparisons.
     Each bound of a drop has the level `ALPHA` divided by the number of comparisons. So all upper bounds are
-    right with a probability of 1 - `ALPHA` or more, and likewise all lower bounds.
+    right together with a probability of 1 - `ALPHA` or more. The same holds for all lower bounds.
     """
     if not tables:
         return {}
@@ -119,7 +119,7 @@ def compare_variants(tables: Mapping[Comparison, ComparedScores]) -> dict[Compar
 
 
 def _compute_gain_p(pairs: Sequence[Pair]) -> float:
-    """Return the one-sided p of a gain, small if the variant is better than the reference."""
+    """Return the one-sided p of a rise of the mean, small if the variant is better than the reference."""
     swapped = [Pair(pair.case, pair.candidate, pair.baseline, pair.weight, pair.attempted) for pair in pairs]
     return compare_means(swapped, alpha=ALPHA).p
 
@@ -151,10 +151,11 @@ def _build_score(
 
 
 def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: float) -> int | None:
-    """Return the fewest runs of each case with which the comparison decides with a chance of 80 %.
+    """Return the fewest runs of each case that give a conclusion with a chance of 80 %.
 
-    The measured difference is assumed to be the true one. To decide is to show either this difference, or
-    that the drop is smaller than `max_drop`. Return None if a thousand runs do not suffice.
+    The true difference is assumed to be the measured one. The comparison has a conclusion if it shows that
+    there is a difference, or that the drop is below `max_drop`. Return None if a thousand runs do not
+    suffice.
     """
     pairs, z = table.pairs, compute_normal_quantile(level)
     total = math.fsum(pair.weight for pair in pairs)
@@ -183,7 +184,7 @@ def _count_needed_runs(table: ComparedScores, change: MeanDifference, level: flo
 
 
 LEAST_SECONDS = 0.02
-"""Smallest difference of mean times, in seconds, that is compared: equal agents may differ by as much."""
+"""Smallest difference of mean times, in seconds, that is reported: equal agents may differ by less."""
 
 
 def estimate_usage_ratio(
@@ -192,13 +193,14 @@ def estimate_usage_ratio(
     """Return the ratio of a variant's mean usage to the reference's, with its two-sided interval.
 
     `means` has for each case the mean usage of the reference and of the variant. Return None if there are
-    fewer than two cases, one side used nothing, or the means over the cases differ by less than
+    fewer than two cases, if one side used nothing, or if the means over the cases differ by less than
     `least_difference`. If one case has all the usage of a side, the interval is practically unlimited.
 
     The cases count as a random sample. The variance is the jackknife's, on the logarithmic scale. Student's t
-    has 1 / Σs² − 1 degrees of freedom, at least 1. The s are the shares of the cases in the usage: a few
-    expensive cases show little about the other cases. The interval is longer on the side of the long tail, by
-    the skewness term of Johnson (1978), because a sample easily misses the few expensive cases.
+    has 1 / Σs² − 1 degrees of freedom, at least 1, where s is the share of a case in the usage. So a few
+    expensive cases widen the interval, because they show little about the other cases. The interval is longer
+    on the side of the long tail, by the skewness term of Johnson (1978), because a sample easily misses the
+    few expensive cases.
     """
     n = len(means)
     before, after = math.fsum(then for then, _ in means), math.fsum(now for _, now in means)

@@ -1,4 +1,4 @@
-"""Choose the agent's environment variables: those of an allow-list, and those that the user names."""
+"""Choose the environment variables that the agent gets: an allow-list, and the names that the user adds."""
 
 from collections.abc import Iterable, Mapping
 
@@ -25,7 +25,7 @@ _ALLOWED = (
 
 
 class _NamePatterns:
-    """Set of variable names and of patterns with a trailing `*`, which matches any ending."""
+    """Set of variable names and patterns. A pattern ends with `*`, which matches any ending of a name."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.exact = frozenset(patterns)
@@ -62,13 +62,16 @@ def build_agent_environment(source: Mapping[str, str], names: Iterable[str]) -> 
 
 
 def list_withheld_variables(source: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names of variables in `source` that the agent would get only if the user named them."""
+    """Return the names of variables in `source` that the agent does not get, but could get by name.
+
+    `names` are the names that the user gave. Variables that the agent can never get are left out.
+    """
     given = build_agent_environment(source, names)
     return frozenset(name for name in source if name not in given and name not in _NEVER)
 
 
 def list_environment_notices(source: Mapping[str, str], names: Iterable[str]) -> tuple[str, ...]:
-    """Return one sentence for each name or pattern in `names` for which the agent gets no variable."""
+    """Return a sentence for each name or pattern in `names` that gives the agent no variable of `source`."""
     notices = []
     for pattern in names:
         wanted = _NamePatterns([pattern])

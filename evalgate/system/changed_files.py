@@ -1,4 +1,4 @@
-"""List the files that a change touches, or raise an error: an incomplete list would hide a change."""
+"""List the files that a change touches; raise an error if the list may be incomplete."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ _SHOWN_OF_COMMIT = 12
 
 
 class UnknownChangeError(Exception):
-    """Error: the list of files that a change touches may be incomplete. The message is a sentence."""
+    """The files that a change touches cannot be listed completely. The message is a sentence."""
 
 
 def list_changed_files(folder: Path, base_revision: str) -> frozenset[str]:
@@ -26,7 +26,7 @@ def list_changed_files(folder: Path, base_revision: str) -> frozenset[str]:
         base_revision: A revision, such as `origin/main` or a full hash.
 
     Returns:
-        Paths relative to `folder` with slashes; those outside of it begin with `../`.
+        Paths relative to `folder`, with slashes. The path of a file outside of `folder` begins with `../`.
 
     Raises:
         UnknownChangeError: git fails or does not know `base_revision`; HEAD and `base_revision` have no
@@ -117,7 +117,7 @@ def find_common_commits(top: Path, base_revision: str) -> tuple[str, ...]:
 
 
 def _find_hidden_file(top: Path) -> str:
-    """Return a file for which git was told not to show changes; "" if there is none."""
+    """Return the path of a file for which git was told not to show changes; "" if there is none."""
     for line in execute_git(top, "ls-files", "-v", "-z").split(b"\0"):
         name = os.fsdecode(line[2:])
         # A sparse checkout marks a file with `S` if it leaves the file out. If the file exists, it may
@@ -128,9 +128,9 @@ def _find_hidden_file(top: Path) -> str:
 
 
 def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
-    """Return the members of `paths` that git does not track. The files need not exist.
+    """Return the members of `paths` that git does not track. Paths are relative to `folder`.
 
-    Paths are relative to `folder`.
+    The files need not exist.
 
     Raises:
         UnknownChangeError: git fails.
@@ -143,9 +143,10 @@ def find_unversioned(folder: Path, paths: frozenset[str]) -> frozenset[str]:
 
 
 def check_commits_differ(folder: Path, base_revision: str) -> None:
-    """Raise an error if HEAD has the same files as the newest commit that it shares with `base_revision`.
+    """Check that HEAD has other files than the newest commit that it has in common with `base_revision`.
 
-    Without a difference, uncommitted files, such as reports of earlier steps, would count as the change.
+    If the files are the same, uncommitted files, such as reports of earlier steps, would seem to be the
+    change.
 
     Raises:
         UnknownChangeError: the files do not differ, or cannot be compared.

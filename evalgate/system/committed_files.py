@@ -37,14 +37,14 @@ class CodeFiles(Protocol):
     def list_folder(self, folder: str) -> Mapping[str, int]:
         """Return the size in bytes of each file below a folder, by path.
 
-        For the folder "", the workspace itself, which may be a large repository, return only the files
-        directly in it. Hidden files and folders, and folders of installed packages, are left out.
+        If `folder` is "", return only the files directly in the workspace, which may be a large repository.
+        Hidden files and folders, and folders of installed packages, are left out.
         """
         ...
 
 
 class FolderFiles:
-    """The files of a workspace as they are now on the disk."""
+    """Files of a workspace as they are now on the disk."""
 
     def __init__(self, home: Path) -> None:
         self._home = home.resolve()
@@ -67,8 +67,8 @@ class FolderFiles:
     def list_folder(self, folder: str) -> Mapping[str, int]:
         """Return the size in bytes of each file below `folder`, by path relative to the workspace.
 
-        As in `CodeFiles.list_folder`, "" means only the files directly in the workspace, and hidden files and
-        installed packages are left out. So are virtual environments, and links leading out of the workspace.
+        If `folder` is "", return only the files directly in the workspace. Hidden files, installed packages,
+        virtual environments and links that lead out of the workspace are left out.
         """
         found: dict[str, int] = {}
         for parent, folders, names in os.walk(self._home / folder):
@@ -83,7 +83,7 @@ class FolderFiles:
 
 
 class CommittedFiles:
-    """The files of a workspace as they are in a commit.
+    """Files of a workspace as they are in a commit.
 
     Files of a submodule are read at the submodule commit that this commit records. The constructor and the
     methods raise InvalidInputError if git cannot read the commit or one of its files.
@@ -92,17 +92,17 @@ class CommittedFiles:
     def __init__(self, home: Path, commit: str) -> None:
         self._home = home
         self._blobs: dict[str, tuple[bytes, str, int]] = {}
-        """Path to mode, hash and size in bytes."""
+        """Maps the path of each file and link to its mode, hash and size in bytes."""
         self._submodules: dict[str, str] = {}
-        """Path to commit of each submodule that has no files in `_blobs` yet."""
+        """Maps the path of each submodule to its commit; its files are not in `_blobs` yet."""
         self._repositories: dict[str, Path] = {}
-        """Hash of each blob of a submodule to the folder of this submodule."""
+        """Maps the hash of each file in a submodule to the folder of the submodule."""
         self._targets: dict[str, str] = {}
-        """Path of a symbolic link to its target."""
+        """Maps the path of a symbolic link to its target, once the target was read."""
         self._add_entries("", commit)
 
     def _add_entries(self, submodule: str, commit: str) -> None:
-        """Add the files and submodules of a commit of `submodule`, or of the workspace if that is ""."""
+        """Add the files and submodules of a commit of `submodule`; "" is the repository of the workspace."""
         if submodule and not find_submodule_commit(self._home / submodule, commit):
             raise _build_error(f"the submodule {submodule} is not checked out with its history")
         for path, entry in _list_entries(self._home / submodule, commit):
@@ -115,7 +115,7 @@ class CommittedFiles:
                     self._repositories[entry[1]] = self._home / submodule
 
     def _enter_submodules(self, path: str) -> None:
-        """Add the files of the submodules on the way to `path`."""
+        """Add the files of all submodules that contain `path`."""
         for step in (*reversed(PurePosixPath(path).parents), PurePosixPath(path)):
             if commit := self._submodules.pop(str(step), ""):
                 self._add_entries(str(step), commit)
@@ -137,9 +137,10 @@ class CommittedFiles:
         return ChainMap(*(dict(_read_blobs(folder, some)) for folder, some in by_folder.items()))
 
     def list_folder(self, folder: str) -> Mapping[str, int]:
-        """Return the files below `folder` in the commit with their sizes, without symbolic links.
+        """Return the size in bytes of each file below `folder` in the commit, by path.
 
-        `folder` itself may be a link to a folder.
+        If `folder` is "", return only the files directly in the workspace. Hidden files, installed packages
+        and symbolic links are left out. `folder` itself may be a link to a folder.
         """
         place = self._follow_links(folder) if folder else ""
         above = len(PurePosixPath(place).parts)
@@ -150,15 +151,15 @@ class CommittedFiles:
         }
 
     def _resolve_blob(self, path: str) -> str:
-        """Return the hash of the file content (blob) at a path; "" if the commit has no such file."""
+        """Return the hash of the content of the file at a path; "" if the commit has no such file."""
         mode, blob, _size = self._blobs.get(self._follow_links(path), _NOTHING)
         return "" if mode == _LINK else blob
 
     def _follow_links(self, path: str) -> str:
         """Return `path` with its symbolic links resolved, also links to folders on the way.
 
-        At most 40 links are followed, one after the other. If more are on the way, the returned path still
-        contains a link, and no file is found at it.
+        At most 40 links are followed, one after the other. With more links, the returned path still contains
+        a link, and the caller finds no file there.
         """
         for _ in range(MOST_LINKS):
             self._enter_submodules(path)
@@ -186,7 +187,10 @@ def _is_below(path: PurePosixPath, folder: str, above: int) -> bool:
 
 
 def _list_entries(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, str, int]]]:
-    """Yield the path of each blob and submodule of a commit, with its mode, hash and size in bytes."""
+    """Yield the path of each file, link and submodule of a commit, with its mode, hash and size in bytes.
+
+    The hash of a submodule is its commit, and its size is 0.
+    """
     for line in _run_git(home, "ls-tree", "-r", "-l", "-z", commit).split(b"\0"):
         about, _, path = line.partition(b"\t")
         words = about.split()
@@ -196,7 +200,7 @@ def _list_entries(home: Path, commit: str) -> Iterator[tuple[str, tuple[bytes, s
 
 
 def _read_blobs(home: Path, blobs: Collection[str]) -> Mapping[str, bytes]:
-    """Return the contents of blobs, git's stored files, by their hashes."""
+    """Return the contents of blobs (files in git's storage), by their hashes."""
     if not blobs:
         return {}
     given = "".join(f"{blob}\n" for blob in blobs).encode()

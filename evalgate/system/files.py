@@ -1,4 +1,4 @@
-"""Read files that a user names; write files atomically, also into folders that untrusted code may change."""
+"""Read files that a user names, and write files atomically, also into folders that an agent may change."""
 
 import codecs
 import contextlib
@@ -37,7 +37,7 @@ _SPECIAL = {
 
 
 class SpecialFileError(OSError):
-    """Error for a device, a pipe or a socket: reading it might never begin or never end."""
+    """The path leads to a device, a pipe or a socket, which is not read: reading might never end."""
 
     def __init__(self, kind: str) -> None:
         message = f"is {kind}: only files are read; write what it gives into a file first"
@@ -62,7 +62,8 @@ def read_text(path: Path, encoding: str = "utf-8", errors: str = "strict") -> st
 
     Raises:
         UnicodeDecodeError: the file cannot be decoded with `encoding`.
-        OSError: as for `read_file`.
+        SpecialFileError: the file is a device, a pipe or a socket.
+        OSError: the file cannot be read.
     """
     return io.StringIO(read_file(path).decode(encoding, errors), newline=None).read()
 
@@ -71,8 +72,8 @@ def decode_text(data: bytes, shown_as: str) -> str:
     """Decode UTF-8, with or without a byte order mark; `shown_as` names the file in errors.
 
     Raises:
-        InvalidInputError: the data is not UTF-8. The message names UTF-16 and UTF-32 if it looks like one
-            of them, or has the position of the first wrong byte.
+        InvalidInputError: the data is not UTF-8. If it looks like UTF-16 or UTF-32, the message says so.
+            Otherwise the error has the position of the first wrong byte.
     """
     if data.startswith(_UTF_16_MARKS) or b"\0" in data[:4]:
         message = (
@@ -119,9 +120,12 @@ def read_input_text(path: Path, shown_as: str) -> str:
 
 
 def is_readable_name(path: Path) -> bool:
-    """Return True if `path` exists and is not a folder. Pipes and devices count as well.
+    """Return True if `path` exists and is not a folder.
 
-    A caller that reads such a path then gets the error of `read_file`, which names the kind of file.
+    True is returned for pipes and devices, too: reading them raises an error that names the kind of file.
+
+    Raises:
+        OSError: the system cannot check the path, for example because a folder may not be entered.
     """
     return exists(path) and not path.is_dir()
 
@@ -141,14 +145,14 @@ def exists(path: Path) -> bool:
 
 
 def is_virtual_environment(folder: Path) -> bool:
-    """Return True for a virtual environment of Python; False if the folder may not be read."""
+    """Return True if `folder` is a virtual environment of Python; False if it may not be read."""
     return os.path.exists(folder / "pyvenv.cfg")  # noqa: PTH110  Path.exists raises an error
 
 
 def check_is_regular(path: Path) -> None:
-    """Raise an error for a device, a pipe or a socket; call this before other code opens the file.
+    """Check that the path does not lead to a device, a pipe or a socket; a folder is accepted.
 
-    A folder raises no error.
+    Call this before other code, such as a library, opens the file.
 
     Raises:
         SpecialFileError: the file is a device, a pipe or a socket.
@@ -181,7 +185,7 @@ def write_atomically(
 ) -> None:
     """Replace the file at `path` with `text` in UTF-8; `mode` has the permissions of the new file.
 
-    If this fails, the earlier file is unchanged. `text` is one string or its pieces. Missing folders are
+    If writing fails, the earlier file is unchanged. `text` is one string or its pieces. Missing folders are
     created. A symbolic link at `path` is replaced, not followed. The file and the created folders get
     `owner`, if one is given: root in a container may write into the checkout of another user.
 
@@ -206,7 +210,10 @@ def write_atomically(
 
 
 def remove_temporaries(path: Path) -> None:
-    """Remove temporary files that a killed `write_atomically` left. Call this while nothing writes `path`."""
+    """Remove the temporary files of `path` that a killed `write_atomically` left; errors are ignored.
+
+    Call this only while no process writes `path`.
+    """
     with contextlib.suppress(OSError):
         # `mkstemp` inserts eight characters. With `*`, the pattern for `results` would also match the
         # temporary files of `results.json`.
@@ -218,8 +225,8 @@ def remove_temporaries(path: Path) -> None:
 def lock_folder(folder: Path, timeout_s: float = math.inf, *, required: bool = True) -> Iterator[None]:
     """Hold an exclusive lock of an existing folder during the block.
 
-    First wait until no other thread or process of this machine holds the lock. If the file system has no
-    locks and `required` is False, the block runs without a lock.
+    Before the block, wait until no other thread or process of this machine holds the lock. If the file system
+    has no locks and `required` is False, the block runs without a lock.
 
     Raises:
         TimeoutError: another thread or process still holds the lock after `timeout_s` seconds.
@@ -240,7 +247,12 @@ def lock_folder(folder: Path, timeout_s: float = math.inf, *, required: bool = T
 
 
 def _wait_for_lock(descriptor: int, end: float) -> None:
-    """Lock an open folder. `end` is the time in monotonic seconds at which to give up with a TimeoutError."""
+    """Wait for the lock of an open folder, and take it.
+
+    Raises:
+        TimeoutError: the lock is not free at the time `end`, in seconds of `time.monotonic()`.
+        OSError: the file system has no locks.
+    """
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -276,27 +288,27 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 @dataclass(frozen=True)
 class GuardedFolder:
-    """Folder that is opened, without following links, from an ancestor that was opened early.
+    """Folder for output that an agent cannot redirect by replacing a folder with a link.
 
-    An agent may run as the owner of the folder and replace it with a link. Checking the path first is not
-    enough: the agent could replace the folder between the check and the write. So each folder on the path
-    is opened relative to the descriptor of the folder above. Links that existed before the agent started
-    belong to the user, and are resolved once.
+    An agent may own the folder. Checking the path before writing is not enough: the agent could replace a
+    folder between the check and the write. So an ancestor is opened before the agent starts, and each folder
+    below is opened relative to the descriptor of the folder above, without following links. Links that
+    existed before the agent started belong to the user, and are resolved once.
     """
 
     path: Path
     """Path as the user gave it."""
     ancestor: int
-    """Descriptor of the ancestor that was opened early."""
+    """Descriptor of the ancestor folder, which was opened before the agent started."""
     parts: tuple[str, ...]
     """Names of the folders from the ancestor to the folder."""
 
     @classmethod
     def open_ancestor(cls, root: Path, path: Path) -> "GuardedFolder":
-        """Return the folder at `path`, with `root` opened as its ancestor.
+        """Open `root`, and return the folder at `path`, which is below `root` and need not exist.
 
-        If `path` is not below `root`, the parent of `path` is opened instead. The folder itself need not
-        exist. Call this before the agent starts.
+        If `path` is not below `root`, the parent of `path` is opened instead of `root`. Call this before the
+        agent starts.
 
         Raises:
             OSError: the ancestor does not exist, or cannot be opened.
@@ -311,17 +323,18 @@ class GuardedFolder:
     def build_subfolder(self, path: str) -> "GuardedFolder":
         """Return the subfolder at `path`, a relative path with `/` between its parts.
 
-        The subfolder need not exist. Keep a reference to this object while the subfolder is in use: when this
-        object is deleted, the descriptor `ancestor`, which both share, is closed.
+        The subfolder need not exist. Both objects share the descriptor `ancestor`, which is closed when this
+        object is deleted. So keep a reference to this object while the subfolder is in use.
         """
         return GuardedFolder(self.path / path, self.ancestor, (*self.parts, *path.split("/")))
 
     @contextmanager
     def open_folder(self, owner: Owner | None = None) -> Iterator[int]:
-        """Yield a descriptor of the folder; missing parts are created and belong to `owner`.
+        """Yield a descriptor of the folder. Missing folders are created and get `owner`, if one is given.
 
         Raises:
-            OSError: a link or a file is on the way, or `path` leads to another folder than before.
+            OSError: a link or a file is on the way, `path` leads to another folder than before, or a folder
+                cannot be created or opened.
         """
         descriptor = os.dup(self.ancestor)
         try:
@@ -352,9 +365,10 @@ def _enter_folder(above: int, part: str, owner: Owner | None) -> int:
 
 
 def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owner | None) -> None:
-    """Replace the file at `path`, relative to an open folder, and create missing folders on the way.
+    """Replace the file at `path` in an open folder, and create missing folders on the way.
 
-    `folder` is the descriptor of the open folder. `path` has `/` between its parts.
+    `folder` is the descriptor of the open folder. `path` is relative to it, with `/` between its parts. The
+    file and the created folders get `owner`, if one is given.
 
     Raises:
         OSError: the file cannot be written, or the path leads through a link or out of the folder.
@@ -373,7 +387,9 @@ def replace_nested_file(folder: int, path: str, text: Iterable[str], owner: Owne
 
 
 def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | None) -> None:
-    """Replace a file in the folder with the descriptor `folder`, as `write_atomically` does.
+    """Replace the file `name` in the folder with the descriptor `folder`; readers never see a partial file.
+
+    `text` holds the pieces of the new text, which is written in UTF-8. A link of this name is replaced.
 
     Raises:
         OSError: the file cannot be written; no temporary file is left behind.
@@ -386,7 +402,7 @@ def replace_file(folder: int, name: str, text: Iterable[str], owner: Owner | Non
 
 
 def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | None) -> None:
-    """Replace a file in the folder with the descriptor `folder` by a copy of another file, atomically.
+    """Replace the file `name` in the folder with the descriptor `folder` by a copy of `source`, atomically.
 
     Raises:
         OSError: a file cannot be read or written; no temporary file is left behind.
@@ -396,7 +412,9 @@ def replace_with_copy(source: BinaryIO, folder: int, name: str, owner: Owner | N
 
 
 def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner | None) -> None:
-    """Copy a file, atomically, to the first free name of `names` in the folder with the descriptor `folder`.
+    """Copy `source`, atomically, to the first name in `names` that is free in the folder.
+
+    `folder` is the descriptor of the folder.
 
     Raises:
         StopIteration: all of `names` are taken.
@@ -411,7 +429,10 @@ def copy_file(source: BinaryIO, folder: int, names: Iterator[str], owner: Owner 
 
 @contextmanager
 def _create_copy(source: BinaryIO, folder: int, name: str, owner: Owner | None) -> Iterator[str]:
-    """Yield the name of a temporary copy of `source` in the folder with the descriptor `folder`."""
+    """Yield the name of a temporary copy of `source` in the folder with the descriptor `folder`.
+
+    The block must rename the copy. If the block raises an error, the copy is removed.
+    """
     with _create_temporary(folder, name) as (descriptor, temporary):
         with os.fdopen(descriptor, "wb") as file:
             shutil.copyfileobj(source, file, 2**20)

@@ -1,4 +1,4 @@
-"""Pause Python's garbage collector while many objects are built, because it would find no garbage in them."""
+"""Pause Python's garbage collector while many objects are built, none of which is garbage."""
 
 import gc
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Disable garbage collection in the block: collections triple the time to build millions of objects.
+    """Disable garbage collection in the block, because it triples the time to build millions of objects.
 
-    Objects built in the block count as old afterwards, so that the next collection of young objects skips
-    them.
+    All objects that exist at the end of the block count as old, so that the next collection of young objects
+    skips them. Do nothing if garbage collection is disabled already.
     """
     was_enabled = gc.isenabled()
     gc.disable()

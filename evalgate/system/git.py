@@ -14,26 +14,26 @@ from evalgate.system.agent_environment import build_agent_environment
 from evalgate.system.workspace import open_workspace
 
 SHA = compile_lazily(r"[0-9a-f]{40}|[0-9a-f]{64}")
-"""Full hash of a commit."""
+"""Pattern of the full hash of a commit."""
 SHORT_SHA = compile_lazily(r"[0-9a-f]{12,64}")
-"""Hash of a commit, full or abbreviated to at least 12 characters."""
+"""Pattern of the hash of a commit, full or abbreviated to at least 12 characters."""
 WHOLE_HISTORY = (
     "check out the whole history (GitHub: `fetch-depth: 0`, GitLab: `GIT_DEPTH: 0`, elsewhere: "
     "`git fetch --unshallow`)"
 )
-"""What to do in a shallow clone that lacks a commit, for error messages."""
+"""Advice for error messages, if a shallow clone lacks a commit."""
 SUBMODULE_HISTORY = (
     "check out the submodules with their whole history (GitHub: `submodules: true` and `fetch-depth: 0`, "
     "GitLab: `GIT_SUBMODULE_STRATEGY: normal` and `GIT_DEPTH: 0`, elsewhere: `git submodule update --init` "
     "and `git submodule foreach git fetch --unshallow`)"
 )
-"""What to do if a submodule lacks a commit or is not checked out, for error messages."""
+"""Advice for error messages, if a submodule lacks a commit or is not checked out."""
 _GIT_SECONDS = 20
 _SHOWN_OF_COMMIT = 12
 _OBJECT = compile_lazily(rb"[0-9a-f]+ (blob|tree) (\d+)")
 _LINK, _SUBMODULE = "120000", "160000"
 MOST_LINKS = 40
-"""Most symbolic links that are followed on the way to a file, as in Linux."""
+"""Largest number of symbolic links that are followed on the way to a file; Linux has the same limit."""
 SAFE_SETTINGS = (
     "safe.directory=*",
     "core.hooksPath=/dev/null",
@@ -45,7 +45,8 @@ SAFE_SETTINGS = (
     "gpg.program=false",
     "protocol.ext.allow=never",
 )
-"""Git settings for a repository that others can write: git runs no program that its configuration names."""
+"""Git settings for a repository that an agent can write. With them, git runs no program that the repository's
+configuration names."""
 
 
 def read_commit(folder: Path, environ: Mapping[str, str]) -> str | None:
@@ -84,7 +85,7 @@ def read_commit_time(folder: Path) -> datetime | None:
 def count_commits_since(folder: Path, commit: str) -> int | None:
     """Return the number of commits in the history of HEAD that are not in the history of `commit`.
 
-    Return None if git cannot count them: it does not know `commit`, or the clone is shallow.
+    Return None if git cannot count these commits: it does not know `commit`, or the clone is shallow.
     """
     if run_git(folder, "rev-parse", "--is-shallow-repository") != "false":
         return None
@@ -108,10 +109,14 @@ def read_blob(folder: Path, commit: str, path: str) -> bytes:
 
 
 def has_folder(folder: Path, commit: str, path: str) -> bool:
-    """Return True if a commit has a folder at `path`. Links are followed as in `read_blob`.
+    """Return True if a commit has a folder at `path`, which is relative to `folder`.
+
+    Symbolic links within the repository are followed. A folder in a submodule is looked up at the submodule's
+    commit.
 
     Raises:
-        InvalidInputError: as for `read_blob`.
+        InvalidInputError: git fails, for example in a clone that left out files, or git does not know the
+            commit of a submodule.
     """
     return _read_object(folder, commit, path, "--batch-check")[0] == "tree"
 
@@ -121,6 +126,9 @@ def _read_object(folder: Path, commit: str, path: str, option: str) -> tuple[str
 
     The kind is `blob` for a file and `tree` for a folder. `option` is `--batch`, or `--batch-check` to leave
     out the content. A path that leads out of the repository has no object.
+
+    Raises:
+        InvalidInputError: git fails, or does not know the commit of a submodule.
     """
     inner = os.path.normpath(path)
     try:
@@ -145,7 +153,7 @@ def _read_object(folder: Path, commit: str, path: str, option: str) -> tuple[str
 
 
 class _PlaceInSubmodule(NamedTuple):
-    """Path of a submodule, its commit, and the path of a file in it."""
+    """Path of a submodule, its commit, and a path within the submodule."""
 
     submodule: str
     commit: str
@@ -188,7 +196,7 @@ def _find_in_submodule(folder: Path, commit: str, path: str) -> _PlaceInSubmodul
 def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, str] | None:
     """Return (mode, hash, path) of the first link or submodule on the way to `path`; None if there is none.
 
-    Paths are relative to the top of the repository.
+    `path` itself counts, too. Paths are relative to the top of the repository.
     """
     steps = [str(each) for each in (PurePosixPath(path), *PurePosixPath(path).parents)][:-1]
     listed = os.fsdecode(execute_git(folder, "ls-tree", "-z", "--full-tree", commit, "--", *steps))
@@ -202,16 +210,16 @@ def _find_first_step(folder: Path, commit: str, path: str) -> tuple[str, str, st
 
 
 def find_submodule_commit(folder: Path, commit: str) -> str:
-    """Return the full hash of `commit` if `folder` is the top of a repository that has the commit, else "".
+    """Return the full hash of `commit` if the submodule in `folder` is checked out and has it, else "".
 
-    The folder of a submodule may also be a plain folder of the outer repository, because the submodule is not
-    checked out or the change replaced it. The outer repository may have the commit, but with other paths.
+    If the submodule is not checked out, or if the change replaced it, `folder` is a plain folder of the outer
+    repository. Then "" is returned even if the outer repository has the commit, since its paths differ.
     """
     return find_commit(folder, commit) if _is_top(folder) else ""
 
 
 def _is_top(folder: Path) -> bool:
-    """Return True if `folder` is the top of a repository."""
+    """Return True if `folder` is the top of a repository; False if git fails."""
     try:
         return not _read_prefix(folder)
     except GitError:
@@ -234,10 +242,10 @@ def _check_is_one_line(path: str) -> str:
 
 
 def is_tracked(folder: Path, path: str) -> bool:
-    """Return True if git tracks a file at `path` or, if `path` is a folder, below it. Submodules count.
+    """Return True if git tracks the file at `path`, or a file in the folder at `path`, also in submodules.
 
-    Also return True if git fails: callers then assume that the change may have added or edited the file.
-    Outside of a repository, return False.
+    Return True also if git fails, because the change may then have added or edited the file. Return False if
+    `path` is outside of the repository, or if there is no repository.
     """
     here = Path(os.path.realpath(folder))
     top = run_git(folder, "rev-parse", "--show-toplevel")
@@ -273,7 +281,8 @@ def list_files_of_moved_submodules(folder: Path, commit: str, pathspecs: Sequenc
     """Return the tracked files that match `pathspecs` in submodules that moved since `commit`.
 
     A submodule has moved if it is checked out at another commit than `commit` records for it. The paths are
-    relative to the top of the repository. If git cannot list the files, return the paths of the submodules.
+    relative to the top of the repository. If git cannot list the files, return the paths of the moved
+    submodules. If git cannot compare the submodules with `commit`, return [].
     """
     # Without `--ignore-submodules`, `ignore = all` in the change's own .gitmodules would hide submodules.
     listed = run_git(
@@ -292,9 +301,10 @@ def list_files_of_moved_submodules(folder: Path, commit: str, pathspecs: Sequenc
 
 
 def find_commit(folder: Path, revision: str) -> str:
-    """Return the full hash of a commit; "" if git does not know it.
+    """Return the full hash of the commit that `revision` names; "" if git does not know it.
 
-    A short hash is looked up among objects only, since a tag or a branch may have the same name.
+    `revision` is a hash, a branch or another name. A short hash is looked up only among hashes, because a tag
+    or a branch may have the same name.
     """
     if SHORT_SHA.fullmatch(revision) and not SHA.fullmatch(revision):
         revision = run_git(folder, "rev-parse", f"--disambiguate={revision}")
@@ -309,9 +319,10 @@ def run_git(folder: Path, *words: str) -> str:
 
 
 def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:
-    """Run git with `given` on stdin and return its stdout; b"" if git fails or is not installed.
+    """Run git in `folder` with `given` on stdin and return its stdout; b"" if git fails or is not installed.
 
-    User, environment and settings of git are as in `execute_git`.
+    Git runs as the agent's user and without the gate's secrets. It reads the configuration of the machine and
+    of the user only if `with_own_settings` is True.
     """
     try:
         return execute_git(folder, *words, given=given, with_own_settings=with_own_settings)
@@ -320,7 +331,7 @@ def run_git_bytes(folder: Path, *words: str, given: bytes = b"", with_own_settin
 
 
 class GitError(Exception):
-    """Error: git failed, took too long or is not installed, or the repository lacks the remote."""
+    """Git failed, took too long or is not installed, or the repository lacks the remote."""
 
 
 def execute_git(folder: Path, *words: str, given: bytes = b"", with_own_settings: bool = False) -> bytes:

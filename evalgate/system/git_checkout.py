@@ -1,4 +1,4 @@
-"""Write the files of a commit into a temporary folder, without hooks and filters of the repository."""
+"""Write the files of a commit into a temporary folder, without running hooks or filters of the repository."""
 
 import fcntl
 import hashlib
@@ -24,7 +24,7 @@ _LONGEST_POINTER = 1024
 
 
 class CheckoutError(EvalgateError):
-    """Error: the exact files of a commit cannot be written. The message is a part of a sentence."""
+    """The exact files of a commit cannot be written. The message is a part of a sentence."""
 
 
 @frozen
@@ -42,15 +42,15 @@ class CommitCheckout:
     """Files of one commit, written to a folder."""
 
     commit: str
-    """Full hash."""
+    """Full hash of the commit."""
     root: Path
-    """Root of the files."""
+    """Folder with the files of the whole repository."""
     folder: Path
-    """Folder below `root` (or `root`) that corresponds to the argument `folder` of `check_out_commit`."""
+    """`root`, or the folder below it that has the same place in the repository as the original folder."""
     entries: tuple[_Entry, ...] = field(default=(), repr=False)
 
     def find_changed_files(self) -> tuple[str, ...]:
-        """Return the paths of files that are missing or have other content than in the commit.
+        """Return the paths of written files that are now missing or have other content than in the commit.
 
         New files and changed permissions are ignored.
         """
@@ -65,16 +65,16 @@ def check_out_commit(
 
     Hooks and filters do not run, and line ends are those of the commit. The repository's index and list of
     worktrees are not changed. Files in folders named `__pycache__` are left out, because Python would compile
-    the sources again anyway. Folders that an earlier process left behind are removed first.
+    the sources again anyway. Checkouts that killed processes left behind are removed first.
 
     Args:
         folder: A folder of the repository.
-        commit: Full hash.
-        owner: uid and gid that the files belong to; None: those of this process.
+        commit: Full hash of the commit.
+        owner: uid and gid to which the files belong; None: those of this process.
 
     Raises:
-        CheckoutError: git cannot read the commit or one of its files, the commit has submodules or files of
-            Git LFS, or the files cannot be written.
+        CheckoutError: git cannot read the commit or one of its files, the commit has submodules, files of
+            Git LFS or an unsafe path, or the files cannot be written.
     """
     _remove_abandoned_folders()
     home = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
@@ -190,10 +190,10 @@ def _is_unchanged(root: Path, entry: _Entry) -> bool:
 
 
 def _remove_abandoned_folders() -> None:
-    """Remove the checkout folders of processes that were killed: folders with locks that no process holds.
+    """Remove the checkout folders of killed processes: the folders with locks that no process holds.
 
-    Only the user's own folders are removed. But root removes those of all users, because root may have given
-    a checkout to the agent's user (`owner` of `check_out_commit`).
+    Only the user's own folders are removed. Root removes the folders of all users, because root may have
+    given a checkout to the agent's user (`owner` of `check_out_commit`).
     """
     own = os.geteuid()
     for home in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

@@ -1,10 +1,10 @@
-"""The files through which GitHub's runner and a step communicate: the event, and the command files.
+"""Protect the files through which GitHub's runner and a step communicate: the event, and the command files.
 
 In a container action the agent runs as the runner's user, who owns these files. An agent could name another
 pull request, set outputs, or put `LD_PRELOAD` into the environment of later steps. So the gate reads the
-event and opens the command files before the first process of an agent starts. Later it writes only through
-the descriptors that it opened then. At the end the gate restores every command file that was replaced. A
-file that only the gate may write must contain its earlier content and the gate's output, and nothing else.
+event and opens the command files before the first process of an agent starts. Later the gate writes only
+through the descriptors of these files. At the end it restores every command file that was replaced. A file
+that only the gate may write must then contain its earlier content and the gate's output, and nothing else.
 The gate follows no link at a path that the runner named, and does not wait for a pipe.
 """
 
@@ -20,9 +20,10 @@ from evalgate.core.frozen import frozen
 from evalgate.system.pull_requests import is_github_actions
 
 WRITTEN = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
-"""Variables that name the command files that the gate writes."""
+"""Environment variables with the paths of the command files that the gate writes."""
 NOT_WRITTEN = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE")
-"""Variables that name command files that the gate never writes: they set the environment of later steps."""
+"""Environment variables with the paths of command files that the gate never writes. These files set the
+environment of later steps."""
 
 _EVENT = "GITHUB_EVENT_PATH"
 _LARGEST_EVENT = 30 * 1024 * 1024
@@ -33,7 +34,7 @@ _LOOK_S = 0.01
 
 
 class NotRegularError(OSError):
-    """Error: a path leads to something else than a regular file."""
+    """The path does not lead to a regular file."""
 
 
 def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
@@ -53,12 +54,12 @@ def open_regular(path: str, flags: int, *, dir_fd: int | None = None) -> int:
 
 @frozen
 class _CommandFile:
-    """A command file that was opened before the agent started."""
+    """Command file of the runner that was opened before the agent started."""
 
     variable: str
     path: str
     folder: int
-    """Descriptor of its folder."""
+    """Descriptor of the file's folder."""
     descriptor: int
     before: os.stat_result
     content: bytearray
@@ -66,26 +67,27 @@ class _CommandFile:
 
     @property
     def is_private(self) -> bool:
-        """Return True if only the gate may write the file, so what other processes write is removed.
+        """Return True if only the gate may write the file, so that writes of other processes are undone.
 
-        The file sets the environment of later steps (`NOT_WRITTEN`), or root owns it while the gate runs.
+        This is so if the file sets the environment of later steps (`NOT_WRITTEN`), or if root owns the file
+        while the gate runs.
         """
         return self.variable in NOT_WRITTEN or self.is_taken
 
     @property
     def is_taken(self) -> bool:
-        """Return True if root owns the file while the gate runs, because the file was another user's."""
+        """Return True if the gate, as root, has taken the file from another user for the time of the run."""
         return os.geteuid() == 0 and self.before.st_uid != 0
 
 
 class _HeldFiles:
-    """All runner files that this process has opened, and the events that it has read."""
+    """All command files that this process has opened, and the events that it has read, by path."""
 
     def __init__(self) -> None:
         self.files: dict[str, _CommandFile] = {}
         self.events: dict[str, bytes | None] = {}
         self.process = 0
-        """Id of the process that opened the files; 0 before."""
+        """Id of the process that opened the files; 0 before they are opened."""
 
 
 _HELD = _HeldFiles()
@@ -94,8 +96,8 @@ _HELD = _HeldFiles()
 def hold_command_files(environ: Mapping[str, str]) -> None:
     """Read the event and open the command files. Call this before any process of the agent starts.
 
-    Do nothing outside GitHub Actions. If the gate is root and the runner's user is not, the command files
-    belong to root until `release_command_files`. A file that cannot be opened and read is skipped.
+    Do nothing outside of GitHub Actions. If the gate is root and a command file is another user's, the file
+    belongs to root until `release_command_files` is called. A file that cannot be read is skipped.
     """
     if not is_github_actions(environ):
         return
@@ -109,9 +111,9 @@ def hold_command_files(environ: Mapping[str, str]) -> None:
 
 
 def read_event(environ: Mapping[str, str]) -> bytes | None:
-    """Return the payload of the event as JSON bytes; None if its file is missing or unreadable.
+    """Return the payload of the GitHub event as JSON bytes; None if its file cannot be read or is too large.
 
-    If `hold_command_files` was not called before, read the file now.
+    The payload is the one that `hold_command_files` read. If it was not called, the file is read now.
     """
     path = environ.get(_EVENT, "")
     if path in _HELD.events:
@@ -120,7 +122,7 @@ def read_event(environ: Mapping[str, str]) -> bytes | None:
 
 
 def append_to_command_file(path: str, data: bytes) -> None:
-    """Append to a command file, through the descriptor that `hold_command_files` opened, if any.
+    """Append to a command file, through the descriptor of `hold_command_files` if it opened the file.
 
     Raises:
         OSError: the file cannot be written, or is not a regular file.
@@ -148,12 +150,13 @@ def measure_command_file(path: str) -> int:
 def release_command_files() -> list[str]:
     """Restore the command files and close them.
 
-    Process 1 of a container first kills all other processes, if any command file was opened. A file that
-    was replaced is written again. A file that only the gate may write (`_CommandFile.is_private`) gets
-    exactly its earlier content and the gate's output. In a forked copy of the process, do nothing.
+    If a command file was opened and this process is process 1 of a container, all other processes are killed
+    first. A file that was replaced is written again. A file that only the gate may write
+    (`_CommandFile.is_private`) gets exactly its earlier content and the gate's output. Each file gets its
+    earlier owner and permissions back. In a forked copy of the process, do nothing.
 
     Returns:
-        A sentence for each file that was restored, or that cannot be restored.
+        A sentence for each file with a change that was undone, or that cannot be restored.
     """
     if _HELD.process != os.getpid():
         return []  # in a forked copy of the process: the parent restores the files
@@ -177,9 +180,10 @@ def release_command_files() -> list[str]:
 
 
 def _kill_other_processes() -> None:
-    """Kill all other processes of the container. Call this only in its process 1.
+    """Kill all other processes of the container, and wait up to 2 seconds until they are gone.
 
-    A process that `setup` or an agent left behind could otherwise write to a file after the last check.
+    Otherwise a process that `setup` or an agent left behind could write to a file after the last check. Call
+    this only in process 1 of the container.
     """
     try:
         os.kill(-1, signal.SIGKILL)
@@ -209,9 +213,13 @@ def _hold_file(variable: str, path: str) -> _CommandFile | None:
 
 
 def _restore_file(held: _CommandFile) -> bool:
-    """Restore a command file that was replaced, or that is private and was changed by another process.
+    """Restore the content of a command file if needed, and its owner and permissions.
 
-    Return True if there was anything to restore.
+    The content is restored if the file was replaced, or if another process changed a file that only the gate
+    may write. Return True in these two cases.
+
+    Raises:
+        OSError: the file cannot be read or written.
     """
     is_same_file = _is_at_its_place(held)
     wanted = bytes(held.content)
@@ -238,7 +246,10 @@ def _is_at_its_place(held: _CommandFile) -> bool:
 
 
 def _put_in_place(held: _CommandFile, content: bytes) -> None:
-    """Write a new command file to its path, replacing a pipe, link, folder or file that is there now."""
+    """Write a new command file to its path, in place of a pipe, link or file that is there now.
+
+    A folder at this path is renamed. The new file gets the owner and permissions of the original file.
+    """
     name = Path(held.path).name
     fresh, aside = f".{name}.{os.urandom(8).hex()}", f".{name}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

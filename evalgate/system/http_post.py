@@ -1,4 +1,4 @@
-"""POST JSON to an address that a user names. Messages show only the host of the address."""
+"""Send JSON to an address that a user names. Messages show only the host, as the rest may be secret."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ _LONGEST_QUOTE = 200
 
 
 class HttpPostError(Exception):
-    """Error: a request failed. The message is one sentence without the path of the address."""
+    """The request failed. The message is one sentence without the path of the address."""
 
 
 @frozen
@@ -35,31 +35,31 @@ class HttpTarget:
     timeout_s: float = 10.0
     """Longest time in seconds that one attempt waits for the server."""
     ca_file: str = ""
-    """Certificates to trust, in PEM; "" for those of the system."""
+    """Path of a PEM file with the certificates to trust; "": the certificates of the system."""
     compress: bool = False
-    """True: the body is sent with gzip."""
+    """True: the body is compressed with gzip."""
 
     @property
     def host(self) -> str:
-        """Return host and port of the address, for messages, without user name and password."""
+        """Return the host and port of the address, without user name and password, for messages."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Handler that refuses redirects: they turn a POST into a GET, and send its headers to another server."""
+    """Handler that follows no redirect: it would make the POST a GET, and send headers to another server."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> None:
-        """Return None for every redirect, so that none is followed."""
+        """Return None, which means that the redirect is not followed."""
         del req, fp, code, msg, headers, newurl
 
 
 def post_json(target: HttpTarget, body: object) -> str:
-    """Post a body as JSON and return the answer's text, at most 64 KiB of it.
+    """Post a body as JSON, and return the text of the answer, at most its first 64 KiB.
 
-    If the server is busy (408, 429, 502, 503, 504) or cannot be reached, the request is sent up to three
-    times, with pauses of at most five seconds. No redirect is followed.
+    If the server is busy (status 408, 429, 502, 503 or 504) or cannot be reached, the request is sent up to
+    three times, with pauses of at most five seconds. No redirect is followed.
 
     Raises:
         HttpPostError: the server refuses the request or cannot be reached, or the address is unusable.

@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def read_inner_file(path: Path, folder: Path) -> bytes:
-    """Return the content of a regular file below `folder`. Links are followed unless they lead outside.
+    """Return the content of a regular file below `folder`. Links are followed within `folder`.
 
-    Otherwise an agent could put a link to a file that it may not read itself, and a gate that is root would
-    read the file and show it.
+    A link that leads out of `folder` raises an error. Otherwise an agent could put a link to a file that it
+    may not read itself, and a gate that runs as root would show the file.
 
     Raises:
-        OSError: the file cannot be read, is a device, a pipe or a socket, or is not below `folder`.
+        OSError: the file cannot be read, is no regular file, or is not below `folder`.
     """
     root, place = os.path.realpath(folder), os.path.realpath(path)
     _check_is_inside(place, root)
@@ -29,8 +29,9 @@ def read_inner_file(path: Path, folder: Path) -> bytes:
 def _find_opened_path(descriptor: int) -> str:
     """Return the current path of an opened file; "" if the system does not report it.
 
-    The path differs from the checked one if a folder on the way was replaced by a link after the check. Linux
-    does not report it to an isolated gate that is not root, but such a gate may read no more than the agent.
+    The path differs from the path that was checked if a folder on the way was replaced by a link after the
+    check. Linux does not report the path to an isolated gate that is not root. This is safe, because such a
+    gate may read no more than the agent.
     """
     try:
         return str(Path(f"/proc/self/fd/{descriptor}").readlink())

@@ -28,9 +28,9 @@ _KNOWN = (
     "user/{uid}/docker.sock",
     "user/{uid}/podman/podman.sock",
 )
-"""Sockets of container engines, below `/run` and `/var/run`."""
+"""Usual paths of container engines' sockets, relative to `/run` and `/var/run`."""
 _NAMING = ("DOCKER_HOST", "CONTAINER_HOST", "PODMAN_HOST", "CONTAINERD_ADDRESS", "BUILDKIT_HOST")
-"""Variables that may name a socket."""
+"""Environment variables that may contain the path of a container engine's socket."""
 _REMOTE = ("nfs", "cifs", "smb", "fuse", "autofs", "ceph")
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -38,9 +38,8 @@ _MOUNTS = Path("/proc/self/mountinfo")
 def choose_agent_user(owner: UserIds, environ: Mapping[str, str]) -> UserIds:
     """Return the user and group as which the agent runs in a workspace that belongs to `owner`.
 
-    The group is the owner's, unless a container engine's socket belongs to that group. In this case, return
-    the first free group: the user's id, 65534, or one of the ids after it. A group is free if no socket has
-    it.
+    The user is the owner. The group is the owner's, unless a container engine's socket belongs to this group.
+    Then it is the first of these group ids that no socket has: the owner's user id, 65534, 65536 and so on.
     """
     uid, gid = owner
     taken = {status.st_gid for _, status in _stat_sockets(uid, environ)}
@@ -64,7 +63,10 @@ def _may_write(user: UserIds, status: os.stat_result) -> bool:
 
 
 def _stat_sockets(uid: int, environ: Mapping[str, str]) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield path and status of each existing socket of an engine, once even if it has several paths."""
+    """Yield the path and status of each socket that a container engine may have created.
+
+    A socket with several paths is yielded once. `uid` is the user of engines that run without root.
+    """
     seen = set()
     for path in _iter_candidate_paths(uid, environ):
         try:
@@ -101,7 +103,7 @@ _SET_CHILD_SUBREAPER = 36
 
 
 class _Isolation:
-    """Isolation of this process: requested or not, and started or not. Only the command requests it."""
+    """State of the isolation of this process: requested or not, and started or not."""
 
     def __init__(self) -> None:
         self.is_wanted = False
@@ -112,7 +114,11 @@ _ISOLATION = _Isolation()
 
 
 def request_isolation() -> None:
-    """Request that `isolate_process` isolates this process, which must run nothing but the gate."""
+    """Request isolation: from now on, a call of `isolate_process` isolates this process (only on Linux).
+
+    The command calls this, because its process runs nothing but the gate. A program that uses the library
+    does not.
+    """
     _ISOLATION.is_wanted = sys.platform == "linux"
 
 
@@ -122,12 +128,11 @@ def is_isolation_requested() -> bool:
 
 
 def isolate_process() -> None:
-    """Isolate this process from its user's other processes. Call this before an agent's process starts.
+    """Isolate this process from other processes of its user. Call this before an agent's process starts.
 
-    The environment, memory and open files of this process are hidden (`/proc`, ptrace) from processes
-    without the capability CAP_SYS_PTRACE. Descendants of this process that lose their parent become its
-    children. Do nothing if isolation was not requested, or on a second call. A refusal by the kernel is
-    ignored.
+    Processes without the capability CAP_SYS_PTRACE can no longer see the environment, memory and open files
+    of this process (`/proc`, ptrace). Descendants of this process that lose their parent become its children.
+    A refusal by the kernel is ignored. Do nothing if isolation was not requested, or on a second call.
     """
     if not _ISOLATION.is_wanted or _ISOLATION.children_before is not None:
         return
@@ -143,7 +148,8 @@ def isolate_process() -> None:
 def find_reparented_children() -> list[int]:
     """Return the ids of processes that an agent left behind and that became children of this process.
 
-    Call this only when no agent is alive. Return no id if this process is not isolated.
+    These are the children that did not exist before the isolation and run in another session. Call this only
+    when no agent is alive. Return no id if this process is not isolated.
     """
     if _ISOLATION.children_before is None:
         return []
@@ -169,7 +175,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def _read_session_id(pid: int) -> int:
-    """Return the session of a process; 0 if the process is gone."""
+    """Return the id of the session of a process; 0 if the process is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
             # The name, in parentheses, may contain any character; the 4th field after it is the session.

@@ -1,8 +1,8 @@
-"""Timers that let the event loop read arrived input before they act.
+"""Timers that let the event loop read input that has arrived before they act.
 
 asyncio runs a due timer in the same round in which it finds new input, and often before the input is
-delivered. If the event loop was blocked (by a huge answer of another case, or on a machine without a free
-processor), a timer of asyncio would report an answer that arrived in time as late.
+delivered. The event loop may have been blocked, for example by a huge answer of another case. Then a timer of
+asyncio would report a timeout although the answer arrived in time.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ _Key = TypeVar("_Key", bound=Hashable)
 _ROUNDS = 4
 # One round to poll, one for the pipe's transport, one for the subprocess's protocol, one for the waiter.
 _LATE_S = 0.05
-"""Delay of a timer, in seconds, above which the loop counts as blocked."""
+"""Delay of a timer, in seconds, above which the event loop is taken to have been blocked."""
 
 
 class LoopTimer:
-    """Timer that calls `act` once, `seconds` from now, after the event loop has read arrived input.
+    """Timer that calls `act` once, `seconds` from now, after the event loop has read input that has arrived.
 
-    When it is due, the timer waits for four more rounds of the loop, in which the loop reads input. A timer
-    that is called more than 0.05 s late, because the loop was blocked, first waits once more for as many
-    seconds as it was late: the sender of the input may have been delayed as well.
+    When it is due, the timer waits for four more rounds of the loop, in which the loop reads input. If the
+    loop was blocked and the timer is more than 0.05 s late, it first waits again for as many seconds as it is
+    late, because the sender of the input may have been delayed as well.
     """
 
     __slots__ = ("_act", "_handle", "_loop", "_rounds", "due")
@@ -58,7 +58,7 @@ class LoopTimer:
 
 
 class TimeLimits(Generic[_Key]):
-    """Time limits of several keys. They share one timer, because few limits are reached.
+    """Time limits for several keys, such as running requests, with a single timer for all limits.
 
     When a key reaches its limit, the limit is removed, and then `on_reached` is called with the key.
     """
@@ -66,7 +66,7 @@ class TimeLimits(Generic[_Key]):
     def __init__(self, on_reached: Callable[[_Key], None]) -> None:
         self._on_reached = on_reached
         self._ends: dict[_Key, float] = {}
-        """Time of the event loop at which each key reaches its limit."""
+        """Maps each key to the event loop's time at which it reaches its limit."""
         self._timer: LoopTimer | None = None
 
     def set_limit(self, key: _Key, seconds: float) -> None:
@@ -103,7 +103,10 @@ class TimeLimits(Generic[_Key]):
 
 
 class LoopTimeout:
-    """`asyncio.timeout` with a `LoopTimer`: raises TimeoutError if the block takes more than `seconds`."""
+    """Context manager like `asyncio.timeout`, but with a `LoopTimer`.
+
+    It raises TimeoutError if the block takes more than `seconds`.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -123,11 +126,11 @@ class LoopTimeout:
         await self._inner.__aexit__(kind, error, trace)
 
     def when(self) -> float | None:
-        """Return the event loop's time at which the block is ended; None without a timeout."""
+        """Return the event loop's time at which the block will be cancelled; None without a timeout."""
         return self._when
 
     def reschedule(self, when: float | None) -> None:
-        """Set the time at which the block is ended, in the event loop's time; None removes the timeout."""
+        """Set the event loop's time at which the block will be cancelled; None removes the timeout."""
         self._when = when
         if self._timer is not None:
             self._timer.cancel()

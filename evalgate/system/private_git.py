@@ -1,10 +1,10 @@
-"""A private repository of the gate, to fetch from a remote and push to it with git.
+"""Fetch from a remote and push to it with git, in a private repository that the agent cannot write.
 
-The agent can write the repository in the workspace: its configuration may name programs (`core.sshCommand`,
-hooks, filters, credential helpers, `ext::` addresses) and other servers (`url.*.insteadOf`). So the gate
-runs only `git config` there, to read the address and the headers that a checkout left. The gate uses them
-in a new bare repository outside of the workspace. Only the user that git runs as can read this repository.
-Git gets an allow-listed environment with no secret in it; credentials are in a file, never in an argument.
+The agent can write the repository in the workspace. Its configuration may name programs (`core.sshCommand`,
+hooks, filters, credential helpers, `ext::` addresses) and other servers (`url.*.insteadOf`). So the gate runs
+only `git config` there, to read the address and the headers that a checkout left. The gate uses them in a
+new bare repository outside of the workspace. Only the user as which git runs can read this repository. Git
+gets an allow-listed environment with no secret in it. Credentials are in a file, never in an argument.
 """
 
 import base64
@@ -25,13 +25,15 @@ from evalgate.system.workspace import open_workspace
 
 _TIMEOUT_S = 120
 _NETWORK = re.compile(r"(?:https?|ssh|git|git\+ssh)://|(?!-)[\w.@-]+:(?!//)|\[[^]/]+\]:")
-"""Addresses of other machines, also `host:path` as for scp. Any other address is a folder of this machine."""
+"""Pattern of the addresses of other machines, such as `https://…` and `host:path`. Any other address is a
+folder of this machine."""
 _USER = re.compile(r"(https?://)[^\s/?#'\"]+@")
-"""User name and password of an address in git's messages, to hide. Even a user name alone may be a token."""
+"""Pattern of the user name and password of an address in git's messages, which are hidden. Even a user name
+alone may be a token."""
 _PROTOCOLS = "file:git:http:https:ssh"
 _GITHUB_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN", "INPUT_TOKEN")
 _FROM_JOB = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GIT_ASKPASS", "SSH_ASKPASS", "DISPLAY")
-"""Variables through which git can log in with the job's keys. On GitHub a token is used, and not these."""
+"""Environment variables with which git can log in by the job's keys. On GitHub, git gets a token instead."""
 _SHORTEST_TOKEN = 20
 _HEADERS = r"^http\..*\.extraheader$"
 _CONNECTIONS = r"^http\.(.*\.)?(extraheader|proxy|sslcainfo)$"
@@ -43,7 +45,7 @@ Setting = tuple[str, str]
 
 @frozen
 class PrivateRepository:
-    """A bare repository outside of the workspace, and the addresses of the workspace's remote."""
+    """Bare repository outside of the workspace, and the addresses of the workspace's remote."""
 
     folder: Path
     fetch_url: str
@@ -51,15 +53,15 @@ class PrivateRepository:
     environ: Mapping[str, str]
     """The whole environment of git."""
     user: tuple[int, int] | None
-    """User that git runs as; None: the gate's own user."""
+    """uid and gid as which git runs; None: those of the gate."""
 
     def run_git(
         self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, missing: int = 0
     ) -> str:
-        """Run git and return its stdout.
+        """Run git in the repository and return its stdout.
 
-        `missing` is an exit code that means that something does not exist, and for which "" is returned; 0 if
-        the git command has no such code. `env` is added to the repository's `environ`.
+        `missing` is the exit code by which the git command says that something does not exist; then "" is
+        returned. It is 0 if the command has no such code. `env` is added to the repository's `environ`.
 
         Raises:
             GitError: git cannot be run, fails, or takes longer than two minutes.
@@ -100,8 +102,8 @@ def open_private_repository(
 
     The private repository is removed after the block. `remote` is the name of the remote, such as `origin`.
 
-    A remote that is a folder of this machine may run programs, such as hooks. For such a remote, git runs as
-    the agent's user and without credentials, if the gate is root and the workspace belongs to another user.
+    A remote that is a folder of this machine may run programs, such as hooks. If the gate is root and the
+    workspace belongs to another user, git uses such a remote as the agent's user and without credentials.
 
     Raises:
         GitError: there is no such remote, or git cannot be run.
@@ -147,10 +149,11 @@ def _build_git_env(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: bool) -> Iterator[Setting]:
-    """Yield the git settings with which a fetch authenticates itself.
+    """Yield the git settings by which git connects to the remote and logs in.
 
-    `is_foreign` is True if the agent runs as another user than the gate. Then only authorization headers of
-    the checkout are read, or, on GitHub without such a header, the job's token.
+    `is_foreign` is True if the agent runs as another user than the gate. In this case, and on GitHub, only
+    the authorization headers of the checkout are read. On GitHub without such a header, the job's token is
+    used. In all other cases, the settings of the machine and of the user are read, too.
     """
     in_github = environ.get("GITHUB_ACTIONS") == "true"
     # On GitHub, the authorization headers of the checkout suffice. If the checkout has none, the job's token
@@ -169,9 +172,9 @@ def _read_credentials(folder: Path, environ: Mapping[str, str], *, is_foreign: b
 
 
 def _write_job_credentials(repository: PrivateRepository, environ: Mapping[str, str]) -> list[Setting]:
-    """Write the token of GitLab's job to a file, and return the git settings that make git read it.
+    """Write the token of GitLab's job to a file, and return the git settings that make git read the file.
 
-    Return [] in other services, and if the user has a credential helper for the address of the repository.
+    Write no file and return [] in other CI services, and if the user has a credential helper for the address.
 
     Raises:
         GitError: git cannot be run.
@@ -190,10 +193,10 @@ def _write_job_credentials(repository: PrivateRepository, environ: Mapping[str, 
 
 
 def _split_address(url: str, folder: Path) -> tuple[str, Setting | None]:
-    """Return the address for git's command line, and the git setting that holds user and password.
+    """Split `url` into an address without a secret, and the git setting with its user name and password.
 
-    Without an HTTP password or token in `url`, the setting is None and a network address is unchanged. A path
-    is resolved against `folder`.
+    The setting is None if `url` has no HTTP password or token; then a network address is unchanged. The path
+    of a local repository is resolved against `folder`.
     """
     if not _NETWORK.match(url):
         return str(folder / url.removeprefix("file://")), None
@@ -222,7 +225,10 @@ def _build_authorization(url: str, user: str, password: str) -> Setting:
 
 
 def _read_settings(folder: Path, pattern: str, where: str) -> Iterator[Setting]:
-    """Yield the settings of `git config WHERE` with keys that match `pattern`. Git runs no other program."""
+    """Yield the git settings with keys that match the regular expression `pattern`.
+
+    `where` is the option of `git config` that chooses the file: `--local`, `--global` or `--system`.
+    """
     person = where != "--local"
     text = run_git_bytes(
         folder, "config", where, "--includes", "-z", "--get-regexp", pattern, with_own_settings=person

@@ -24,18 +24,18 @@ _GITHUB_EVENTS = {
 
 @frozen
 class PullRequestContext:
-    """The unmerged change that a CI job tests. No field is read from the change itself."""
+    """Unmerged change that a CI job tests, as the CI service describes it, not the change itself."""
 
     kind: str
-    """Kind of change with its article, such as `a merge request`."""
+    """Kind of change, with an article, such as `a merge request`."""
     fetch: str
-    """Instruction that makes the base commit known to git, such as `Check out with …`."""
+    """Instruction for the user that makes the base commit known to git, such as `Check out with …`."""
     branch: str = ""
     """Target branch of the change; "" if the CI service does not report it."""
     first_commit: str = ""
-    """Full or abbreviated hash of a commit on the target branch, which is tried first as the base."""
+    """Full or abbreviated hash of a commit on the target branch that is tried first as the base; "": none."""
     last_commit: str = ""
-    """Full or abbreviated hash of a commit on the target branch, which is tried last as the base."""
+    """Full or abbreviated hash of a commit on the target branch that is tried last as the base; "": none."""
     merge_commit: str = ""
     """Hash of the commit in which the CI service merged the change into the base; "" if there is none.
 
@@ -44,10 +44,9 @@ class PullRequestContext:
 
 
 def read_pull_request(environ: Mapping[str, str]) -> PullRequestContext | None:
-    """Return the pull request that this job tests.
+    """Return the pull request that this job tests; None if it tests a permanent branch.
 
-    Return None if the job tests a permanent branch, or runs in no supported CI service
-    (`is_known_service`).
+    Return None also if the job does not run in a supported CI service (`is_known_service`).
     """
     readers = (_read_github, _read_gitlab, _read_azure, _read_bitbucket, _read_jenkins, _read_buildkite)
     return next(filter(None, (read(environ) for read in readers)), None)
@@ -59,9 +58,9 @@ def is_github_actions(environ: Mapping[str, str]) -> bool:
 
 
 def describe_unmerged_change(environ: Mapping[str, str]) -> str:
-    """Return the kind of change that a CI job tests, such as `a pull request`.
+    """Return the kind of unmerged change that this job tests, such as `a pull request`.
 
-    Return "" if `read_pull_request` returns None.
+    Return "" if the job tests no unmerged change, or if the CI service is not supported.
     """
     found = read_pull_request(environ)
     return found.kind if found else ""
@@ -84,9 +83,9 @@ def is_known_service(environ: Mapping[str, str]) -> bool:
 
 
 def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
-    """Return the hash of the base commit, on the target branch of the pull request that the job tests.
+    """Return the full hash of the commit of the target branch on which the tested pull request is based.
 
-    Return "" if git knows no such commit, or the job tests no pull request.
+    Return "" if git knows no such commit, or if the job tests no pull request.
     """
     request = read_pull_request(environ)
     found = (find_commit(folder, each) for each in (_iter_base_revisions(folder, request) if request else ()))
@@ -94,25 +93,28 @@ def find_base_commit(folder: Path, environ: Mapping[str, str]) -> str:
 
 
 def read_text_at_base(folder: Path, path: str, environ: Mapping[str, str]) -> str | None:
-    """Return a file's text at the base commit, without its last line end.
+    """Return the text of a file at the base commit, without its last line end.
 
-    Return "" if the base commit has no such file, and None if `find_base_commit` finds no base.
+    Return "" if the base commit has no such file, and None if `find_base_commit` finds no base commit.
+
+    Raises:
+        InvalidInputError: git cannot read the file, or does not know the commit of a submodule.
     """
     base = find_base_commit(folder, environ)
     return read_blob(folder, base, path).decode("utf-8", "replace").removesuffix("\n") if base else None
 
 
 def describe_base_fetch(environ: Mapping[str, str]) -> str:
-    """Return a sentence that describes how the user makes the base commit known to git."""
+    """Return a sentence that tells the user how to make the base commit known to git."""
     request = read_pull_request(environ)
     how = request.fetch if request else "Give the gate the variables of the CI service"
     return f"{how}, so that no change can soften its own rules."
 
 
 def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[str]:
-    """Yield revisions that may be the base commit, the preferred one first.
+    """Yield revisions (hashes or names) that may be the base commit, the preferred one first.
 
-    The change's own commits cannot influence these revisions.
+    The commits of the change itself cannot influence these revisions.
     """
     if request.first_commit:
         yield request.first_commit
@@ -125,7 +127,7 @@ def _iter_base_revisions(folder: Path, request: PullRequestContext) -> Iterator[
 
 
 def _is_merge(folder: Path, made: str) -> bool:
-    """Return True if HEAD is the merge commit `made` of the CI service."""
+    """Return True if HEAD is a merge commit and has the hash `made`."""
     # Only then is the first parent of HEAD the base. A change may itself end with a merge, and the first
     # parent of that merge is a commit of the change.
     is_merge = bool(run_git(folder, "rev-parse", "-q", "--verify", "HEAD^2"))

@@ -1,4 +1,4 @@
-"""Handle the signals that ask the gate to end: finished results are kept, and reports are still written.
+"""Handle the signals that ask the gate to end, so that results are kept and reports are still written.
 
 The effect of the first Ctrl-C, or of another end signal, depends on the phase of `evalgate run`:
 
@@ -9,9 +9,8 @@ The effect of the first Ctrl-C, or of another end signal, depends on the phase o
     the exit code is certain     SIG_IGN, by `ignore_end_signals`             none
 
 In the first two phases the exit code is 130. `ignores_signals` is set when the run begins; it takes effect
-when `cancel_on_signals` has restored the earlier handler after the last case.
-If another program calls the command, `InterruptHandler.handle_signals` installs the handler, as `__main__`
-does otherwise.
+when `cancel_on_signals` has restored the earlier handler after the last case. If another Python program calls
+the command, `InterruptHandler.handle_signals` installs the handler instead of `__main__`.
 """
 
 import os
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 _Handler: TypeAlias = Callable[[int, FrameType | None], None]
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a command, unless they were ignored from the start (`nohup`)."""
+"""Signals that end a command, unless they were ignored from the start, as `nohup` does."""
 
 _REPEAT_S = 0.01
 
@@ -39,8 +38,8 @@ _REPEAT_S = 0.01
 class InterruptHandler:
     """Handler of the end signals: the first signal raises KeyboardInterrupt in the command.
 
-    Once `ignores_signals` is True, further signals have no effect, because writing reports and cleaning up
-    take a moment. A runner that cancels a job sends several signals, and a user may press Ctrl-C twice.
+    While `ignores_signals` is True, signals have no effect. Writing reports and cleaning up take a moment,
+    and a runner that cancels a job sends several signals, or a user may press Ctrl-C twice.
     """
 
     def __init__(self) -> None:
@@ -52,7 +51,11 @@ class InterruptHandler:
         """The signal that came last."""
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle one signal: Python calls this in the main thread, between any two bytecode instructions."""
+        """Handle one signal. Python calls this in the main thread, between any two bytecode instructions.
+
+        Raises:
+            KeyboardInterrupt: the handler is ready, and signals are not ignored.
+        """
         # A signal may arrive while handlers are still being installed. Raising there would leave some of them
         # installed and the previous ones forgotten, so it is only noted, and raised by `_mark_ready`.
         self._was_asked, self._number = True, number
@@ -61,13 +64,21 @@ class InterruptHandler:
             self._interrupt_command()
 
     def install_handlers(self) -> None:
-        """Handle the signals until the process ends. Call this in the main thread of evalgate's command."""
+        """Install the handler until the process ends. Call this in the main thread of evalgate's command.
+
+        Raises:
+            KeyboardInterrupt: a signal arrived before all handlers were installed.
+        """
         sys.unraisablehook = self._repeat_lost_interrupt
         _install_handler(self)
         self._mark_ready()
 
     def _repeat_lost_interrupt(self, lost: "UnraisableHookArgs") -> None:
-        """Send the signal again if Python drops the KeyboardInterrupt, as in `__del__`."""
+        """Send the signal again, until it has an effect, if Python drops the KeyboardInterrupt.
+
+        Python calls this for errors that it cannot raise, such as errors in `__del__`. Other errors than
+        KeyboardInterrupt are handled as usual.
+        """
         if lost.exc_type is not KeyboardInterrupt:
             sys.__unraisablehook__(lost)
             return
@@ -89,7 +100,7 @@ class InterruptHandler:
             yield
 
     def _mark_ready(self) -> None:
-        """Mark all handlers as installed; if a signal arrived before, interrupt the command now."""
+        """Note that all handlers are installed; if a signal has arrived before, interrupt the command."""
         self._is_ready = True
         if self._was_asked:
             self._interrupt_command()
@@ -106,16 +117,17 @@ class InterruptHandler:
 
 
 def _is_called_by(caller: CodeType, frame: FrameType | None) -> bool:
-    """Return True if `frame`, or a frame that called it, runs the code `caller`."""
+    """Return True if `frame`, or one of its callers, runs the code `caller`."""
     while frame is not None and frame.f_code is not caller:
         frame = frame.f_back
     return frame is not None
 
 
 def ignore_end_signals() -> None:
-    """Ignore further end signals once all output is written, so that none changes the exit code.
+    """Ignore further end signals, so that none changes the exit code. Call this once all output is written.
 
-    Uses SIG_IGN, because Python removes its own handlers while the interpreter shuts down.
+    The system ignores the signals (SIG_IGN), because Python removes its own handlers while the interpreter
+    shuts down.
     """
     for number in END_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -153,7 +165,10 @@ def cancel_on_signals(on_signal: Callable[[int], None] | None = None) -> Iterato
 
 @contextmanager
 def _wake_on_signals(loop: "asyncio.AbstractEventLoop") -> Iterator[None]:
-    """Let every signal wake the event loop, so that Python handles the signal at once."""
+    """Let every signal wake the event loop within the block, so that Python handles the signal at once.
+
+    Outside of the main thread, do nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -190,7 +205,7 @@ def _use_handler(handler: _Handler) -> Iterator[None]:
 
 
 def _install_handler(handler: _Handler) -> dict[signal.Signals, _Handler | int | None]:
-    """Install `handler` for signals that are not ignored; return the previous handlers."""
+    """Install `handler` for the end signals that are not ignored; return their earlier handlers by signal."""
     # A command that `nohup` started must survive the end of its terminal.
     numbers = [number for number in END_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in numbers}

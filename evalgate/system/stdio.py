@@ -1,4 +1,4 @@
-"""Standard streams that never raise, so that a failed write does not change the exit code."""
+"""Standard streams that raise no error, so that a failed write does not change the exit code."""
 
 import io
 import os
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class BestEffortFile(io.RawIOBase):
-    """File that writes to a descriptor until a write fails, and drops everything from then on.
+    """File that writes to a descriptor until a write fails, and drops all data from then on.
 
-    A closed pipe, a full disk and a closed descriptor are handled alike. The file never raises an error,
-    and does not close the descriptor.
+    Every failure, such as a closed pipe or a full disk, has this effect. The file does not close the
+    descriptor.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -22,7 +22,7 @@ class BestEffortFile(io.RawIOBase):
         self._is_working = True
 
     def writable(self) -> bool:
-        """Return True, also after a failure."""
+        """Return True, also after a write has failed."""
         return True
 
     def fileno(self) -> int:
@@ -48,7 +48,11 @@ class BestEffortFile(io.RawIOBase):
 
 
 def ignore_broken_pipes() -> None:
-    """Replace `sys.stdout` and `sys.stderr` by streams that never raise. Unencodable text becomes "?"."""
+    """Replace `sys.stdout` and `sys.stderr` by streams that raise no error if a write fails.
+
+    Text that cannot be encoded becomes "?". If stdin, stdout or stderr is closed, the null device is opened
+    in its place.
+    """
     for descriptor in (0, 1, 2):
         if not _is_open(descriptor):
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
@@ -65,7 +69,10 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _wrap_stream(stream: TextIO | None, descriptor: int) -> TextIO:
-    """Return a best-effort stream; `stream` is None if its descriptor was closed."""
+    """Return a stream to `descriptor` that raises no error, with the encoding of `stream`.
+
+    `stream` is None if the descriptor was closed; then the encoding is UTF-8.
+    """
     file = io.BufferedWriter(BestEffortFile(descriptor))
     return io.TextIOWrapper(
         file,

@@ -20,12 +20,14 @@ from evalgate.core.frozen import frozen
 _TAIL = 4000  # characters of the command's output that an error shows
 
 STOP_EVENT: ContextVar[threading.Event | None] = ContextVar("STOP_EVENT", default=None)
-"""Event that a caller sets to end a setup in another thread, which signals and cancellations do not reach."""
+"""Event that a caller sets to end a setup in another thread. Signals and cancellations do not reach that
+thread."""
 
 _POLL_S = 0.1
 
 _COMPLETE = "evalgate-complete"
-"""Marker file of a complete environment: in an incomplete one, `pip` could be that of another environment."""
+"""Name of the file that marks a complete virtual environment. In an incomplete one, `pip` could be the `pip`
+of another environment."""
 
 _MAKE = """
 import fcntl, os, sys, venv
@@ -37,9 +39,9 @@ with open(home + ".lock", "w") as lock:
         venv.create(home, clear=True, symlinks=True, with_pip=True)
         open(complete, "w").close()
 """
-"""Program that creates the virtual environment, in its own process because it may need another user.
+"""Program that creates the virtual environment. It runs in a process of its own, as the agent's user.
 
-The lock makes a second run wait for the first, and use the environment that the first run created.
+A lock makes a second run wait for the first run, and use the environment that the first run created.
 """
 
 
@@ -48,9 +50,9 @@ class SetupResult:
     """Python interpreter and environment variables of the agent after the setup."""
 
     python: str
-    """Name or path of the interpreter that can import the packages."""
+    """Name or path of the interpreter that can import the installed packages."""
     env: Mapping[str, str]
-    """The agent's environment. If `python` is a path, its folder is the first on PATH."""
+    """Environment variables of the agent. If `python` is a path, its folder is the first on PATH."""
 
 
 def run_setup(
@@ -64,9 +66,9 @@ def run_setup(
 ) -> SetupResult:
     """Run `command` in a shell in `cwd`, with `pip` and `python` of the agent's virtual environment.
 
-    There is one virtual environment below `cache` for each `cwd` and interpreter of the gate. Later runs use
-    it again if it is complete. If `python` is given, that interpreter is used and no environment is created.
-    `agent_user` is the uid and gid as which the commands run; None: those of this process.
+    If `python` is given, this interpreter is used and no environment is created. Otherwise the folder `cache`
+    gets one virtual environment for each `cwd` and interpreter of the gate, and later runs use it again if it
+    is complete. `agent_user` is the uid and gid as which the commands run; None: those of this process.
 
     Raises:
         NoVerdictError: the command or the creation of the environment failed. The message has the end of
@@ -116,7 +118,7 @@ def _run_command(
 
 
 def _wait_for_end(process: subprocess.Popen[str], stop: threading.Event | None) -> str:
-    """Wait for the end of a process, and return its output. If `stop` is set, kill the process group."""
+    """Wait for the end of a process, and return its output. When `stop` is set, kill its process group."""
     while True:
         try:
             return process.communicate(timeout=None if stop is None else _POLL_S)[0]

@@ -14,7 +14,7 @@ from evalgate.system.isolation import choose_agent_user, find_reachable_sockets
 
 @frozen
 class Workspace:
-    """A working folder, and the user who must own the files that are written into it."""
+    """Working folder, and the user to which the files that are written into it must belong."""
 
     folder: Path
     owner: tuple[int, int] | None = None
@@ -28,7 +28,8 @@ class Workspace:
     def agent_user(self) -> tuple[int, int] | None:
         """Return the uid and gid as which the agent and its commands run; None: those of the gate.
 
-        They are the owner's, except for the gid if a container engine's socket belongs to the owner's group.
+        Both are the owner's. But if a container engine's socket belongs to the owner's group, the gid is
+        another one.
         """
         return None if self.owner is None else choose_agent_user(self.owner, os.environ)
 
@@ -38,10 +39,10 @@ class Workspace:
         return os.path.relpath(absolute, self.folder) if absolute.is_relative_to(self.folder) else str(path)
 
     def choose_home(self, environ: Mapping[str, str]) -> Path:
-        """Return the `HOME` of `environ` if it belongs to the agent's user, else a new temporary folder.
+        """Return the `HOME` of `environ` if it is a folder of the agent's user, else a new temporary folder.
 
-        The temporary folder is removed only when this process ends, because the agent's virtual environment
-        may be in it.
+        The temporary folder belongs to the agent's user. It is removed only when this process ends, because
+        the agent's virtual environment may be in it.
         """
         home = environ.get("HOME", "")
         uid = self.owner[0] if self.owner else os.geteuid()
@@ -69,7 +70,7 @@ def open_workspace(folder: Path) -> Workspace:
 
 
 def resolve_workspace(folder: Path) -> Workspace:
-    """Return the workspace at a folder that the user named, as `open_workspace` does.
+    """Return the workspace at a folder that the user named, with an error for the user if this fails.
 
     Raises:
         InvalidInputError: there is no such folder, or it may not be entered.
@@ -81,9 +82,9 @@ def resolve_workspace(folder: Path) -> Workspace:
 
 
 def list_socket_notices(workspace: Workspace) -> tuple[str, ...]:
-    """Return a sentence if an agent with a user of its own can open a container engine's socket.
+    """Return a warning if the agent can open a container engine's socket.
 
-    Return () if it cannot, or if the agent runs as the gate's user.
+    Return () if it cannot, or if the agent runs as the same user as the gate.
     """
     user = workspace.agent_user
     paths = find_reachable_sockets(user, os.environ) if user else ()

@@ -1,1 +1,1 @@
-"""Web pages of `evalgate view`, which show records in a browser and edit eval sets."""
+"""Web pages of `evalgate view`, which show the records of runs in a browser, and edit eval sets."""

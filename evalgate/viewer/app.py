@@ -1,4 +1,4 @@
-"""The viewer as an ASGI application.
+"""Build the viewer as an ASGI application.
 
 A page is a module in `evalgate/viewer/pages` that is listed in `PAGES` and has:
 
@@ -47,7 +47,7 @@ from evalgate.viewer.state import NavigationLink, Viewer
 
 
 class PageModule(Protocol):
-    """A module that defines pages, with their routes and navigation links."""
+    """Module that defines pages: it has their routes and their navigation links."""
 
     @property
     def routes(self) -> Sequence[BaseRoute]:
@@ -67,9 +67,9 @@ _STATIC = Path(__file__).parent / "static"
 
 
 def create_app(viewer: Viewer) -> Starlette:
-    """Return the application that shows a project; its shutdown closes the viewer's resources.
+    """Return the application that shows a project, and set `viewer.navigation` to the links of all pages.
 
-    This function also sets `viewer.navigation` to the links of all pages.
+    When the application shuts down, it closes the viewer's resources.
     """
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The conversation of the chat page. The agent runs in a thread with its own event loop."""
+"""Hold the conversation of the chat page. The agent runs in a thread with its own event loop."""
 
 import asyncio
 import os
@@ -33,26 +33,26 @@ _END_S = 20.0
 
 @frozen
 class ChatState:
-    """Everything that the chat page shows about the conversation."""
+    """State of the conversation that the chat page shows."""
 
     agent: str
     turns: tuple[ChatTurn, ...]
     message: str
     """Message that the agent works on; "" while the agent waits for a message."""
     events: tuple[Event, ...]
-    """Events of the turn in progress; if no turn is in progress, of the last turn."""
+    """Events of the turn in progress; if no turn is in progress, events of the last turn."""
     failure: Failure | None
-    """Reason why the last message has no reply; None if it has one, or if the turn is in progress."""
+    """Reason why the last message has no reply. None if it has a reply, or if its turn is in progress."""
     unsent: str
-    """The last message if its turn failed; "" if not."""
+    """The last message if its turn failed; "" if it has a reply, or if its turn is in progress."""
     is_cut_off: bool
-    """True if the agent's session has ended, so that the next message first repeats the earlier turns."""
+    """True if the agent's session has ended. Then the earlier turns are repeated before the next message."""
     failed_trace: tuple[TraceSpan, ...]
-    """Steps of the last turn if the turn failed; () if it did not, or if turns keep no trace."""
+    """Steps of the last turn if this turn failed; () if it did not fail, or if turns keep no trace."""
 
 
 class BackgroundChat:
-    """The chat page's conversation with an agent, which runs in a thread.
+    """Conversation of the chat page with an agent, which runs in a thread.
 
     The constructor starts the thread, and `close` ends it. A viewer has one conversation at a time.
     """
@@ -65,9 +65,9 @@ class BackgroundChat:
         self._thread = threading.Thread(target=self._loop.run_forever, name="evalgate-chat", daemon=True)
         self._thread.start()
         self._lock = threading.Lock()
-        """Lock of `begin` and `send`, so that two clicks at once start one agent and one turn."""
+        """Lock of `begin`, `send` and `close`, so that two clicks at once start one agent and one turn."""
         self._choice: str | None = None
-        """The agent that was chosen; None: the default, as it is when the first message is sent."""
+        """Agent that was chosen. None: the default agent is chosen when the first message is sent."""
         self._setup: AgentSetup | None = None
         self._agent: Agent | None = None
         self._chat: Chat | None = None
@@ -95,13 +95,16 @@ class BackgroundChat:
         )
 
     def list_choices(self) -> tuple[str, ...]:
-        """Return the agents to choose from, the default first: `PROJECT_AGENT` and folders of ADK agents."""
+        """Return the agents to choose from, the default first.
+
+        An agent is `PROJECT_AGENT`, the agent of the thresholds file, or the folder of a Google ADK agent.
+        """
         return list_agents(self._folder, read_project_config(self._folder, self._thresholds))
 
     def begin(self, choice: str) -> None:
         """Stop the current agent, and begin a new conversation with the agent `choice`.
 
-        `choice` is a folder or `PROJECT_AGENT`. The current conversation is lost.
+        `choice` is the folder of a Google ADK agent, or `PROJECT_AGENT`. The old conversation is lost.
 
         Raises:
             InvalidInputError: there is no such agent, or the current agent does not stop within 20 seconds.
@@ -112,7 +115,7 @@ class BackgroundChat:
             self._call(self._begin(choice))
 
     def send(self, text: str) -> None:
-        """Send a message to the agent and return at once; the turn continues in the background.
+        """Send a message to the agent and return at once; the agent works on it in the background.
 
         Raises:
             InvalidInputError: the message is blank, a turn is in progress, or the agent's settings are wrong.
@@ -153,10 +156,11 @@ class BackgroundChat:
             out: path of a `.json` file, relative to the project's folder.
             to: the name of the format; None: the format of the file, or Google ADK's for a new file.
             eval_id: the id of the case; "" to make an id from the first message.
-            picked: numbers of the turns, 0-based.
+            picked: numbers of the turns to save, from 0.
 
         Raises:
-            InvalidInputError: none of the turns exists, or the case cannot be saved there.
+            InvalidInputError: none of the turns exists, `out` is no `.json` file in the project's folder, or
+                the case cannot be saved there.
         """
         if self._setup is None or self._chat is None or not self._chat.turns:
             raise InvalidInputError("there is nothing to save yet")
@@ -177,7 +181,10 @@ class BackgroundChat:
         return save_cases([case], out, to, workspace, self._redactor)
 
     def close(self) -> None:
-        """Stop the turn, the agent and the thread. No method may be called afterwards."""
+        """Stop the turn, the agent and the thread. No method may be called afterwards.
+
+        If the agent or the thread does not stop within 20 seconds, it is abandoned.
+        """
         with self._lock, suppress(InvalidInputError):
             self._call(self._begin(PROJECT_AGENT))
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -1,4 +1,4 @@
-"""Runs that a user starts from a page: one at a time, in a thread."""
+"""Make the runs that a user starts from a page: one at a time, in a thread."""
 
 import asyncio
 import io
@@ -25,7 +25,7 @@ from evalgate.runner.publish import Publisher, PublishOptions
 from evalgate.viewer.project_agents import PROJECT_AGENT, list_agents, read_project_config
 
 OUT = "evalgate-report/again"
-"""Folder of the reports of these runs. The reports of the last `evalgate run` are in another folder."""
+"""Folder of the reports of runs from a page. The reports of `evalgate run` are in another folder."""
 _MOST_LINES = 200
 _WORDS: Mapping[Status, str] = {
     "passed": "pass",
@@ -39,7 +39,7 @@ _END_S = 30.0
 
 @frozen
 class FinishedRun:
-    """One finished run of one case, as a line of the progress page."""
+    """Finished run of one case, as a line of the progress page."""
 
     eval_set_id: str
     eval_id: str
@@ -50,27 +50,27 @@ class FinishedRun:
 
     @property
     def colour(self) -> str:
-        """Return the class in the style sheet that colours the status; "" for no colour."""
+        """Return the CSS class that colours the status; "" for no colour."""
         return _COLOURS.get(self.status, "")
 
 
 @frozen
 class Progress:
-    """Everything that the progress page shows about one run."""
+    """State of one evaluation run that the progress page shows."""
 
     number: int
     planned: int
     done: int
     lines: tuple[FinishedRun, ...]
-    """The newest first, at most 200."""
+    """Finished runs of cases, the newest first, at most 200."""
     is_over: bool
     is_cancelled: bool
     failure: str
-    """Reason why there is no record; "" while the run goes on, or if a record was made."""
+    """Reason why the run made no record; "" while the run goes on, or if it made a record."""
     record_id: str
-    """Id of a finished run's record; "" while the run goes on, or if the record could not be kept."""
+    """Id of the record in the history; "" while the run goes on, or if the record could not be kept."""
     decision: Verdict | None
-    """Verdict of a finished run; None if there is none."""
+    """Verdict of a finished run; None while the run goes on, or if it made no record."""
 
     @property
     def verdict(self) -> str:
@@ -79,7 +79,7 @@ class Progress:
 
     @property
     def colour(self) -> str:
-        """Return the class in the style sheet that colours the verdict; "" for no colour."""
+        """Return the CSS class that colours the verdict; "" for no colour."""
         return _COLOURS.get(self.decision.status, "") if self.decision else ""
 
 
@@ -101,20 +101,20 @@ def build_project_plan(folder: Path, thresholds_file: str | None, choice: str) -
 
 
 def list_run_agents(folder: Path, thresholds_file: str | None) -> tuple[str, ...]:
-    """Return the agents to choose from for a run: `PROJECT_AGENT` alone, or folders of Google ADK's agents.
+    """Return the agents to choose from for a run: `PROJECT_AGENT` alone, or folders of Google ADK agents.
 
-    The folders are returned only if there are any, and the thresholds file is missing, or is valid and names
-    no agent.
+    If the thresholds file names an agent or is invalid, return `PROJECT_AGENT` alone. Otherwise return the
+    folders. If there is no folder either, return `PROJECT_AGENT` alone.
     """
     found = list_agents(folder, read_project_config(folder, thresholds_file))
     return (PROJECT_AGENT,) if PROJECT_AGENT in found else found
 
 
 def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[str, float | None]) -> Plan:
-    """Return `plan` with only the cases in `cases`, and only the metrics in `thresholds`.
+    """Return `plan` with only the cases in `cases`, and only the metrics that `thresholds` names.
 
-    `thresholds` has a threshold for each metric; None keeps the threshold of each eval set. Thresholds of
-    single cases stay.
+    `thresholds` maps a metric to its new threshold; None keeps the threshold that each eval set has.
+    Thresholds of single cases stay.
 
     Raises:
         InvalidInputError: no case is left, or an eval set has no metric left.
@@ -141,7 +141,7 @@ def apply_choices(plan: Plan, cases: Collection[CaseKey], thresholds: Mapping[st
 
 
 class BackgroundRun:
-    """One evaluation run in its own thread, which also implements `ProgressListener` for its progress."""
+    """One evaluation run in its own thread. It is also the `ProgressListener` of this run."""
 
     def __init__(self, number: int, plan: Plan, options: tuple[str, ...]) -> None:
         self._number = number
@@ -170,7 +170,7 @@ class BackgroundRun:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Ask the run to stop, and return at once. The report contains the results so far."""
+        """Ask the run to stop, and return at once. The run still writes a record of its results so far."""
         with self._lock:
             loop, task, already = self._loop, self._task, self._cancelled
             self._cancelled = True
@@ -285,10 +285,10 @@ class BackgroundRuns:
         self._runs: list[BackgroundRun] = []
 
     def start_run(self, plan: Plan, options: tuple[str, ...]) -> int:
-        """Start a run and return its number (1-based).
+        """Start a run and return its number, counted from 1.
 
-        `options` are words of the command line, such as `-c FILE`, that the record shows for repeating a
-        case.
+        `options` are words of a command line, such as `-c FILE`. The record stores them for the command that
+        repeats a case.
 
         Raises:
             InvalidInputError: another run is in progress.
@@ -304,7 +304,7 @@ class BackgroundRuns:
             return len(self._runs)
 
     def find_run(self, number: int) -> BackgroundRun:
-        """Return the run `number` (1-based).
+        """Return the run with the number `number`, counted from 1.
 
         Raises:
             InvalidInputError: there is no such run.

@@ -1,8 +1,8 @@
-"""A case as the texts of a form: read from a case or a form, and changed by buttons.
+"""Represent a case as the texts of a form. A draft is read from a case or a form, and changed by buttons.
 
 The form holds everything that the user typed. The server keeps nothing between two requests, and a page with
-a mistake or a conflict loses nothing. `source` is the 0-based position of a part in the file, or None for a
-new part. If the form has no field for some data of a part, saving keeps this data.
+a mistake or a conflict loses nothing. The field `source` is the position of a part in the file, from 0, or
+None for a new part. If the form has no field for some data of a part, saving keeps this data.
 """
 
 import json
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\d{1,6}")
 
 @dataclass(slots=True)
 class DraftCall:
-    """An expected tool call, as texts of a form."""
+    """Expected tool call, as texts of a form."""
 
     source: int | None = None
     name: str = ""
@@ -41,7 +41,7 @@ class DraftCall:
 
 @dataclass(slots=True)
 class DraftRubric:
-    """A rubric, a statement that a judge must affirm, as texts of a form."""
+    """Rubric (a statement that a judge must affirm), as texts of a form."""
 
     source: int | None = None
     rubric_id: str = ""
@@ -51,10 +51,10 @@ class DraftRubric:
 
 @dataclass(slots=True)
 class DraftTurn:
-    """A turn of a case, its message and expected reply, as texts of a form.
+    """Turn of a case with its message and expected reply, as texts of a form.
 
-    `calls` are the expected calls. `kept` are the 0-based positions of the other expected events to keep,
-    such as tool results.
+    `calls` are the expected tool calls. `kept` are the positions, from 0, of other expected events that
+    saving keeps, such as tool results.
     """
 
     source: int | None = None
@@ -67,7 +67,7 @@ class DraftTurn:
 
 @dataclass(slots=True)
 class DraftGoal:
-    """A goal of the whole conversation, as texts of a form."""
+    """Goal of a whole conversation (watsonx Orchestrate), as texts of a form."""
 
     source: int | None = None
     type: str = "tool_call"
@@ -84,7 +84,7 @@ class DraftGoal:
 
 @dataclass(slots=True)
 class CaseDraft:
-    """A case and its checks, as texts of a form."""
+    """Case with its checks, as texts of a form."""
 
     eval_id: str = ""
     turns: list[DraftTurn] = field(default_factory=list)
@@ -92,18 +92,18 @@ class CaseDraft:
     start: str = ""
     plan: str = ""
     final_state: str = ""
-    """Final state as JSON; "" for none."""
+    """Expected final state as JSON; "" if none is expected."""
     story: str = ""
     goals: list[DraftGoal] = field(default_factory=list)
     checks: list[DraftCheck] = field(default_factory=list)
-    """Checks from the case notes."""
+    """Checks of the case, which are stored in the case notes, a file next to the eval set."""
 
 
 # --- from a case --------------------------------------------------------------------------------------------
 
 
 def draft_case(case: EvalCase) -> CaseDraft:
-    """Return the form texts of a case, without its checks: these are in the case notes."""
+    """Return the form texts of a case, without its checks, which are in another file (the case notes)."""
     return CaseDraft(
         case.eval_id,
         [_draft_turn(at, turn) for at, turn in enumerate(case.turns)],
@@ -129,7 +129,10 @@ def _draft_turn(at: int, turn: CaseTurn) -> DraftTurn:
 
 
 def draft_call(source: int | None, call: ToolCall) -> DraftCall:
-    """Return the form texts of a call. `source` is its index in the turn's expected calls, None if new."""
+    """Return the form texts of a tool call.
+
+    `source` is the index, from 0, of the call among the turn's expected calls; None for a new call.
+    """
     return DraftCall(source, call.name, format_json(call.arguments))
 
 
@@ -166,9 +169,9 @@ def format_json(value: object) -> str:
 def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] = ()) -> None:
     """Apply the pressed button `action` of the form to `draft`, in place.
 
-    `action` is `VERB-PART` with 0-based positions: `delete-call.0.2` deletes the third call of the first
-    turn. `actual` has the agent's reply to each turn of the case in the file, for buttons that copy parts of
-    a reply.
+    `action` is `VERB-PART` with positions from 0: `delete-call.0.2` deletes the third call of the first turn.
+    `actual` has the agent's reply to each turn of the case in the file, for buttons that copy parts of a
+    reply.
 
     Raises:
         InvalidInputError: there is no such button or part.
@@ -188,9 +191,12 @@ def change_draft(draft: CaseDraft, action: str, actual: Sequence[Reply | None] =
 
 
 def _find_list(draft: CaseDraft, part: str, numbers: list[int]) -> tuple[list[Any], int, Any]:
-    """Return (list that the button changes, position of the item in the list, empty item to add).
+    """Return (list that a button changes, position of the item in this list, empty item to add).
 
-    `part` and `numbers` are the PART and the positions of the button `VERB-PART.0.2` (`change_draft`).
+    For the button `delete-call.0.2`, `part` is `call`, and `numbers` are the positions 0 and 2.
+
+    Raises:
+        ValueError, IndexError, KeyError: there is no such part.
     """
     at = numbers[-1]
     whole: dict[str, tuple[list[Any], type]] = {
@@ -226,9 +232,13 @@ def _change_list(verb: str, items: list[Any], at: int, empty: Any) -> None:
 
 
 def _add_check(draft: CaseDraft, verb: str, numbers: list[int], actual: Sequence[Reply | None]) -> None:
-    """Add a check that forbids or requires one of the agent's calls.
+    """Add a check that forbids (`verb` is `forbid`) or requires one of the agent's tool calls.
 
-    `numbers` are two 0-based indices: of the turn in the file, and of the call in the turn.
+    `numbers` has the index of the turn in the file and the index of the call in the turn, both from 0.
+    `actual` has the agent's reply to each turn.
+
+    Raises:
+        ValueError, IndexError, KeyError: there is no such call.
     """
     turn, number = numbers
     reply = actual[turn]
@@ -262,7 +272,7 @@ def _copy_part(draft: CaseDraft, part: str, numbers: list[int], actual: Sequence
 
 
 def _copy_calls(old: Sequence[DraftCall], calls: Sequence[ToolCall]) -> list[DraftCall]:
-    """Return the agent's calls as drafts. A call that equals an expected call gets its `source`."""
+    """Return the agent's calls as drafts. A call that equals one in `old` gets the `source` of that call."""
     free = list(old)
     taken = [draft_call(None, call) for call in calls]
     for each in taken:
@@ -283,7 +293,7 @@ def _copy_argument(draft: DraftCall, call: ToolCall, number: int) -> None:
 
 
 def parse_arguments(text: str) -> Mapping[str, object]:
-    """Return the arguments in a text field; an empty mapping if the text is not a JSON object."""
+    """Return the arguments in the text of a field; an empty mapping if the text is not a JSON object."""
     try:
         found = parse_json(text.encode(), "").value
     except InvalidInputError:
@@ -292,9 +302,9 @@ def parse_arguments(text: str) -> Mapping[str, object]:
 
 
 def list_argument_differences(draft: DraftCall, call: ToolCall) -> list[str]:
-    """Return the names of arguments that differ between the expected call `draft` and the agent's `call`.
+    """Return the names of the arguments that differ between the expected call `draft` and the agent's `call`.
 
-    Return [] if the tools differ, or if the arguments of `call` are not an object.
+    Return [] if the two calls are of different tools, or if the arguments of `call` are not an object.
     """
     if draft.name != call.name or call.other_args is not None:
         return []

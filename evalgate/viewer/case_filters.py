@@ -1,4 +1,4 @@
-"""Search, filters and order of a list of cases, as the query of a page address."""
+"""Search, filter and sort a list of cases, as the query of a page's address says."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,16 +11,17 @@ from evalgate.reporting.html.groups import DIVERGENCE
 from evalgate.viewer.opened_record import OpenedRecord
 
 PAGE_SIZE = 100
-"""Cases on one page of the list."""
+"""Number of cases on one page of the list."""
 
 SORTS = {"": "importance", "name": "name", "duration": "time", "cost": "cost"}
-"""Value of `CaseQuery.sort` to its label. The value `score:METRIC` puts the worst score of a metric first."""
+"""Maps values of `CaseQuery.sort` to their labels. A further value, `score:METRIC`, sorts by the score of a
+metric, the worst first."""
 SCORE = "score:"
 CHANGED, UNCHANGED = "changed", "unchanged"
-"""Values of `change` besides the kinds of change."""
+"""Values of `CaseQuery.change` in addition to the kinds of change: any change, and no change."""
 
 GROUPINGS = {"divergence": DIVERGENCE, "cause": "Cause"}
-"""Field of a `CaseQuery` that names a group of cases, to the title of this kind of groups."""
+"""Maps a field of `CaseQuery` that names a group of cases to the title of the grouping in a record."""
 
 _FIELDS = ("q", "kind", "set", "tag", "metric", "change", *GROUPINGS, "sort")
 
@@ -30,7 +31,7 @@ class CaseQuery:
     """Search, filters and order of a list of cases. An empty field filters nothing."""
 
     q: str = ""
-    """Words that the case has to contain, in any order; upper and lower case are equal."""
+    """Words that the texts of a case must all contain, in any order, ignoring case."""
     kind: str = ""
     """Kind of cases: a key of `KINDS`."""
     set: str = ""
@@ -46,11 +47,14 @@ class CaseQuery:
     """Label of a group of cases with the same first divergence from the expectation."""
     sort: str = ""
     page: int = 1
-    """1-based."""
+    """Number of the page of the list, from 1."""
 
     @classmethod
     def from_params(cls, params: Mapping[str, str]) -> "CaseQuery":
-        """Build the query from the parameters of a URL. An unknown `kind` or an invalid `page` is ignored."""
+        """Build the query from the parameters of a URL.
+
+        An unknown `kind` counts as empty, and an invalid `page` as 1.
+        """
         page = params.get("page", "")
         kind = params.get("kind", "")
         return cls(
@@ -117,9 +121,9 @@ def _matches_filters(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -
 
 
 def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | None:
-    """Return a function from a position in `opened.entries` to its sort key.
+    """Return a function that gets a position in `opened.entries` and returns its sort key.
 
-    Return None for the order by importance, which the entries already have.
+    Return None if `sort` is unknown or means the order by importance, which the entries already have.
     """
     entries = opened.entries
     if sort == "name":
@@ -135,7 +139,7 @@ def _build_sort_key(opened: OpenedRecord, sort: str) -> Callable[[int], Any] | N
 
 
 def _rank_score(metric: CaseMetric | None) -> tuple[bool, float]:
-    """Return a sort key: the worst score first, and cases without a score last."""
+    """Return a sort key that puts the worst score first, and cases without a score last."""
     if metric is None or metric.score is None:
         return True, 0.0
     return False, metric.range.rank(metric.score)

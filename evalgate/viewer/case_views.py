@@ -1,4 +1,4 @@
-"""The parts of a case's page: expected and actual turns side by side, and the runs."""
+"""Build the parts of a case's page: expected and actual turns side by side, and its runs."""
 
 from collections.abc import Iterator
 
@@ -34,30 +34,30 @@ _LONGEST_REASON = 240
 
 
 def create_budget() -> SizeBudget:
-    """Return the limit on the number of characters that a page about one case shows."""
+    """Return a new limit for the number of characters that a page about one case shows."""
     return SizeBudget(3_000_000, _LONGEST_TEXT)
 
 
 @frozen
 class CallRow:
-    """An expected call next to the actual call; one of the two may be missing."""
+    """Expected tool call next to the actual call; one of the two may be missing (None)."""
 
     status: DiffStatus
     expected: ToolCall | None
     actual: ToolCall | None
     values: tuple[ValueRow, ...]
-    """The arguments, path by path."""
+    """Comparison of the arguments, path by path."""
     left_out: int
-    """The number of paths that `values` leaves out because there are too many."""
+    """Number of paths that `values` leaves out because there are too many."""
     is_divergence: bool
-    """True for the turn's first row in which the calls differ."""
+    """True for the first row of the turn in which the calls differ."""
     number: int
-    """0-based position of the actual call among the turn's actual calls; -1 without an actual call."""
+    """Position, from 0, of the actual call among the turn's actual calls; -1 without an actual call."""
 
 
 @frozen
 class TurnComparison:
-    """One turn: the user's message, and the expected reply next to the actual one."""
+    """Turn of a run: the user's message, and the expected reply next to the actual reply."""
 
     number: int
     user: TranscriptEntry
@@ -67,17 +67,20 @@ class TurnComparison:
     has_expected: bool
     """False if the case expects no reply in this turn, as with a simulated user."""
     expected: tuple[Segment, ...] | None
-    """The expected response; None if there is none."""
+    """Expected response, split at the differences from the actual response; None if none is expected."""
     actual: tuple[Segment, ...] | None
     since_baseline: tuple[Difference, ...]
     entries: tuple[TranscriptEntry, ...]
-    """Everything that the agent did in this turn, in order."""
+    """Messages, calls and results of the agent in this turn, in order."""
     entries_left_out: int
     scores: tuple[ScoreView, ...]
 
 
 def compare_turn(run: RunResult, number: int, finding: Finding, budget: SizeBudget) -> TurnComparison:
-    """Compare the expected and the actual reply of the turn `number` (1-based) of a run."""
+    """Compare the expected with the actual reply in turn `number` (from 1) of a run.
+
+    `budget` limits the texts that the page can still show.
+    """
     turn = run.turns[number - 1]
     view = build_turn_view(run, number, finding, budget)
     expected, actual = turn.expected, turn.actual
@@ -149,16 +152,16 @@ def _wrap_text(text: str | None) -> tuple[Segment, ...] | None:
 
 @frozen
 class AttemptView:
-    """A failed attempt at a run, after which the run was repeated."""
+    """Failed attempt at a run, after which the run was repeated."""
 
     words: str
     left: ClippedText | None
-    """The agent's traceback, or the end of its standard error; None without either."""
+    """Traceback of the agent, or the end of its standard error; None if there is neither."""
 
 
 @frozen
 class RunComparison:
-    """One run of a case, with expected and actual turns side by side."""
+    """Run of a case, with expected and actual turns side by side."""
 
     number: int
     status: Status
@@ -166,7 +169,7 @@ class RunComparison:
     facts: tuple[str, ...]
     failure: str
     left: ClippedText | None
-    """The agent's traceback, or the end of its standard error; None without either."""
+    """Traceback of the agent, or the end of its standard error; None if there is neither."""
     attempts: tuple[AttemptView, ...]
     turns: tuple[TurnComparison, ...]
     scores: tuple[ScoreView, ...]
@@ -174,7 +177,7 @@ class RunComparison:
 
 
 def compare_run(run: RunResult, finding: Finding, budget: SizeBudget) -> RunComparison:
-    """Compare the expected and the actual turns of a run, as many as `budget` allows."""
+    """Compare the expected with the actual turns of a run; leave out later turns once `budget` is used up."""
     turns: list[TurnComparison] = []
     for number in range(1, len(run.turns) + 1):
         if budget.is_full:
@@ -211,7 +214,7 @@ def _describe_score(metric: RunMetric | TurnMetric) -> tuple[str, str]:
 
 
 def list_run_facts(run: RunResult) -> Iterator[str]:
-    """Yield the time, consumption, models and session id of a run, if known."""
+    """Yield texts about the time, usage, models and session id of a run, as far as they are known."""
     yield from describe_run(run)
     if run.usage and run.usage.models:
         yield ", ".join(run.usage.models)
@@ -228,7 +231,7 @@ class CaseLine:
 
     name: str
     status: str
-    """The status as a class of the style sheet."""
+    """Status of the case as a CSS class."""
     word: str
     is_new: bool
     remarks: tuple[str, ...]
@@ -266,9 +269,10 @@ def _list_remarks(entry: CaseEntry) -> Iterator[str]:
 
 
 def list_case_facts(case: CaseResult) -> Iterator[str]:
-    """Yield texts about a case: its `file:line`, weight other than 1, protection, and exemption.
+    """Yield texts about a case, as far as they apply.
 
-    An exemption says why the case does not count for the verdict: it is quarantined or not reviewed yet.
+    The texts are its `file:line`, a weight other than 1, the fact that it is protected, and the reason why it
+    does not count for the verdict: it is quarantined or not reviewed yet.
     """
     if case.path:
         yield f"{case.path}:{case.line}" if case.line else case.path
@@ -282,21 +286,21 @@ def list_case_facts(case: CaseResult) -> Iterator[str]:
 
 @frozen
 class RunColumn:
-    """A run in brief, for the table of all runs of a case."""
+    """Short form of a run, for the table of all runs of a case."""
 
     number: int
     status: Status
     word: str
     facts: tuple[str, ...]
     scores: tuple[tuple[str, Status, str, str], ...]
-    """Name, status, score and reason of each metric."""
+    """(name, status, score, reason) of each metric."""
     turns: tuple[tuple[tuple[str, ...], str], ...]
-    """Names of the tools that were called, and the response, turn by turn."""
+    """(names of the tools that were called, response) of each turn."""
     failure: str
 
 
 def build_run_columns(case: CaseResult, most: int) -> Iterator[RunColumn]:
-    """Yield the first `most` columns of the table of a case's runs, one column for each run."""
+    """Yield the columns of the table of a case's runs, one for each of the first `most` runs."""
     thresholds = {each.name: each.threshold for each in case.metrics}
     for run in case.runs[:most]:
         status = classify_run(run)

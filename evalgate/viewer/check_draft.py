@@ -1,7 +1,7 @@
-"""The checks of a case as the texts of a form: common conditions have fields, all others are YAML.
+"""Represent the checks of a case as the texts of a form: common conditions have fields, all others are YAML.
 
-A condition stays in the YAML if it does not fit into its field: for example, a list of lines cannot hold a
-text with a line break. Saving an untouched form therefore changes nothing.
+A condition stays in the YAML if its field cannot hold it: for example, a list of lines cannot hold a text
+with a line break. So saving an unchanged form changes nothing.
 """
 
 import re
@@ -26,44 +26,44 @@ LINES = {
     ("response", "contains"): "Texts that a response must contain",
     ("response", "not_contains"): "Texts that no response may contain",
 }
-"""Path of a condition to its label, for conditions that are lists of texts, one text a line."""
+"""Labels of conditions that are lists of texts, by path. The field has one text on each line."""
 COUNTS = {("tools", "max"): "Most calls", ("tools", "min"): "Fewest calls"}
-"""Conditions with a number for each tool, as `search: 3` on each line."""
+"""Labels of conditions with a number for each tool, by path. The field has lines such as `search: 3`."""
 SINGLE = {("response", "matches"): "Regular expression (RE2) that a response must match"}
-"""Path of a condition to its label, for conditions that are one text."""
+"""Labels of conditions that are a single text, by path."""
 TESTS = ("equals", "contains", "matches", "approx", "one_of", "any", "json_schema", "semantic")
-"""Conditions on a single value, which is an argument of a call or a key of the state."""
+"""Names of the conditions on a single value. The value is an argument of a call, or a key of the state."""
 _TEXT_TESTS = frozenset({"matches", "semantic"})
 _NO_GLOB = re.compile(r"([*?\[])")
 
 
 @dataclass(slots=True)
 class DraftValue:
-    """A condition on an argument of `tool`, or on a key of the state if `tool` is ""."""
+    """Condition on an argument of the tool `tool`; if `tool` is "", on a key of the state."""
 
     tool: str = ""
     path: str = ""
     test: str = "equals"
     value: str = ""
-    """YAML; for `matches` and `semantic` the text itself."""
+    """Value that the condition compares with, as YAML; for `matches` and `semantic` the text itself."""
 
 
 @dataclass(slots=True)
 class DraftCheck:
-    """A check of a case as the fields of a form."""
+    """Check of a case, as the fields of a form."""
 
     source: str = ""
-    """The check's name in the case notes; "" for a new check."""
+    """Present name of the check in the case notes; "" for a new check."""
     name: str = ""
     fields: dict[str, str] = field(default_factory=dict)
     """Texts of the fields, by the path of the condition, such as `tools.require`."""
     values: list[DraftValue] = field(default_factory=list)
     rest: str = ""
-    """The conditions that have no field, as YAML."""
+    """All conditions that have no field, as YAML."""
 
     @property
     def groups(self) -> set[str]:
-        """Return the top-level keys of the check, such as `tools`, for which a form field has a text."""
+        """Return the top-level keys of the check, such as `tools`, that have a text in a form field."""
         return {path.partition(".")[0] for path in self.fields}
 
 
@@ -71,7 +71,7 @@ class DraftCheck:
 
 
 def draft_checks(checks: Mapping[str, Mapping[str, Any]]) -> list[DraftCheck]:
-    """Return the form texts of a case's checks; `checks` maps names to contents."""
+    """Return the form texts of a case's checks; `checks` maps the name of a check to its conditions."""
     return [_draft_check(name, section) for name, section in checks.items()]
 
 
@@ -97,7 +97,7 @@ def _list_fields() -> list[tuple[tuple[str, str], Any]]:
 
 
 def _is_line(value: object) -> bool:
-    """Return True if a text area can hold the value, unchanged, as one of its lines."""
+    """Return True if the value is a text that a text area can hold unchanged as one of its lines."""
     return isinstance(value, str) and value == value.strip() != "" and len(value.splitlines()) == 1
 
 
@@ -160,7 +160,8 @@ def format_yaml(value: Mapping[str, Any]) -> str:
 def read_checks(form: Form) -> list[DraftCheck]:
     """Return the drafts of the checks in a form.
 
-    For example, the field `k0.a1.path` has the path of the second value condition of the first check.
+    The names of fields have numbers from 0: `k0.a1.path` is the path of the second condition on a single
+    value in the first check.
     """
     texts = FormFields(form)
     paths = [".".join(path) for path in (*LINES, *COUNTS, *SINGLE)]
@@ -182,10 +183,10 @@ def read_checks(form: Form) -> list[DraftCheck]:
 def build_checks(
     drafts: Sequence[DraftCheck], held: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the checks of a form by name, and a message for each wrong field.
+    """Return the checks of a form by name, and a message for each wrong form field, such as `k0.rest`.
 
-    `held` has the checks in the case notes by name. If the user did not change a check, its content in `held`
-    is returned. The messages are by form field, such as `k0.rest`.
+    `held` has the checks in the case notes by name. If the user did not change the conditions of a check, the
+    conditions in `held` are returned.
     """
     errors: dict[str, str] = {}
     checks: dict[str, dict[str, Any]] = {}
@@ -268,7 +269,10 @@ def _parse_yaml(name: str, text: str, errors: dict[str, str]) -> Any:
 
 
 def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[str, str]) -> dict[str, Any]:
-    """Merge two objects at every depth. A value that both have is an error of the field `name`."""
+    """Merge two objects at every depth, and return the result.
+
+    If both have a value for the same key, `one` wins, and `errors` gets a message for the field `name`.
+    """
     merged = dict(one)
     for key, value in other.items():
         if key not in merged:
@@ -284,15 +288,15 @@ def _merge(one: dict[str, Any], other: dict[str, Any], name: str, errors: dict[s
 
 
 def forbid_tool(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that forbids the tool of `call`, under a name that no check in `taken` has."""
+    """Return a new check that forbids the tool of `call`, with a name that no check in `taken` has."""
     return _draft_new(f"no_{call.name}", {"tools": {"forbid": [_escape(call.name)]}}, taken)
 
 
 def require_call(call: ToolCall, taken: Sequence[DraftCheck]) -> DraftCheck:
-    """Return a check that requires a call with the arguments of `call`.
+    """Return a new check that requires a call of the same tool with the arguments of `call`.
 
-    If the arguments are empty or no object, the check requires any call of the tool. No check in `taken` has
-    the name of the new check.
+    If the arguments are empty or no object, the check requires any call of the tool. The check gets a name
+    that no check in `taken` has.
     """
     tool, args = _escape(call.name), call.arguments
     if not isinstance(args, Mapping) or not args:

@@ -23,13 +23,13 @@ def find_check_problems(
     read_schema: Callable[[str], object],
     named_elsewhere: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return a message for each wrong field of the checks in a form.
+    """Return a message for each wrong field of the checks in a form, by the name of the field.
 
     Args:
         drafts: The checks in the form.
         checks: The checks that were built from the drafts, by name.
         read_schema: Function that returns the JSON Schema in the named file, or raises ValueError.
-        named_elsewhere: Name of each check in the thresholds file, to its place as `file:line`.
+        named_elsewhere: Maps the name of each check in the thresholds file to its place, as `file:line`.
     """
     errors: dict[str, str] = {}
     for at, draft in enumerate(drafts):
@@ -45,8 +45,8 @@ def find_check_problems(
 def list_thresholds_checks(folder: Path, thresholds_file: str | None) -> dict[str, str]:
     """Return the name of each check in a project's thresholds file, with its place as `file:line`.
 
-    Return {} if there is no thresholds file, or if it is invalid. `thresholds_file` is the name of the file
-    on the command line; None to find the file in `folder`.
+    Return {} if there is no thresholds file, or if it is invalid. `thresholds_file` is the file that the
+    command line names; None: the file is searched in `folder`.
     """
     path = folder / thresholds_file if thresholds_file else find_thresholds_file(folder)
     try:
@@ -62,7 +62,7 @@ def list_thresholds_checks(folder: Path, thresholds_file: str | None) -> dict[st
 
 
 def read_schema_file(folder: Path, name: str) -> object:
-    """Return the JSON Schema in a file next to the case notes.
+    """Return the JSON Schema in the file `name` in `folder`, the folder of the case notes.
 
     Raises:
         ValueError: the file cannot be read, or is not JSON.
@@ -87,7 +87,10 @@ def _check_name(name: str, named_elsewhere: Mapping[str, str]) -> str:
 def _find_problems(
     prefix: str, draft: DraftCheck, section: Mapping[str, Any], read_schema: Callable[[str], object]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (form field, message) for each problem of a check."""
+    """Yield (form field, message) for each problem of a check.
+
+    `prefix` is the part of the form to which the check belongs, such as `k0`. `section` is the built check.
+    """
     locations: list[Location] = []
     problems: list[Problem] = []
 
@@ -112,7 +115,7 @@ def _find_problems(
 def _find_field(prefix: str, draft: DraftCheck, location: Location, message: str) -> tuple[str, str]:
     """Return (form field, message) for a problem at the path `location` in a check.
 
-    If the form field holds YAML, the message begins with the line number.
+    If the problem is in the YAML of the check, the message begins with the line number there.
     """
     field = ".".join(map(str, location[:2]))
     if field in draft.fields:

@@ -1,4 +1,4 @@
-"""A record compared with another record or with the baseline, case by case."""
+"""Compare a record with another record or with the baseline, case by case."""
 
 import threading
 import time
@@ -19,25 +19,25 @@ from evalgate.viewer.opened_record import OpenedRecord
 from evalgate.viewer.state import Viewer
 
 BASELINE = "baseline"
-"""Id of the stored baseline, for pages that compare it like a record."""
+"""Id of the stored baseline in the addresses of pages that compare it like a record."""
 
 
 @frozen
 class ComparedRecord:
-    """A record compared with an earlier record or the baseline."""
+    """Record that was compared with an earlier record or the stored baseline."""
 
     opened: OpenedRecord
-    """The later record, judged against the earlier one."""
+    """Later record, with its changes since the earlier record or baseline."""
     before: Mapping[CaseKey, CaseResult]
-    """The cases of the earlier record; {} if the earlier side is the stored baseline."""
+    """Cases of the earlier record; {} if the later record was compared with the stored baseline."""
     baseline: Baseline
-    """The runs of the earlier record, or the stored baseline."""
+    """Stored baseline, or the runs of the earlier record in the form of a baseline."""
     before_title: str
 
     def get_earlier_replies(self, key: CaseKey) -> Sequence[Reply | None]:
-        """Return the earlier replies to a case, turn by turn; () if no reply is stored.
+        """Return the agent's replies to a case in the earlier record, turn by turn; () if none are stored.
 
-        They are from the run that `choose_shown_run` chooses in the earlier record, or from the baseline.
+        The replies are those of the run that `choose_shown_run` returns, or those in the stored baseline.
         """
         case = self.before.get(key)
         if case is not None:
@@ -70,8 +70,8 @@ class _FetchedBaseline:
 def read_baseline(viewer: Viewer, *, remote: bool = False) -> Baseline | None:
     """Return the stored baseline; None if the project has no baseline.
 
-    A baseline in a branch, an artifact or a bucket is fetched only if `remote` is True, and fetched again
-    after five minutes. If `remote` is False, return None for such a baseline.
+    A remote baseline is in a branch, an artifact or a bucket. If `remote` is False, return None for it. If
+    `remote` is True, fetch it, and keep it for five minutes.
 
     Raises:
         InvalidInputError: the thresholds file or the baseline is broken.
@@ -101,7 +101,7 @@ def _read_remote(viewer: Viewer, target: BaselineTarget) -> Baseline | None:
 
 
 def find_remote_baseline(viewer: Viewer) -> str:
-    """Return the name of a remote baseline, such as `branch:baselines`; "" if the baseline is a file.
+    """Return the place of a remote baseline, such as `branch:baselines`; "" if the baseline is a file.
 
     Raises:
         InvalidInputError: the thresholds file is broken.
@@ -111,7 +111,7 @@ def find_remote_baseline(viewer: Viewer) -> str:
 
 
 def has_baseline(viewer: Viewer) -> bool:
-    """Return True if there is a readable baseline in a file; a remote baseline does not count."""
+    """Return True if there is a baseline in a file and it can be read. A remote baseline is not looked up."""
     try:
         return read_baseline(viewer) is not None
     except InvalidInputError:
@@ -124,14 +124,14 @@ def _read_store(store: FileStore, _time: int, _size: int) -> Baseline | None:
 
 
 _compared: dict[object, ComparedRecord] = {}
-"""The newest comparison. Its pages need it repeatedly, and comparing 10,000 cases takes seconds."""
+"""Cache of the newest comparison. Its pages need it repeatedly, and comparing 10,000 cases takes seconds."""
 _lock = threading.Lock()
 
 
 def compare_records(viewer: Viewer, before: str, after: str) -> ComparedRecord:
-    """Return the record `after` compared with the record `before`. Both are ids of records.
+    """Compare the record with the id `after` with the record with the id `before`, and return the result.
 
-    `before` may also be `BASELINE` for the stored baseline.
+    `before` may also be `BASELINE`, for the stored baseline.
 
     Raises:
         InvalidInputError: there is no such record or baseline, or the thresholds file, a record or the
@@ -170,7 +170,7 @@ def _compare(
 
 
 def join_sides(run: RunResult, replies: Sequence[Reply | None]) -> RunResult:
-    """Return `run` with `replies`, of an earlier run, as its expected replies, so that a page shows both."""
+    """Return `run` with the replies of an earlier run as its expected replies, so that a page shows both."""
     turns = tuple(
         replace(turn, expected=replies[at] if at < len(replies) else None)
         for at, turn in enumerate(run.turns)

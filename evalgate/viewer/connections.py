@@ -1,4 +1,4 @@
-"""Connections of the viewer's server, with a time limit for the headers of a request."""
+"""Limit the time in which the viewer's server waits for the headers of a request."""
 
 import asyncio
 
@@ -7,13 +7,14 @@ from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 10.0
-"""Seconds for the first line and the headers of a request. uvicorn limits only the time between requests."""
+"""Seconds in which the first line and the headers of a request must arrive. uvicorn itself limits only the
+time between requests."""
 
 
 class LimitedConnection(H11Protocol):
     """Connection that is closed if the headers of a request do not arrive within `HEAD_S` seconds.
 
-    Any process on the machine can connect, and each open connection uses a file descriptor.
+    Otherwise any process on the machine could use up the file descriptors of the server by open connections.
     """
 
     _waits_since = 0.0

@@ -1,4 +1,4 @@
-"""Build a case from the texts of a form. Unchanged parts stay the same objects as in the file's case."""
+"""Build a case from the texts of a form. Unchanged parts stay the same objects as in the case of the file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,9 +36,10 @@ from evalgate.viewer.forms import normalize_lines
 
 
 def restore_text(typed: str, before: str) -> str:
-    """Return the typed text, or `before` itself if both look the same in a form.
+    """Return the typed text of a text area, or `before` itself if the user did not change it.
 
-    A text area shows no CR and no NUL. A changed text gets Windows line ends if `before` has only these.
+    A text area cannot show CR and NUL, so these do not count as changes. If all line ends of `before` are
+    CR LF, a changed text gets these line ends, too.
     """
     if typed == normalize_lines(before).replace("\0", "\ufffd"):
         return before
@@ -47,13 +48,16 @@ def restore_text(typed: str, before: str) -> str:
 
 
 def restore_line(typed: str, before: str) -> str:
-    """Return the typed line, or `before` itself if both look the same in a form."""
+    """Return the typed text of a one-line field, or `before` itself if the user did not change it.
+
+    Such a field cannot show line ends and NUL, so these do not count as changes.
+    """
     shown = re.sub(r"[\r\n]", "", before).replace("\0", "\ufffd")
     return before if typed == shown else typed
 
 
 def build_drafted_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict[str, str]]:
-    """Return the case of a draft, and a message for each wrong field.
+    """Return the case of a draft, and a message for each wrong field, by the name of the field.
 
     `base` is the case in the file. Unchanged parts of the result are the same objects as in `base`.
     """
@@ -77,10 +81,10 @@ def build_drafted_case(draft: CaseDraft, base: EvalCase) -> tuple[EvalCase, dict
 
 
 def _arrange_turns(base: EvalCase, draft: CaseDraft, turns: Sequence[CaseTurn]) -> EvalCase:
-    """Return `base` with the turns `turns`, which the draft may have moved, added or deleted.
+    """Return `base` with the turns `turns`, among which the draft may have moved, added or deleted some.
 
-    Tool mocks move with their turns. Recorded replies move only if each old turn had one and no turn is new;
-    otherwise they keep their positions.
+    Tool mocks move with their turns. Recorded replies move with their turns only if each old turn had one and
+    no turn is new. Otherwise they keep their positions.
     """
     order: list[int | None] = []
     for turn in draft.turns:
@@ -208,7 +212,10 @@ def _build_goals(draft: CaseDraft, base: EvalCase, case: EvalCase, errors: dict[
 
 
 def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[str, str]) -> EvalCase:
-    """Return the case with the order of goals in the form; unknown names of goals are added to `errors`."""
+    """Return the case with the order of goals from the form; `old` has the goals of the file.
+
+    `errors` gets a message for each goal with a successor that does not exist.
+    """
     journey = case.journey
     if journey is None:
         return case
@@ -233,8 +240,8 @@ def _order_goals(draft: CaseDraft, old: Journey, case: EvalCase, errors: dict[st
 def _update_goals(base: EvalCase, case: EvalCase, errors: dict[str, str]) -> EvalCase:
     """Return the case with goals rebuilt from the expected reply, if the draft changed the reply.
 
-    A case without goals or with several turns is returned unchanged. If the draft changed the goals as well,
-    add a message to `errors`: goals of one turn follow from the reply, so only one of the two can be right.
+    A case without goals or with several turns is returned unchanged. If the draft changed both the reply and
+    the goals, `errors` gets a message: the goals of one turn follow from the reply, so the two can conflict.
     """
     if len(base.turns) != 1 or len(case.turns) != 1 or base.journey is None or case.journey is None:
         return case

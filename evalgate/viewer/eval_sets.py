@@ -1,6 +1,7 @@
-"""The eval sets that the viewer shows and edits: as the thresholds file names them, or all in the folder.
+"""List, open and create the eval sets that the viewer shows and edits.
 
-A page names an eval set by its path. Only listed files can be read or changed.
+These are the eval sets that the thresholds file names, or else all in the project's folder. A page names an
+eval set by its path. Only files in this list can be read or changed.
 """
 
 import os
@@ -19,17 +20,17 @@ NEW_ENDING = ".evalset.json"
 
 @frozen
 class ListedEvalSet:
-    """A file in the list of all eval sets, with its content or the reason why it cannot be read."""
+    """File in the list of all eval sets, with its content or the reason why it cannot be read."""
 
     shown_as: str
     file: EvalSetFile | None
-    """None if the file cannot be read."""
+    """Content of the file; None if it cannot be read."""
     problem: str = ""
-    """Message of the error if the file cannot be read."""
+    """Reason why the file cannot be read; "" if it can be read."""
 
 
 class EvalSetStore:
-    """The eval sets of one viewer. A file is parsed again only if it has changed."""
+    """Eval sets of one viewer. A file is parsed again only if it has changed."""
 
     def __init__(self, folder: Path, thresholds_file: str | None) -> None:
         self._folder = folder
@@ -37,7 +38,7 @@ class EvalSetStore:
         self._opened: dict[Path, tuple[tuple[int, int], EvalSetFile]] = {}
 
     def list_sets(self) -> list[ListedEvalSet]:
-        """Return all eval sets of the project, also those with files that cannot be read."""
+        """Return all eval sets of the project, including files that cannot be read."""
         return list(self._iter_sets())
 
     def _iter_sets(self) -> Iterator[ListedEvalSet]:
@@ -48,9 +49,10 @@ class EvalSetStore:
                 yield ListedEvalSet(file.shown_as, None, str(error))
 
     def list_files(self) -> Sequence[EvalFile]:
-        """Return the eval-set files that the thresholds file names.
+        """Return the eval set files that the thresholds file names.
 
-        Return all eval sets in the folder if there is no valid thresholds file, or if no file matches.
+        Return all eval set files in the folder if there is no valid thresholds file, if it names no eval
+        sets, or if no file matches.
         """
         problems: list[Problem] = []
         patterns = self._list_patterns()
@@ -104,13 +106,13 @@ class EvalSetStore:
         return known[1]
 
     def forget(self, path: Path) -> None:
-        """Forget the parsed content of a changed file; its next use reads the file again."""
+        """Forget the parsed content of a file that has changed; its next use reads the file again."""
         self._opened.pop(path, None)
 
     def find_set(self, eval_set_id: str, path: str = "") -> EvalSetFile:
         """Return the eval set with the id `eval_set_id`.
 
-        If several have this id, return the one at `path`, or the first if none is there.
+        If several eval sets have this id, return the one at `path`; if none of them is there, the first one.
 
         Raises:
             InvalidInputError: no readable eval set has this id.
@@ -125,9 +127,12 @@ class EvalSetStore:
     def create_set(self, name: str, format_name: str, eval_set: EvalSet) -> EvalSetFile:
         """Write a new eval set to the path `name` below the project's folder.
 
+        If an error is raised, no file is left behind.
+
         Raises:
-            InvalidInputError: the path leads elsewhere or does not end in `.evalset.json`, the file exists,
-                `eval_sets` in the thresholds file does not match it, or the format cannot hold the set.
+            InvalidInputError: the path leads out of the folder or does not end in `.evalset.json`, the file
+                exists, `eval_sets` in the thresholds file does not match the path, or the format cannot hold
+                the eval set.
         """
         path = PurePosixPath(name.strip())
         if not path.name or path.is_absolute() or ".." in path.parts or "\0" in name:
@@ -150,9 +155,9 @@ class EvalSetStore:
 
 
 def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | None = None) -> str:
-    """Return the address of the page that edits a case and shows the agent's replies in a run of a record.
+    """Return the address of the page that edits a case next to the agent's replies in a run of a record.
 
-    Without a `run`, the page chooses one. With "" as `record_id`, it uses the viewer's first record.
+    If `run` is None, the page chooses a run. If `record_id` is "", it uses the viewer's first record.
     """
     values = {"set": case.eval_set_id, "path": case.path, "case": case.eval_id, "record": record_id}
     values["run"] = str(run.run) if run else ""
@@ -162,7 +167,8 @@ def build_edit_address(case: CaseResult, record_id: str = "", run: RunResult | N
 def describe_first_message(case: EvalCase) -> str:
     """Return the user's first message in a case.
 
-    For a case without turns, return the simulated user's first prompt or plan; "" if there is neither.
+    For a case without turns, return the first prompt of the simulated user, or else the user's plan. Return
+    "" if there is neither.
     """
     if case.turns:
         return case.turns[0].user.text

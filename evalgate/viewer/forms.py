@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 Form: TypeAlias = Mapping[str, Sequence[str]]
-"""Fields of a form, each name with its values."""
+"""Fields of a form: maps the name of a field to its values."""
 MOST_FIELDS = 20_000
 _NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class FormFields:
-    """The fields of a form with nested parts: `t0.c1.name` is the name of the first turn's second call."""
+    """Fields of a form with nested parts, such as `t0.c1.name`: the name of the first turn's second call."""
 
     def __init__(self, form: Form) -> None:
         self._form = form
@@ -27,7 +27,10 @@ class FormFields:
         return normalize_lines(next(iter(self._form.get(name, ())), ""))
 
     def list_names(self, prefix: str) -> list[str]:
-        """Return the names of all numbered parts of a prefix, in order: `t0` and `t1` for the prefix `t`."""
+        """Return the names of the numbered parts that begin with `prefix`, sorted by number.
+
+        For example, the prefix `t` may give `t0` and `t1`.
+        """
         heads = {
             name.removeprefix(prefix).partition(".")[0] for name in self._form if name.startswith(prefix)
         }
@@ -35,7 +38,7 @@ class FormFields:
 
 
 def normalize_lines(text: str) -> str:
-    """Return a text with LF as its line ends, as a text area holds it."""
+    """Return a text with LF as its line ends, as a text area of a browser has it."""
     # Browsers send every line end of a text area as CR LF.
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -52,7 +55,7 @@ async def read_form(request: "Request") -> Mapping[str, tuple[str, ...]]:
     the body and checked the CSRF token before.
 
     Raises:
-        InvalidInputError: the body is not a form.
+        InvalidInputError: the body is not a form, or the form has too many fields.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/x-www-form-urlencoded":

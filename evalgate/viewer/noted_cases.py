@@ -1,4 +1,7 @@
-"""Changes of the case notes that go with edits of an eval set: tags, status, checks, ids, deleted cases."""
+"""Read and change the case notes, a file next to an eval set with the tags, status and checks of its cases.
+
+Edits of the eval set, such as a new id of a case or a deletion, need a change of the notes as well.
+"""
 
 import csv
 import io
@@ -31,18 +34,18 @@ from evalgate.documents.json_edits import is_same_json
 
 @frozen
 class OpenedNotes:
-    """The case notes next to an eval set, or the reason why they cannot be read."""
+    """Case notes next to an eval set, or the reason why they cannot be read."""
 
     notes: CaseNotes
     problem: str = ""
-    """Reason why the notes cannot be read; then `notes` is empty. "" if there is no problem."""
+    """Reason why the notes cannot be read; then `notes` is empty. "" if they can be read."""
 
     def get_note(self, eval_id: str) -> CaseNote:
         """Return the note about a case; an empty note if there is none."""
         return self.notes.cases.get(eval_id, CaseNote())
 
     def is_observed(self, case: EvalCase) -> bool:
-        """Return True if a case was imported and not reviewed yet: it does not count for the verdict."""
+        """Return True if a case was imported, but not reviewed yet; it does not count for the verdict."""
         return self.get_note(case.eval_id).status == "observed"
 
 
@@ -52,9 +55,9 @@ def find_notes_file(file: EvalSetFile) -> Path:
 
 
 def open_notes(file: EvalSetFile) -> OpenedNotes:
-    """Return the notes about the cases of an eval set; empty if there is no file of notes.
+    """Return the notes about the cases of an eval set; empty notes if there is no file of notes.
 
-    If the file is invalid, the notes are empty, too, and `problem` of the result says why.
+    If the file is invalid, the notes are empty, too, and `problem` of the result has the reason.
     """
     path = find_notes_file(file)
     try:
@@ -79,9 +82,9 @@ def find_observed_cases(file: EvalSetFile) -> list[EvalCase]:
 
 
 def find_next_observed(file: EvalSetFile, eval_id: str) -> str:
-    """Return the id of the next case to review after `eval_id`; "" if no other case is to be reviewed.
+    """Return the id of the next case to review after `eval_id`; "" if no other case needs a review.
 
-    After the last case of the file the search goes on with the first.
+    After the last case of the file, the search goes on with the first case.
     """
     ids = [case.eval_id for case in file.eval_set.cases]
     at = ids.index(eval_id) + 1 if eval_id in ids else 0
@@ -106,10 +109,11 @@ def change_noted_case(
     is_accepted: bool = False,
     checks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[FileChange]:
-    """Return the changes of the notes for a case with another id, other checks or a new status.
+    """Return the changes of the notes for a case that gets another id, other checks or a new status.
 
-    `is_accepted=True` sets the status `expected`. `checks` has all checks of the case by name; None leaves
-    the checks unchanged. Return [] if the case has no notes and gets no checks.
+    `new_id` is the id of the case from now on. `is_accepted=True` sets the status `expected`. `checks` has
+    all checks of the case by name; None leaves the checks unchanged. Return [] if the case has no notes and
+    gets no checks.
 
     Raises:
         InvalidInputError: the notes cannot be read or changed.
@@ -136,7 +140,10 @@ def change_noted_case(
 def _list_changed_checks(
     held: Mapping[str, Mapping[str, Any]], wanted: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any] | None]:
-    """Return the new and changed checks by name, and None for each removed check."""
+    """Return the new and changed checks by name, and the names of removed checks with the value None.
+
+    `held` has the checks in the notes, `wanted` the checks that shall replace them.
+    """
     removed: dict[str, Mapping[str, Any] | None] = {name: None for name in held if name not in wanted}
     return removed | {
         name: conditions
@@ -146,7 +153,10 @@ def _list_changed_checks(
 
 
 def identify_checks(file: EvalSetFile, eval_id: str) -> str:
-    """Return a digest of a case's checks, to notice later changes; "" if the case has no checks."""
+    """Return a digest of a case's checks, by which a later request notices that they have changed.
+
+    Return "" if the case has no checks.
+    """
     checks = {name: dict(each) for name, each in open_notes(file).get_note(eval_id).checks.items()}
     return compute_digest(json.dumps(checks, default=str).encode()) if checks else ""
 
@@ -164,7 +174,7 @@ def copy_noted_case(file: EvalSetFile, eval_id: str, new_id: str) -> list[FileCh
 
 
 def _require_notes(file: EvalSetFile) -> CaseNotes:
-    """Return the notes about an eval set's cases, for an edit that also changes them.
+    """Return the notes about an eval set's cases, for an edit that also changes the notes.
 
     Raises:
         InvalidInputError: the notes cannot be read.

@@ -1,4 +1,4 @@
-"""A record in memory, with indexes for the viewer's pages: cases by name, searchable texts, changes."""
+"""Keep a record in memory with indexes for the viewer's pages, such as searchable texts and changes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from evalgate.reporting.html.groups import Grouping, group_cases
 
 @dataclass(frozen=True, eq=False)  # without slots, for the cached properties
 class OpenedRecord:
-    """A record with indexes of its cases. Each index is built when it is first used."""
+    """Record with indexes of its cases. Each index is built when it is first used."""
 
     record_id: str
     title: str
@@ -21,18 +21,18 @@ class OpenedRecord:
     """Modification time (ns) and size (bytes) of the record's file."""
     record: Record
     is_recording: bool = False
-    """True for a file without a verdict, such as a saved session, a trace or a baseline."""
+    """True if the file is no record of a run, but a recording such as a session, a trace or a baseline."""
 
     @cached_property
     def entries(self) -> tuple[CaseEntry, ...]:
-        """Return all cases, failing ones first, in the order of `rank_cases`."""
+        """Return all cases, the most important ones first, such as failing cases (`rank_cases`)."""
         return tuple(rank_cases(self.record))
 
     @cached_property
     def kinds(self) -> Mapping[CaseKind, int]:
-        """Return the number of cases of each kind, without kinds that no case has.
+        """Return the number of cases of each kind, such as flaky cases; a case may be of several kinds.
 
-        A case may be of several kinds.
+        Kinds without a case are left out.
         """
         return count_kinds(list(self.entries))
 
@@ -44,18 +44,18 @@ class OpenedRecord:
 
     @cached_property
     def groupings(self) -> Mapping[str, Grouping]:
-        """Return the groupings of the cases by title, such as "Tag".
+        """Return the ways to group the cases, such as by tag, with their groups; the key is a title.
 
-        A grouping has no groups if it does not apply to the record.
+        A grouping that does not apply to the record has no groups.
         """
         return {each.title: each for each in group_cases(self.entries, self.record)}
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """Return the searchable text of each entry, in lower case.
+        """Return the text in which a search looks for each case of `entries`, in lower case.
 
-        The text has the name of the case, its failures, messages and responses, and the names of called
-        tools.
+        The text has the name of the case, its failures, messages and responses, and the names of tools that
+        were called or expected.
         """
         return tuple("\n".join(_list_texts(entry.case)).casefold() for entry in self.entries)
 
@@ -66,7 +66,7 @@ class OpenedRecord:
 
     @cached_property
     def eval_sets(self) -> tuple[str, ...]:
-        """Return the ids of all eval sets, in file order."""
+        """Return the ids of all eval sets, in the order in which the record has them."""
         return tuple(dict.fromkeys(case.eval_set_id for case in self.record.cases))
 
     @cached_property
@@ -84,7 +84,7 @@ class OpenedRecord:
         return self._positions.get(key)
 
     def find_entry(self, key: CaseKey) -> CaseEntry:
-        """Return the entry of a case in `entries`.
+        """Return the item of `entries` for a case.
 
         Raises:
             InvalidInputError: the record has no such case.

@@ -1,4 +1,4 @@
-"""The agents that pages may start: the thresholds file's agent, and Google ADK's agents in the folder."""
+"""List the agents that pages may start: the thresholds file's agent, and Google ADK agents in the folder."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,13 +8,13 @@ from evalgate.config.schema.thresholds import Config
 from evalgate.core.errors import InvalidInputError
 
 PROJECT_AGENT = ""
-"""Choice of the thresholds file's agent. Any other choice is the folder of a Google ADK agent."""
+"""Name of the thresholds file's agent in a choice. Any other name is the folder of a Google ADK agent."""
 _MOST_AGENTS = 100
 _AGENT_FILES = ("agent.py", "__init__.py", "root_agent.yaml")
 
 
 def list_adk_agents(folder: Path) -> tuple[str, ...]:
-    """Return the folders with an agent of Google ADK one or two levels below `folder`, at most 100.
+    """Return the folders, one or two levels below `folder`, that contain a Google ADK agent; at most 100.
 
     The paths are relative to `folder` and sorted. As for `adk web`, a folder has an agent if
     `root_agent.yaml` is in it, or if `agent.py` or `__init__.py` mentions `root_agent`. Links and hidden
@@ -36,23 +36,23 @@ def _names_agent(path: Path) -> bool:
 
 
 def list_agents(folder: Path, config: Config | None) -> tuple[str, ...]:
-    """Return the agents to choose from, the default first: `PROJECT_AGENT`, then folders of ADK agents.
+    """Return the agents to choose from, the default first: `PROJECT_AGENT`, then Google ADK agents' folders.
 
-    `config` has the sections of the thresholds file, or is None if the file is invalid. `PROJECT_AGENT` is
-    left out if `config` names no agent and `folder` has an ADK agent.
+    `config` has the settings of the thresholds file; None if the file is invalid. `PROJECT_AGENT` is left out
+    if `config` names no agent and `folder` has a Google ADK agent.
     """
     adk = list_adk_agents(folder)
     return (PROJECT_AGENT, *adk) if config is None or config.agent is not None or not adk else adk
 
 
 def read_project_config(folder: Path, thresholds_file: str | None) -> Config | None:
-    """Return the sections of the thresholds file, or defaults if there is no file; None for a wrong file."""
+    """Return the settings of the thresholds file; the defaults if there is no file, None if it is invalid."""
     try:
         return load_thresholds_or_default(folder, thresholds_file).config
     except InvalidInputError:
         return None
 
 
-def build_agent_spec(choice: str) -> str:
-    """Return the name of an agent for readers: `adk:FOLDER`, or words for the thresholds file's agent."""
+def describe_agent(choice: str) -> str:
+    """Return the text that a page shows for an agent: `adk:FOLDER`, or `the agent of the thresholds file`."""
     return f"adk:{choice}" if choice else "the agent of the thresholds file"

@@ -27,7 +27,7 @@ def find_quarantine_file(viewer: Viewer) -> str:
 
 
 def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
-    """Return the quarantine entry of a case; None if there is no entry or no readable file."""
+    """Return the quarantine entry of a case; None if there is no entry, or if the file cannot be read."""
     name = find_quarantine_file(viewer)
     try:
         return find_quarantine(_read_text(viewer, name)[1], _to_pattern(eval_id), name) if name else None
@@ -36,9 +36,9 @@ def read_quarantine(viewer: Viewer, eval_id: str) -> Quarantine | None:
 
 
 def compute_quarantine_digest(viewer: Viewer) -> str:
-    """Return the SHA-256 of the quarantine file, to notice later changes; "" if the file cannot be read.
+    """Return the SHA-256 of the quarantine file, by which a later request notices that it has changed.
 
-    A missing file has the digest of an empty file.
+    A missing file has the digest of an empty file. Return "" if the file cannot be read.
     """
     name = find_quarantine_file(viewer)
     try:
@@ -53,8 +53,8 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
     `quarantine` is the new entry; None removes the entry. Comments and other entries stay.
 
     Raises:
-        InvalidInputError: the entry is incomplete, the thresholds file names no quarantine file, or that file
-            cannot be read or changed.
+        InvalidInputError: the entry is incomplete, the thresholds file names no quarantine file, or the
+            quarantine file cannot be read or changed.
     """
     name = find_quarantine_file(viewer)
     if not name:
@@ -70,11 +70,11 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
 def update_quarantine_entries(
     viewer: Viewer, file: EvalSetFile, eval_id: str, new_id: str | None = None
 ) -> list[FileChange]:
-    """Return the change that renames or removes a case's quarantine entries; [] if none has to change.
+    """Return the change that renames or removes a case's quarantine entries; [] if no entry has to change.
 
     `new_id` is the case's new id; None if the case is deleted. Without the change, the next run would end
-    with an error, because an entry names a missing case. Entries with globs stay. Entries that also name a
-    case of another eval set stay, too.
+    with an error, because an entry names a missing case. Entries with globs stay, and so do entries that also
+    name a case of another eval set. Nothing is written yet.
 
     Raises:
         InvalidInputError: the quarantine file cannot be read or changed.
@@ -113,7 +113,7 @@ def _end_quarantine(text: str, pattern: str, name: str) -> str:
 
 
 def _list_patterns(file: EvalSetFile, eval_id: str) -> list[str]:
-    """Return the patterns that name a case. The first is its bare id, which may match cases of other sets."""
+    """Return the patterns that name a case. The first is the case id alone, which may match other sets."""
     names = list_case_names(file.eval_set.eval_set_id, file.shown_as, eval_id)
     return [_to_pattern(each) for each in names]
 

@@ -1,4 +1,4 @@
-"""Read single cases, or a record without its cases, from a large file without parsing the rest."""
+"""Read a single case, or a record without its cases, from a large file without parsing the rest of it."""
 
 import re
 from collections import OrderedDict
@@ -34,7 +34,7 @@ def read_head(stored: StoredRecord) -> Record:
 
 
 def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
-    """Return the record without its cases, or the error if the file is broken; the caller caches both."""
+    """Return the record without its cases; if the file is broken, return the error, for a cache."""
     try:
         return _read_parts(stored)[0]
     except InvalidInputError as error:
@@ -42,7 +42,9 @@ def _try_head(stored: StoredRecord) -> Record | InvalidInputError:
 
 
 def is_recording(records: RecordStore, stored: StoredRecord) -> bool:
-    """Return True if a file holds a recording, such as a session or a trace, and not a record.
+    """Return True if a file holds a recording, such as a session or a trace; False for a record of a run.
+
+    Return False also if the content of the file is broken.
 
     Raises:
         InvalidInputError: the time and size of the file cannot be read.
@@ -61,8 +63,8 @@ def is_recording(records: RecordStore, stored: StoredRecord) -> bool:
 def find_earlier(records: Sequence[StoredRecord], after: StoredRecord) -> StoredRecord | None:
     """Return the newest record that is older than `after`, by the start of the run; None if there is none.
 
-    `after` must be in `records`. Of two records with the same time, the later one in `records` counts as
-    older.
+    `after` must be in `records`. If two records have the same time, the one that comes later in `records`
+    counts as older.
     """
     began, place = _read_time(after), records.index(after)
     times = [(_read_time(each), -at) for at, each in enumerate(records)]
@@ -71,9 +73,9 @@ def find_earlier(records: Sequence[StoredRecord], after: StoredRecord) -> Stored
 
 
 def find_newest(records: Sequence[StoredRecord]) -> StoredRecord | None:
-    """Return the record of the newest run; None without records.
+    """Return the record of the newest run; None if `records` is empty.
 
-    If no time is known, return the first record.
+    If no record has a known time, return the first record.
     """
     return max(records, key=_read_time, default=None)
 
@@ -87,10 +89,10 @@ def _read_time(stored: StoredRecord) -> str:
 
 
 def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | None]:
-    """Return (record without its cases, case `key`); the case is None if the record lacks it.
+    """Return (record without its cases, case with the key `key`); the case is None if the record lacks it.
 
-    In a file that evalgate wrote, only lines with the case's id are parsed, unless the id has special
-    characters.
+    A file that evalgate wrote has one case on each line. Only lines that contain the case's id are parsed,
+    unless the id has special characters.
 
     Raises:
         InvalidInputError: the file is broken.
@@ -113,9 +115,9 @@ def find_case(stored: StoredRecord, key: CaseKey) -> tuple[Record, CaseResult | 
 
 
 def _read_parts(stored: StoredRecord) -> tuple[Record, Iterator[bytes | CaseResult]]:
-    """Return the record without its cases, and the cases.
+    """Return the record without its cases, and an iterator over the cases.
 
-    The cases are lines of JSON if evalgate wrote the file; else they are parsed already.
+    The cases are lines of JSON if evalgate wrote the file. Otherwise they are parsed already.
 
     Raises:
         InvalidInputError: the file is broken.

@@ -1,4 +1,4 @@
-"""Records made from other files than `results.json`: sessions, traces, baselines, other tools' recordings."""
+"""Make records from other files than `results.json`, such as sessions, traces and baselines."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,9 +30,10 @@ from evalgate.runner.regating import EMPTY_RECORD, build_stored_record
 
 
 def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
-    """Return (record, True if the file is a recording) for a file with a record or a recording.
+    """Return (record, is recording) for a file with a record of a run or a recording.
 
-    A recording, such as a session, was not evaluated, so its record has no verdict.
+    A recording, such as a session, was not evaluated. So its record has no scores that count, and the verdict
+    means nothing.
 
     Raises:
         InvalidInputError: the file holds neither a record nor a recording, or is damaged.
@@ -51,7 +52,7 @@ def read_any(path: Path, shown_as: str) -> tuple[Record, bool]:
 
 
 def _read_traces(path: Path, shown_as: str, found: EvalSet) -> Mapping[str, tuple[TraceSpan, ...]]:
-    """Return the timed steps of each recorded conversation by case id; {} if the file has none."""
+    """Return the timed steps of each recorded conversation, by case id; {} if the file has no steps."""
     if is_trace_file(path):
         return read_trace_steps(path, shown_as)
     document = read_json(path, shown_as)
@@ -70,7 +71,7 @@ def _read_baseline(path: Path, shown_as: str) -> Baseline | None:
 
 
 def _build_baseline_record(baseline: Baseline) -> Record:
-    """Return a record with the scores of the baseline's runs and the stored replies of each case."""
+    """Return a record with the runs of the baseline, their scores, and the stored replies of each case."""
     record = build_stored_record(baseline, {}, EMPTY_RECORD)
     cases = tuple(
         replace(case, metrics=(), runs=_build_stored_runs(case, stored))
@@ -80,7 +81,10 @@ def _build_baseline_record(baseline: Baseline) -> Record:
 
 
 def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResult, ...]:
-    """Return the runs of a case without statuses, with the stored replies in the run that made them."""
+    """Return the stored runs of a case. The stored replies are added to the run in which the agent gave them.
+
+    All scores of the runs have the status `not_evaluated`.
+    """
     replied = _find_replied_run(stored.runs)
     turns = tuple(TurnResult("", None, reply) for reply in stored.replies)
     return tuple(
@@ -89,10 +93,10 @@ def _build_stored_runs(case: CaseResult, stored: BaselineCase) -> tuple[RunResul
 
 
 def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
-    """Return the index of the run that gave the replies in the baseline; None if no run was answered.
+    """Return the index of the run from which the baseline stores the replies; None if no run was answered.
 
-    It is the first answered run of the newest gate run (one stored `evalgate run`) that has one. `runs` are
-    the stored runs of one case, the oldest first.
+    `runs` are the stored runs of one case, the oldest first. The newest `evalgate run` that has an answered
+    run of the case counts, and of its runs the first answered one.
     """
     answered = [at for at, run in enumerate(runs) if run.outcome == "answered"]
     # A baseline keeps replies of only one run of each case: the first answered run of the newest gate run
@@ -101,7 +105,7 @@ def _find_replied_run(runs: Sequence[BaselineRun]) -> int | None:
 
 
 def _drop_statuses(run: RunResult) -> RunResult:
-    """Return a run with all scores `not_evaluated`, because a baseline stores no thresholds."""
+    """Return a run in which all scores have the status `not_evaluated`: a baseline stores no thresholds."""
     return replace(run, metrics=tuple(replace(each, status="not_evaluated") for each in run.metrics))
 
 

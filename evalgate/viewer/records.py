@@ -1,6 +1,7 @@
-"""The records that the viewer shows: named on the command line, kept in the history, or of the last run.
+"""List and open the records that the viewer shows.
 
-A page names a record by its id. Only listed files can be read, so no address leads to another file.
+These are the files that the command line names, the record of the last run, and the history of results. A
+page names a record by its id. Only files in this list can be read, so no address leads to another file.
 """
 
 import filecmp
@@ -18,23 +19,24 @@ from evalgate.viewer.recordings import read_any
 
 LAST_RESULTS = "evalgate-report/results.json"
 _MOST_OPEN_BYTES = 80 * 2**20
-"""Most bytes of the files of all records in memory. In memory a record takes about six times its file."""
+"""Limit for the total size, in bytes, of the files of the records in memory. In memory, a record takes about
+six times the size of its file."""
 _MOST_IN_FOLDER = 1_000
 _NOT_IN_ID = re.compile(r"[^\w.-]+", re.ASCII)
 
 
 @frozen
 class StoredRecord:
-    """A file with a record, and the record's id and title."""
+    """File with a record, and the record's id and title."""
 
     record_id: str
-    """The record's name in addresses."""
+    """Name of the record in the addresses of pages."""
     path: Path
     title: str
-    """The record's name for readers: the path as typed, or the time of the run."""
+    """Name of the record that pages show, such as the path that the user typed or the time of the run."""
 
     def read_version(self) -> tuple[int, int]:
-        """Return the modification time and size of the file; another pair means that the file has changed.
+        """Return the modification time (ns) and size (bytes) of the file, which show if it has changed.
 
         Raises:
             InvalidInputError: the file cannot be read.
@@ -47,13 +49,13 @@ class StoredRecord:
 
 
 class RecordStore:
-    """The records of one viewer. A file is parsed again only if it has changed.
+    """Records of one viewer. A file is parsed again only if it has changed.
 
-    If the files of all records in memory have more than 80 MiB, the least recently used records are removed
-    from memory.
+    If the files of all records in memory have more than 80 MiB together, the least recently used records are
+    removed from memory.
 
     The constructor raises `InvalidInputError` if a file in `named` does not exist, or if a folder in `named`
-    holds no results or too many.
+    has no results or too many.
     """
 
     def __init__(self, folder: Path, named: Sequence[str] = ()) -> None:
@@ -63,9 +65,10 @@ class RecordStore:
         self._lock = threading.Lock()
 
     def list_records(self) -> list[StoredRecord]:
-        """Return the records in the order to show: named records, the last run, the history.
+        """Return the records in the order in which pages show them.
 
-        If a result in the history is a copy of a named record or of the last run, the copy is left out.
+        First come the records that the command line names, then the last run, then the history. A result in
+        the history is left out if it is a copy of one of the others.
 
         Raises:
             InvalidInputError: the history cannot be read.
@@ -88,9 +91,10 @@ class RecordStore:
         ]
 
     def find_previous(self, created_at: str) -> str:
-        """Return the id of the newest history result from before `created_at`; "" if there is none.
+        """Return the id of the newest result in the history that is older than `created_at`.
 
-        `created_at` is a time in ISO 8601, UTC. If it is "", the time is unknown, and the result is "".
+        `created_at` is a time in ISO 8601, UTC. Return "" if there is no such result, or if `created_at` is
+        "", which means that the time is not known.
 
         Raises:
             InvalidInputError: the history cannot be read.
@@ -102,7 +106,7 @@ class RecordStore:
         return next((each for each in found if each[: len(began)] < began), "")
 
     def find_record(self, record_id: str) -> StoredRecord:
-        """Return the file of the record with this id, even if the file is a copy of another record.
+        """Return the file of the record with this id, also if `list_records` leaves it out as a copy.
 
         Raises:
             InvalidInputError: there is no such record, or the history cannot be read.
@@ -136,7 +140,9 @@ class RecordStore:
 
 
 def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
-    """Yield a record, with a new id, for each file in `named` and for the results in each folder in `named`.
+    """Yield a `StoredRecord` with a unique id for each file in `named`, and for each result in a folder.
+
+    A folder in `named` stands for its `results.json`; if it has none, for all of its `.json` files.
 
     Raises:
         InvalidInputError: a file does not exist, or a folder holds no results or too many.
@@ -172,7 +178,7 @@ def _name_files(folder: Path, named: Sequence[str]) -> Iterator[StoredRecord]:
 
 
 def _has_copy(found: Sequence[StoredRecord], path: Path) -> bool:
-    """Return True if a file in `found` has the same content as `path`. `filecmp` caches the comparisons."""
+    """Return True if a file in `found` has the same content as `path`; False if a file cannot be read."""
     try:
         return any(filecmp.cmp(each.path, path, shallow=False) for each in found)
     except OSError:

@@ -1,10 +1,10 @@
-"""Rendering of the viewer's pages.
+"""Render the viewer's pages from templates.
 
 The templates are in `evalgate/viewer/templates`; parts of the HTML report are used as well. Every text is
-escaped, and invisible characters are marked by elements. An attribute cannot hold elements, so attributes
-have two filters: `one_line` for titles and labels, and `exact` for the value of a field or a text area that
-is sent back. The test `invisible_in_part` is True for a value with invisible characters, which the page then
-marks next to the field.
+escaped, and invisible characters are marked by HTML elements. An attribute cannot hold elements, so there are
+two filters for attributes: `one_line` for titles and labels, and `exact` for the value of a field that the
+browser sends back. The template test `invisible_in_part` is True for a value with invisible characters, which
+the page then marks next to the field.
 """
 
 import html
@@ -29,10 +29,10 @@ _LONGEST_LABEL = 200
 
 
 def render(request: "Request", template: str, *, status_code: int = 200, **values: object) -> "HTMLResponse":
-    """Return the page that a template makes of `values`.
+    """Return the page that the template file `template` makes of `values`.
 
-    Each template also gets `navigation`, `path`, `csrf_field` and `csrf_token`, so `values` must not have
-    these names.
+    Each template also gets the values `navigation`, `path`, `csrf_field` and `csrf_token`, so `values` must
+    not have these names.
     """
     from markupsafe import Markup
     from starlette.responses import HTMLResponse
@@ -54,9 +54,9 @@ def render(request: "Request", template: str, *, status_code: int = 200, **value
 
 
 def link(path: str, query: Mapping[str, object] | Sequence[tuple[str, object]] = (), **more: object) -> str:
-    """Return `path` with a query. A list becomes one parameter for each item.
+    """Return the address `path` with the parameters in `query` and `more`.
 
-    Parameters with the value None or "" are left out.
+    A list becomes one parameter for each item. Parameters with the value None or "" are left out.
     """
     pairs = [*(query.items() if isinstance(query, Mapping) else query), *more.items()]
     given = [(name, value) for name, value in pairs if value is not None and value != ""]

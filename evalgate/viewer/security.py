@@ -1,12 +1,12 @@
-"""Protection of the viewer from other users of the machine and from pages of other sites.
+"""Protect the viewer from other users of the machine and from pages of other sites.
 
 The server listens on a loopback address only, and each request has to pass these checks:
 
-- its `Host` is a loopback name with the server's port, so a foreign name that resolves to 127.0.0.1 (DNS
-  rebinding) reaches nothing;
-- its cookie holds the session's secret, which the address printed in the terminal sets once;
-- if it changes anything, it is a POST from a page of this server (`Origin`, `Sec-Fetch-Site`), has the CSRF
-  token of its form, and its body has at most 16 MiB.
+- Its `Host` is a loopback name with the server's port. So a foreign name that resolves to 127.0.0.1 (DNS
+  rebinding) reaches nothing.
+- Its cookie holds the session's secret. The address that is printed in the terminal sets this cookie.
+- If the request changes something, it is a POST from a page of this server (`Origin`, `Sec-Fetch-Site`), has
+  the CSRF token of its form, and has a body of at most 16 MiB.
 
 Responses forbid scripts and styles that are not files of the viewer.
 """
@@ -56,12 +56,12 @@ _REFRESH = (
 
 @frozen
 class Access:
-    """The secrets of one server, and the addresses at which it answers."""
+    """Secrets of one server, and the addresses at which it answers."""
 
     port: int
     token: str
     host: str = "127.0.0.1"
-    """Address that the server listens on, as the host of a URL: `[::1]` has brackets."""
+    """Address on which the server listens, as in a URL: an IPv6 address has brackets, such as `[::1]`."""
 
     @classmethod
     def create(cls, port: int, host: str) -> "Access":
@@ -70,18 +70,18 @@ class Access:
 
     @property
     def address(self) -> str:
-        """Return the address to open first. It contains the token, which sets the cookie."""
+        """Return the address to open first. It contains the token; when it is opened, the cookie is set."""
         return f"http://{self.host}:{self.port}/?token={self.token}"
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Return the values of `Host` that name this server."""
+        """Return the values of the header `Host` that name this server."""
         names = frozenset({"127.0.0.1", "localhost", "[::1]", self.host})
         return frozenset(f"{name}:{self.port}" for name in names) | (names if self.port == 80 else set())
 
     @property
     def cookie_name(self) -> str:
-        """Return the cookie's name. It has the port, because a host's ports share their cookies."""
+        """Return the cookie's name. It has the port, because servers on other ports get the same cookies."""
         return f"evalgate_view_{self.port}"
 
     @property
@@ -108,7 +108,7 @@ class SecurityMiddleware:
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Pass a request on to the application if all checks allow it; otherwise answer with an error.
 
-        If the address has the token, set the session cookie instead.
+        If the address contains the token, answer by setting the session cookie and a redirect.
         """
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
@@ -151,7 +151,7 @@ class SecurityMiddleware:
         )
 
     async def _send_cookie(self, scope: "Scope", headers: dict[str, str], send: "Send") -> None:
-        """Set the session cookie, and redirect to the same page without the token in its address."""
+        """Answer with the session cookie, and a redirect to the same address without the token."""
         query = [pair for pair in parse_qsl(scope["query_string"].decode("latin-1")) if pair[0] != "token"]
         # The raw path is percent-encoded. A second slash at its start would name another host.
         path = "/" + scope.get("raw_path", b"/").decode("latin-1").lstrip("/\\")
@@ -190,7 +190,7 @@ class SecurityMiddleware:
 
 
 def is_equal_secret(given: str, secret: str) -> bool:
-    """Return True if two texts are equal. The time does not depend on the place where they differ."""
+    """Return True if two texts are equal. The time that this takes does not show where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
@@ -203,7 +203,7 @@ def _find_csrf_field(headers: dict[str, str], body: bytes) -> str:
 
 
 async def _read_body(receive: "Receive") -> bytes | None:
-    """Return the body of a request; None if it is too large or the connection ended."""
+    """Return the body of a request; None if it is larger than 16 MiB or the connection ended."""
     parts: list[bytes] = []
     size = 0
     while True:

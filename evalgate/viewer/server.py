@@ -1,4 +1,4 @@
-"""The web server of `evalgate view`: one process that listens on a loopback address."""
+"""Run the web server of `evalgate view`, which listens on a loopback address."""
 
 import ipaddress
 import socket
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from uvicorn import Config
 
 _SHUTDOWN_S = 5
-"""Seconds that requests have to end after Ctrl-C."""
+"""Seconds that running requests may still take after Ctrl-C."""
 
 
 @frozen
@@ -27,19 +27,21 @@ class ServerOptions:
 
     folder: Path
     named: Sequence[str] = ()
-    """Files and folders with records."""
+    """Files and folders with records that the command line names."""
     host: str = "127.0.0.1"
     port: int = 0
-    """0 for any free port."""
+    """Port of the server; 0 means any free port."""
     thresholds: str | None = None
 
 
 def serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
-    """Show a project in a browser until Ctrl-C. `announce` is called with the address once it can be opened.
+    """Serve the pages of a project until Ctrl-C.
+
+    `announce` is called with the address of the first page once it can be opened.
 
     Raises:
-        InvalidInputError: the extra `view` is not installed, or the address is no loopback address or is
-            taken. Also raised if a named file does not exist, or a named folder holds no results or too many.
+        InvalidInputError: the extra `view` is not installed, the address is no loopback address or is taken,
+            a named file does not exist, or a named folder has no results or too many.
     """
     try:
         import uvicorn

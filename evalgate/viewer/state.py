@@ -1,4 +1,4 @@
-"""The state that all pages of one viewer share."""
+"""State that all pages of one viewer share."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @frozen
 class NavigationLink:
-    """A link in the navigation at the top of every page."""
+    """Link in the navigation at the top of every page."""
 
     title: str
     path: str
@@ -41,14 +41,14 @@ class Viewer:
     """State of one server: the project that it shows, and the secrets that protect it."""
 
     folder: Path
-    """The project's folder. Outside it, only files that the command line names are read."""
+    """Folder of the project. Outside of it, only files that the command line names are read."""
     records: RecordStore
     access: Access
     thresholds: str | None = None
-    """The thresholds file as the command line names it; None to find it in the folder."""
+    """Thresholds file that the command line names; None: the file is searched in the folder."""
     navigation: tuple[NavigationLink, ...] = ()
     services: dict[type, object] = field(default_factory=dict)
-    """Objects that outlive a request, by their class."""
+    """Objects that live longer than a request, such as the conversation of the chat page, by their class."""
     edits: UndoableEdits = field(default_factory=UndoableEdits)
     """Edits of eval sets, which can be undone until the server ends."""
     resources: ExitStack = field(default_factory=ExitStack)
@@ -62,7 +62,7 @@ class Viewer:
     def get_service(self, kind: type[_Service], create: Callable[[], _Service]) -> _Service:
         """Return the viewer's only object of the class `kind`; the first call creates it.
 
-        The object is closed when the server ends. Pages may call this at once, because they run in threads.
+        The object is closed when the server ends. Several threads may call this at the same time.
         """
         with self._lock:
             found = self.services.get(kind)

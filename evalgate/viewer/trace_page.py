@@ -1,4 +1,4 @@
-"""The trace of one run on a page: the waterfall (steps on a time axis), and the selected step."""
+"""Build the parts of a page with a trace: the waterfall (steps on a time axis), and the selected step."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from evalgate.reporting.html.trace import render_graph, render_waterfall
 from evalgate.reporting.trace_view import TraceRow, build_trace_view, format_seconds
 
 PANELS = {"event": "Event", "request": "Request", "response": "Response", "graph": "Graph"}
-"""Value of the parameter `panel` to the label of a tab next to the waterfall."""
+"""Labels of the tabs next to the waterfall, by the value of the parameter `panel`."""
 
 _MOST_ROWS = 2_000
 
 
 @frozen
 class TracePanel:
-    """A tab about the selected step, such as its request."""
+    """Tab about the selected step, such as its request."""
 
     name: str
     title: str
@@ -27,26 +27,26 @@ class TracePanel:
 
 @frozen
 class TracePage:
-    """A trace as HTML, with the details of the selected step."""
+    """Trace as HTML, with the details of the selected step."""
 
     totals: str
     note: str
     waterfall: str
-    """HTML, escaped."""
+    """HTML of the waterfall."""
     graph: str
-    """HTML, escaped; "" if there are no agents and tools."""
+    """HTML of the graph of agents and tools; "" if there are none."""
     panels: tuple[TracePanel, ...]
     panel: str
     row: TraceRow | None
-    """The selected step; None if the trace is empty."""
+    """Selected step; None if the trace is empty."""
     facts: tuple[tuple[str, str], ...]
     content: ClippedText | None
-    """Attributes, request or response of the selected step, as `panel` says.
+    """Attributes, request or response of the selected step, depending on `panel`.
 
-    None if the step has no such data, or if `panel` is the graph.
+    None if the step has no such data, or if `panel` is `graph`.
     """
     event: tuple[int, int] | None
-    """Turn (0-based) and index of the event that the step caused; None if no event is known."""
+    """(turn, position in the turn), both from 0, of the event that the step caused; None if not known."""
 
 
 def build_trace_page(
@@ -58,12 +58,12 @@ def build_trace_page(
     address: str,
     budget: SizeBudget,
 ) -> TracePage:
-    """Return the waterfall of a trace with one step in detail.
+    """Return the waterfall of a trace, with one step in detail.
 
     Args:
         spans: The trace.
         replies: The agent's replies, turn by turn, with the events that the steps caused.
-        selected: The 0-based number of a span as text; any other text selects the first step.
+        selected: The number of a span, from 0, as text; any other text selects the first step.
         panel: A name in `PANELS`; any other text means `event`.
         address: The page's address with a query, to which `&span=` and `&panel=` can be added.
         budget: The limit for the size of the shown texts.
@@ -110,10 +110,10 @@ def _list_facts(row: TraceRow) -> tuple[tuple[str, str], ...]:
 
 
 def find_current_entry(entries: Sequence[TranscriptEntry], event: tuple[int, int] | None, turn: int) -> int:
-    """Return the position of an event in `entries`, or -1 if the event belongs to another turn.
+    """Return the position of an event in `entries`; -1 if the event is None or belongs to another turn.
 
-    `entries` are the agent's entries of the turn `turn`. `event` is (turn, position in the turn). Turns are
-    0-based.
+    `entries` are the messages, calls and results of the agent in the turn `turn`. `event` is (turn, position
+    in the turn). Turns and positions count from 0.
     """
     if event is None or event[0] != turn or not 0 <= event[1] < len(entries):
         return -1

@@ -1,4 +1,4 @@
-"""Differences between JSON values, path by path, and between texts, word by word."""
+"""Find the differences between JSON values, path by path, and between texts, word by word."""
 
 import json
 import re
@@ -17,26 +17,26 @@ _DEEPEST = 30
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 
 Segment: TypeAlias = tuple[bool, str]
-"""(is_marked, text) for a part of a text. `is_marked` is True if the other text does not have the part."""
+"""(is marked, text) for a part of a text. A part is marked if the other text does not have it."""
 
 DiffStatus: TypeAlias = Literal["same", "changed", "missing", "extra"]
-"""Status of a path or a call: `missing` if only the expected side has it, `extra` if only the actual side."""
+"""Status of a path or a call: `missing` if the actual side lacks it, `extra` if the expected side does."""
 
 
 @frozen
 class ValueRow:
-    """One row of the comparison of two JSON values: the values at a path."""
+    """Row of the comparison of two JSON values: the values of both sides at a path."""
 
     path: str
-    """The path, such as `items[0].price`; "" for the whole values."""
+    """Path within the values, such as `items[0].price`; "" for the whole values."""
     status: DiffStatus
     expected: tuple[Segment, ...]
-    """Empty if the expected value does not have the path."""
+    """Expected value at the path as text; empty if the expected side does not have the path."""
     actual: tuple[Segment, ...]
 
 
 class _Absent:
-    """Marker of a side that lacks a path; None would be a JSON value."""
+    """Marker for a side that does not have a path. None cannot be the marker, because it is a JSON value."""
 
 
 _ABSENT = _Absent()
@@ -60,7 +60,7 @@ def diff_values(expected: object, actual: object) -> tuple[list[ValueRow], int]:
 
 
 def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]:
-    """Return the rows of a value that only one side has, and the number of rows that are left out.
+    """Return the rows of a value that only one side has, and the number of further rows, which are left out.
 
     If `status` is `missing`, only the expected side has the value. Otherwise only the actual side has it.
     """
@@ -68,7 +68,7 @@ def list_values(value: object, status: DiffStatus) -> tuple[list[ValueRow], int]
 
 
 def diff_texts(expected: str, actual: str) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-    """Split both texts into segments, and mark words that only one of the texts has.
+    """Split both texts into segments, and mark the words that only one of the texts has.
 
     If the texts differ and one of them has more than 3,000 words, each text is a single marked segment.
     """
@@ -90,9 +90,10 @@ def diff_texts(expected: str, actual: str) -> tuple[tuple[Segment, ...], tuple[S
 
 
 def _walk(one: object, other: object, path: str, depth: int) -> Iterator[tuple[str, object, object]]:
-    """Yield (path, expected value, actual value) of each leaf; a side without the path has `_ABSENT`.
+    """Yield (path, value in `one`, value in `other`) of each leaf. A side without the path has `_ABSENT`.
 
-    A value 30 levels deep counts as a leaf.
+    Leaves are values without inner values, and all values at a depth of 30 levels. If the sides have values
+    of different kinds at a path, such as an object and a list, this path is a leaf, too.
     """
     sides = [value for value in (one, other) if value is not _ABSENT]
     if depth < _DEEPEST and sides and all(isinstance(value, Mapping) and value for value in sides):
@@ -137,7 +138,7 @@ def _is_equal(one: object, other: object) -> bool:
 
 
 def _format(value: object) -> str:
-    """Return a value as JSON on one line, cut after 20,000 characters."""
+    """Return a value as JSON on one line. After 20,000 characters, a note replaces the rest of the text."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):

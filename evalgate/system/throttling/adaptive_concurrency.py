@@ -1,4 +1,4 @@
-"""A concurrency limit that falls when a service throttles requests and rises again while it does not."""
+"""Limit the number of concurrent tasks, with a limit that falls when a service throttles requests."""
 
 import asyncio
 from collections import deque
@@ -9,16 +9,16 @@ from evalgate.system.throttling.backoff import REAL_CLOCK, Clock
 
 _DECREASE_FACTOR = 0.5
 _RAMP_STEP_S = 0.05
-"""Seconds between two checks of the ramp while tasks wait."""
+"""Seconds between two checks for new slots while the limit rises at the start and tasks wait."""
 
 
 class AdaptiveConcurrency:
-    """A limit of concurrent tasks: a throttled task halves it, and each finished task raises it by 1/limit.
+    """Limit of concurrent tasks: a throttled task halves the limit, a finished task raises it by 1/limit.
 
     This is additive increase, multiplicative decrease (Chiu and Jain 1989, "Analysis of the Increase and
     Decrease Algorithms for Congestion Avoidance"). A task that was already running when the limit was lowered
     does not lower it again. The limit is never above `most`. If `ramp_up_s` is not 0, the limit starts at 1
-    and reaches `most` after that many seconds.
+    and can reach `most` only after `ramp_up_s` seconds.
     """
 
     def __init__(self, most: int, *, ramp_up_s: float = 0.0, clock: Clock = REAL_CLOCK) -> None:
@@ -35,17 +35,20 @@ class AdaptiveConcurrency:
 
     @property
     def current_limit(self) -> int:
-        """Return the current limit; 1 or more."""
+        """Return the number of tasks that may run now, 1 or more."""
         if not self._ramp_up_s:
             return max(1, int(self._limit))
         return max(1, int(min(self._limit, self._compute_ramp_limit())))
 
     def create_slot(self) -> "Slot":
-        """Return a context manager that holds one slot."""
+        """Return an asynchronous context manager that waits for a slot, and holds it during the block."""
         return Slot(self)
 
     async def acquire_slot(self) -> float:
-        """Wait for a slot, in the order of the calls. Return the clock's time at the end of the wait."""
+        """Wait for a slot, and return the clock's time at the end of the wait.
+
+        Waiting tasks get slots in the order in which they called this.
+        """
         if not self._waiting and self._taken < self.current_limit:
             self._taken += 1
             return self._clock.now()
@@ -68,17 +71,17 @@ class AdaptiveConcurrency:
         self._wake_waiters()
 
     def on_success(self) -> None:
-        """Raise the limit by 1/limit after a task that finished, at most to `most`."""
+        """Raise the limit by 1/limit, at most to `most`. Call this after a task that was not throttled."""
         if self._limit < self._most:
             # A full round of `limit` finished tasks adds one slot in all.
             self._limit = min(self._most, self._limit + 1 / self._limit)
             self._wake_waiters()
 
     def on_throttled(self, since: float) -> None:
-        """Lower the limit to half of its value. If fewer slots are used, lower it to half of the used slots.
+        """Lower the limit to half of its value, or to half of the used slots if these are fewer.
 
-        The limit stays at least 1. Do nothing if the limit was lowered after `since`, the time at which the
-        throttled task began.
+        The limit stays at least 1. `since` is the time at which the throttled task began. Do nothing if the
+        limit was lowered after that time.
         """
         # All tasks that were running at that time report the same overload. If each of them halved the limit,
         # one overload of 64 tasks would leave a single slot.
@@ -104,7 +107,10 @@ class AdaptiveConcurrency:
         return False
 
     def _schedule_ramp_check(self) -> None:
-        """Start a timer that assigns new slots while the ramp rises, unless the timer is running."""
+        """Start a timer that assigns new slots to waiting tasks while the limit rises at the start.
+
+        Do nothing if the timer is running already, no task waits, or the limit no longer rises by time.
+        """
         # One timer for all: every waiting task would otherwise start its own.
         if self._timer is None and self._waiting and self._is_ramping():
             self._timer = asyncio.get_running_loop().call_later(_RAMP_STEP_S, self._on_ramp_timer)
@@ -117,7 +123,7 @@ class AdaptiveConcurrency:
     def _wake_waiters(self) -> None:
         """Assign the free slots to the waiting tasks, in order.
 
-        A slot counts as taken here, before its task runs again, so that no later task can overtake it.
+        A slot counts as taken from now on, before its task runs again, so that no later task can take it.
         """
         while self._waiting and self._taken < self.current_limit:
             waiter = self._waiting.popleft()
@@ -128,7 +134,7 @@ class AdaptiveConcurrency:
 
 
 class Slot:
-    """A context manager that holds one slot of an `AdaptiveConcurrency`."""
+    """Asynchronous context manager that holds one slot of an `AdaptiveConcurrency`."""
 
     __slots__ = ("_concurrency", "_is_taken", "since")
 
@@ -136,7 +142,7 @@ class Slot:
         self._concurrency = concurrency
         self._is_taken = False
         self.since = 0.0
-        """Time at which the slot was last acquired."""
+        """Time of the clock at which the slot was last acquired."""
 
     async def __aenter__(self) -> Self:
         await self._acquire_slot()

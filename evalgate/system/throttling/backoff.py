@@ -1,4 +1,4 @@
-"""Pauses between retries: exponential backoff, `Retry-After`, and release of the concurrency slot."""
+"""Compute the pauses between retries, and wait without holding the place of a running conversation."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ class Clock:
 
     now: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
-    """Seconds since the epoch."""
+    """Function that returns the seconds since the epoch."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
@@ -26,13 +26,14 @@ REAL_CLOCK = Clock()
 SlotRelease: TypeAlias = Callable[[float, bool], Awaitable[None]]
 """Function that waits while other conversations may use the slot of the current conversation.
 
-Arguments: the seconds to wait, and True if a rate limit is the reason.
+A slot is the permission to run at the same time as other conversations. Arguments: the seconds to wait, and
+True if a rate limit is the reason.
 """
 
 # A context variable instead of an argument: HTTP clients retry far below the conversation that holds the
 # slot, behind the interface of agents, which knows nothing of slots.
 slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", default=None)
-"""The wait function for the current conversation; None if the conversation holds no slot.
+"""Function that waits without the slot of the current conversation; None if the conversation has no slot.
 
 `runner/case_runner.py` sets it for each turn, and `wait_without_slot` reads it.
 """
@@ -41,8 +42,9 @@ slot_release: ContextVar[SlotRelease | None] = ContextVar("slot_release", defaul
 async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:
     """Wait before a retry, while other conversations may use the slot of this conversation.
 
-    If no slot is free after `seconds`, the wait takes longer. `is_rate_limited` is True if the service
-    rejected a request because of its rate limit. Other conversations are then slowed down, too.
+    If the conversation has a slot and no slot is free after `seconds`, the wait takes longer.
+    `is_rate_limited` is True if the service rejected a request because of its rate limit. Other conversations
+    are then slowed down, too.
     """
     release = slot_release.get()
     if release is None:
@@ -53,19 +55,20 @@ async def wait_without_slot(seconds: float, *, is_rate_limited: bool) -> None:
 
 @frozen
 class RetryPolicy:
-    """Number of retries and the pauses between them, in seconds; pauses double up to the longest one."""
+    """Number of retries, and the pauses between them in seconds. Pauses double up to `longest_pause`."""
 
     retries: int = 4
     give_up_after: float = 300.0
-    """Longest sum of all pauses; a pause that would exceed it is not started."""
+    """Largest sum of all pauses; a pause that would exceed this sum is not started."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
 
     def compute_delay(self, attempt: int, chance: float, wanted: float | None = None) -> float:
-        """Return the seconds to wait after failed attempt number `attempt` (1-based).
+        """Return the seconds to wait after failed attempt number `attempt`, counted from 1.
 
-        The delay is exponential with equal jitter: half of it is fixed, and the other half is multiplied by
-        `chance`, which is in [0, 1). It is never shorter than `wanted`, the pause that the provider asks for.
+        The delay doubles with each attempt. Half of it is fixed, and the other half is multiplied by the
+        random number `chance`, from 0 to below 1. The delay is never shorter than `wanted`, the pause that
+        the provider asks for.
         """
         # Half of the delay is random, so that requests which failed together do not come back together. The
         # exponent is limited because a float overflows at 2.0 ** 1024.
@@ -75,10 +78,10 @@ class RetryPolicy:
 
 
 def parse_retry_after(headers: Mapping[str, str], wall: float) -> float | None:
-    """Return the seconds that `retry-after-ms` or `Retry-After` asks for (RFC 9110, 10.2.3).
+    """Return the pause in seconds that the header `retry-after-ms` or `Retry-After` asks for.
 
     Return None if neither header is present and readable. `headers` has names in lower case. `wall` is the
-    current time in seconds since the epoch.
+    current time in seconds since the epoch: `Retry-After` may be a date (RFC 9110, 10.2.3).
     """
     # Not standard, but more precise than the whole seconds of `Retry-After`; OpenAI's SDK prefers it too.
     milliseconds = _parse_seconds(headers.get("retry-after-ms", ""))

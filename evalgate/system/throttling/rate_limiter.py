@@ -13,7 +13,7 @@ class Admission:
     """Request that a `RateLimiter` has recorded, with its time and its tokens."""
 
     at: float
-    """Time in seconds, on the caller's clock."""
+    """Time of the request in seconds, on the caller's clock."""
     tokens: int
 
 
@@ -21,7 +21,7 @@ class Admission:
 class RateLimiter:
     """Limit of requests and tokens in any 60 seconds. It has no clock: the caller passes the time.
 
-    A request of more tokens than the limit is admitted alone, because it could never be admitted otherwise.
+    A request with more tokens than the limit may start once no tokens were used for 60 seconds.
     """
 
     requests: int | None = None
@@ -53,7 +53,10 @@ class RateLimiter:
         admission.tokens = tokens
 
     def pause_until(self, until: float) -> None:
-        """Block new requests before `until`, because the provider asked for a pause."""
+        """Let no request start before the time `until`, because the provider asked for a pause.
+
+        A longer pause that was set before stays.
+        """
         self._paused_until = max(self._paused_until, until)
 
     def _find_token_time(self, tokens: int) -> float:

@@ -19,11 +19,11 @@ class ThrottleSettings:
     concurrency: int = 1
     """Greatest number of concurrent conversations."""
     requests_per_minute: int | None = None
-    """Turns that may start in any 60 seconds; None: no limit."""
+    """Greatest number of turns that may start in any 60 seconds; None: no limit."""
     retries: int = 0
-    """Retries of a case after a failure that is not the agent's."""
+    """Greatest number of retries of a case after failures that are not the agent's."""
     ramp_up_s: float = 0.0
-    """Seconds in which the concurrency rises from 1 to `concurrency`."""
+    """Seconds in which the concurrency rises from 1 to `concurrency`; 0: it begins at `concurrency`."""
 
 
 class Throttle:
@@ -50,11 +50,11 @@ class Throttle:
         self._queue = asyncio.Lock()
 
     def create_slot(self) -> Slot:
-        """Return a context manager that holds the slot of one conversation."""
+        """Return an asynchronous context manager that waits until a conversation may run, and counts it."""
         return self._concurrency.create_slot()
 
     async def wait_for_turn(self) -> float:
-        """Wait until a turn may start. Return the seconds of the wait."""
+        """Wait until a turn may start, and count this turn. Return the seconds of the wait."""
         began = self._clock.now()
         # Without a limit or pause all turns may start at once, so there is no order to keep.
         if self._limiter is None and began >= self._paused_until:
@@ -83,20 +83,21 @@ class Throttle:
         self._concurrency.on_success()
 
     def on_rate_limited(self, slot: Slot, wanted_s: float | None) -> None:
-        """Lower the concurrency limit, and pause all turns for the seconds that the service asked for.
+        """Lower the concurrency limit, and let no turn start for the `wanted_s` seconds that a service wants.
 
-        `slot` is the slot of the conversation with the rejected request. No turn is paused if the service
-        asked for no pause (None). If it asked for more than `LONGEST_RETRY_AFTER_S` seconds, no turn is
-        paused either: the case is not retried then, and other cases need not wait that long.
+        `slot` is the slot of the conversation with the rejected request. There is no pause if the service
+        asked for none (None), or for more than `LONGEST_RETRY_AFTER_S` seconds. With such a long pause the
+        case is not retried, and other cases need not wait so long.
         """
         self._concurrency.on_throttled(slot.since)
         if wanted_s is not None and wanted_s <= LONGEST_RETRY_AFTER_S:
             self._paused_until = max(self._paused_until, self._clock.now() + wanted_s)
 
     async def wait_without_slot(self, slot: Slot, wanted_s: float, *, is_rate_limited: bool) -> float:
-        """Wait `wanted_s` seconds without the slot, then wait for a slot. Return the total seconds.
+        """Release the slot, wait `wanted_s` seconds, then wait for a slot. Return the seconds of both waits.
 
-        With `is_rate_limited`, call `on_rate_limited` first.
+        If `is_rate_limited` is True, lower the concurrency limit first, and pause the turns of all
+        conversations (`on_rate_limited`).
         """
         began = self._clock.now()
         if is_rate_limited:
@@ -106,10 +107,10 @@ class Throttle:
         return self._clock.now() - began
 
     def compute_retry_delay(self, fault: int, wanted_s: float | None) -> float | None:
-        """Return the seconds before the next attempt at a case; `fault` is the number of failures so far.
+        """Return the seconds to wait before the next attempt at a case; None if the case is not retried.
 
-        Return None if the case is not retried: all retries are used, or the service asked for a pause
-        longer than `LONGEST_RETRY_AFTER_S`. `wanted_s` is the pause that the service asked for.
+        `fault` is the number of failures so far, `wanted_s` the pause that the service asked for. The case is
+        not retried if all retries are used, or if `wanted_s` is above `LONGEST_RETRY_AFTER_S`.
         """
         if fault > self._policy.retries or (wanted_s or 0.0) > LONGEST_RETRY_AFTER_S:
             return None

@@ -1,1 +1,1 @@
-"""The pages of the viewer: see `evalgate/viewer/app.py`."""
+"""Pages of the viewer, one module for each kind of page (`evalgate/viewer/app.py` lists them)."""

@@ -1,4 +1,4 @@
-"""The page of one case: expected and actual side by side, a table of its runs, and the trace of a run."""
+"""Page of one case: expected and actual turns side by side, a table of its runs, and the trace of a run."""
 
 from collections.abc import Mapping
 
@@ -37,14 +37,14 @@ from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page, find_current_entry
 
 VIEWS = {"": "Conversation", "runs": "All runs", "trace": "Trace"}
-"""Value of the parameter `view` to the label of a tab on a case's page."""
+"""Labels of the tabs on a case's page, by the value of the parameter `view`."""
 
 _LONGEST_COMMAND = 4_000
 _MOST_RUNS = 50
 
 
 def show_case(request: Request) -> Response:
-    """Return the page of one case of a record: conversation, all runs, or the trace."""
+    """Return the page of one case of a record: its conversation, all its runs, or the trace of a run."""
     params = request.query_params
     viewer = get_viewer(request)
     opened = viewer.records.open_record(request.path_params["record"])
@@ -80,7 +80,10 @@ def show_case(request: Request) -> Response:
 
 
 def _link_editor(viewer: Viewer, opened: OpenedRecord, entry: CaseEntry, run: RunResult | None) -> str:
-    """Return the address of the page that edits the case; "" if the project does not have its eval set."""
+    """Return the address of the page that edits the case; "" if the project does not have its eval set.
+
+    Return "" also for a case of a recording.
+    """
     case = entry.case
     if opened.is_recording or not viewer.eval_sets.has_set(case.eval_set_id, case.path):
         return ""
@@ -88,9 +91,9 @@ def _link_editor(viewer: Viewer, opened: OpenedRecord, entry: CaseEntry, run: Ru
 
 
 def _choose_run(entry: CaseEntry, number: str) -> RunResult | None:
-    """Return the run `number` of a case. If `number` is "", return the run that explains the failure best.
+    """Return the run with the number `number` of a case.
 
-    Return None if `number` is "" and the case has no runs.
+    If `number` is "", return the run that explains the failure best; None if the case has no runs.
 
     Raises:
         InvalidInputError: the case has no run of this number.
@@ -123,7 +126,10 @@ def _build_trace(
 
 
 def _link_neighbours(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict[str, object]:
-    """Return template values: links to the list of cases, and to the previous and next case in this list."""
+    """Return values for the template: links to the list of cases, and to the neighbours of the case in it.
+
+    `query` selects and sorts the list. A link to a neighbour is "" if there is none.
+    """
     found = filter_cases(opened, query)
     position = opened.find_position(entry.case.key)
     at = found.index(position) if position in found else None
@@ -160,9 +166,9 @@ def _link_views(
 def _link_runs(
     opened: OpenedRecord, entry: CaseEntry, query: CaseQuery, run: RunResult | None, view: str
 ) -> list[tuple[int, str, str, bool]]:
-    """Return (number, status, address, is shown) of each run.
+    """Return (number, status, address, is shown) of each run of the case.
 
-    Return [] for a single run, and for the view that shows all runs.
+    Return [] if the case has fewer than two runs, and for the tab that shows all runs at once.
     """
     if len(entry.case.runs) < 2 or view == "runs":
         return []

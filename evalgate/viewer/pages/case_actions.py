@@ -1,4 +1,7 @@
-"""Buttons of the case editor for the whole case: duplicate, move, delete, and drop (delete in a review)."""
+"""Buttons of the case editor for the whole case: duplicate, move, delete and drop.
+
+To drop is to delete a case during a review, without the question whether to delete it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,9 +34,10 @@ from evalgate.viewer.state import get_viewer
 
 
 async def change_cases(request: Request) -> Response:
-    """Duplicate, move, delete or drop a case, depending on the pressed button, and redirect.
+    """Duplicate, move, delete or drop a case, depending on the button, and redirect to the next page.
 
-    A deletion must first be confirmed on a page of its own.
+    The user must confirm a deletion on a page of its own. If the change cannot be saved, the editor is shown
+    again with the reason.
     """
     return await run_in_threadpool(_change_cases, request, await read_form(request))
 
@@ -82,9 +86,9 @@ def _ask_to_delete(
 ) -> Response:
     """Return a page that shows the changes of a deletion, and asks the user to confirm them.
 
-    `also` are the changes of the case notes and the quarantine file. The form sends `digest`, of all files to
-    change, back with the confirmation. `is_changed` is True if the user has confirmed, and the files have
-    changed since.
+    `also` are the changes of the case notes and the quarantine file. `digest` is a hash of all files that
+    change; the form sends it back with the confirmation. `is_changed` is True if the user has confirmed
+    already, but the files have changed meanwhile.
     """
     edited = edit_eval_set(page.file, replace_case(page.file, page.case))
     return render(

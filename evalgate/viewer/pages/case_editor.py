@@ -1,4 +1,4 @@
-"""The case editor: shows a case next to the agent's replies, and saves a minimal change of the file."""
+"""Page that shows a case next to the agent's replies, and saves edits as minimal changes of files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -66,31 +66,31 @@ _Item = TypeVar("_Item")
 
 @frozen
 class ActualRuns:
-    """The runs of a case in a record, which the page shows next to the expectations."""
+    """Runs of a case in a record, which the page shows next to the expectations."""
 
     record_id: str
     records: Sequence[tuple[str, str]]
-    """Ids and titles of the records to choose from."""
+    """(id, title) of each record to choose from."""
     runs: Sequence[RunResult] = ()
     run: int = 0
-    """Position in `runs` of the run that is shown."""
+    """Position, from 0, in `runs` of the run that is shown."""
     problem: str = ""
-    """Reason why there are no runs; "" if there are."""
+    """Reason why there are no runs; "" if there are runs, or if there is no record at all."""
 
     @property
     def number(self) -> str:
-        """Return the number of the shown run as text; "" if there is none."""
+        """Return the number of the shown run as text; "" if there are no runs."""
         return str(self.runs[self.run].run) if self.runs else ""
 
     @property
     def replies(self) -> list[Reply | None]:
-        """Return the agent's reply to each turn of the shown run; [] without a run."""
+        """Return the agent's reply to each turn of the shown run; [] if there are no runs."""
         return [turn.actual for turn in self.runs[self.run].turns] if self.runs else []
 
 
 @frozen
 class EditedCase:
-    """The case to edit, its file, and its runs in a record: the content of the page for one request."""
+    """Case to edit, its file, and its runs in a record, for one request of the page."""
 
     file: EvalSetFile
     case: EvalCase
@@ -100,7 +100,7 @@ class EditedCase:
 def show_case_form(request: Request) -> Response:
     """Return the page with the form of a case.
 
-    If `do` in the query is `forbid-call.…` or `require-call.…`, the form has one more check, which is not
+    If the parameter `do` is `forbid-call.…` or `require-call.…`, the form has one more check, which is not
     saved yet.
     """
     viewer = get_viewer(request)
@@ -125,7 +125,7 @@ def redirect_to_editor(request: Request) -> Response:
 def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> EditedCase:
     """Return the case that `query` names, with its runs in the record that `query` names.
 
-    Without a record in `query`, use the first record of the viewer.
+    If `query` names no record, use the first record of the viewer.
 
     Raises:
         InvalidInputError: the file has no such case.
@@ -137,7 +137,7 @@ def open_page(viewer: Viewer, file: EvalSetFile, query: Mapping[str, str]) -> Ed
 
 
 def open_draft(page: EditedCase) -> CaseDraft:
-    """Return the draft of the case as it is in the files, with the checks of the case notes."""
+    """Return the case, as it is in the file, as a draft, with the checks of the case notes."""
     draft = draft_case(page.case)
     draft.checks = draft_checks(open_notes(page.file).get_note(page.case.eval_id).checks)
     return draft
@@ -169,7 +169,10 @@ def _find_actual(viewer: Viewer, key: tuple[str, str], record_id: str, run: str)
 def render_case(
     request: Request, page: EditedCase, draft: CaseDraft, *, status_code: int = 200, **values: object
 ) -> Response:
-    """Return the page of a case with a draft in its form. `values` replace default values of the template."""
+    """Return the page of a case with a draft in its form.
+
+    `values` are values for the template, which replace the default values.
+    """
     viewer, replies = get_viewer(request), page.actual.replies
     base = page.case
     own = {
@@ -205,7 +208,7 @@ def render_case(
 
 
 def _describe_notes(page: EditedCase) -> dict[str, object]:
-    """Return the template's values about the case notes of a case."""
+    """Return values for the template about the case notes of a case."""
     opened = open_notes(page.file)
     note = opened.get_note(page.case.eval_id)
     return {
@@ -244,14 +247,14 @@ _DEFAULTS: Mapping[str, object] = {
     "check_single": SINGLE,
     "check_tests": TESTS,
 }
-"""Values of the template that are the same for every case, or that a draft replaces."""
+"""Default values for the template; a request may replace them."""
 
 
 # --- changes ------------------------------------------------------------------------------------------------
 
 
 async def change_case(request: Request) -> Response:
-    """Change the draft, preview the change of the file, or save it, depending on the pressed button."""
+    """Change the draft in the form, preview the change of the file, or save it, depending on the button."""
     return await run_in_threadpool(_change_case, request, await read_form(request))
 
 
@@ -273,7 +276,11 @@ def _change_case(request: Request, form: Form) -> Response:
 
 
 def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form) -> Response:
-    """Save the draft, or preview its change. If it cannot be saved, show the form again."""
+    """Save the draft and redirect, or preview its change.
+
+    If the draft cannot be saved, return the form again with the reason: a field is wrong, or the file was
+    changed by another program.
+    """
     viewer, file, action = get_viewer(request), page.file, get_field(form, "do")
     case, errors = build_drafted_case(draft, page.case)
     checks, problems = _build_checks(viewer, page, draft)
@@ -316,7 +323,7 @@ def _render_draft(
 
 
 def replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalCase]:
-    """Return the cases of an eval set with `new` in place of `old`. If `new` is missing, leave out `old`."""
+    """Return the cases of an eval set with `new` in place of `old`. Without `new`, `old` is left out."""
     cases: list[EvalCase] = []
     for case in file.eval_set.cases:
         cases += new if case is old else [case]
@@ -326,9 +333,9 @@ def replace_case(file: EvalSetFile, old: EvalCase, *new: EvalCase) -> list[EvalC
 def _build_checks(
     viewer: Viewer, page: EditedCase, draft: CaseDraft
 ) -> tuple[Mapping[str, Mapping[str, Any]] | None, dict[str, str]]:
-    """Return the checks of a draft, and a message for each wrong field.
+    """Return the checks of a draft by name, and a message for each wrong field by the name of the field.
 
-    The checks are None if the draft does not change them.
+    The checks are None if the draft does not change any check.
     """
     held = open_notes(page.file).get_note(page.case.eval_id).checks
     if draft.checks == draft_checks(held):
@@ -342,9 +349,9 @@ def _build_checks(
 
 
 def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
-    """Yield (kind, line) for the differences of several files, after a line with the name of each file.
+    """Yield (kind, line) for each line of the differences in several files, after the name of each file.
 
-    The kinds are those of `split_diff`; unchanged files have no lines.
+    Unchanged files are left out. The kind is `minus`, `plus`, `place` (a place or the name of a file) or "".
     """
     for change in changes:
         found = build_diff(change.before or b"", change.after or b"", change.shown_as)
@@ -354,7 +361,7 @@ def list_diffs(changes: Sequence[FileChange]) -> Iterator[tuple[str, str]]:
 
 
 def _find_conflict(page: EditedCase, form: Form) -> str:
-    """Return a sentence if the files have changed since the page was opened; "" if not."""
+    """Return a sentence if the eval set or the checks have changed since the page was opened; else ""."""
     if get_field(form, "checks_digest") != identify_checks(page.file, page.case.eval_id):
         return "The checks of this case were changed in its notes: saving again replaces them by those below."
     if get_field(form, "digest") == page.file.digest:
@@ -372,9 +379,9 @@ def _render_gone(request: Request, file: EvalSetFile, draft: CaseDraft) -> Respo
 
 
 def go_on_reviewing(file: EvalSetFile, eval_id: str, done: str) -> Response:
-    """Redirect to the next case to review after `eval_id`, or to the eval set if no case is left.
+    """Redirect to the next case to review after `eval_id`; if no case is left, to the eval set.
 
-    `done` is what was done with `eval_id`, `accepted` or `dropped`, for the message on the next page.
+    `done` is `accepted` or `dropped`: it selects the message about `eval_id` on the next page.
     """
     following = find_next_observed(file, eval_id)
     if not following:

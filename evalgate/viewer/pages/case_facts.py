@@ -1,4 +1,4 @@
-"""Buttons of the case editor for facts outside of the eval set: tags in the case notes, and quarantine."""
+"""Buttons of the case editor for data outside of the eval set: tags in the case notes, and the quarantine."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,10 @@ Form = Mapping[str, tuple[str, ...]]
 
 
 async def save_tags(request: Request) -> Response:
-    """Save the typed tags of a case in the case notes, and redirect to the case's page."""
+    """Save the typed tags of a case in the case notes, and redirect to the editor of the case.
+
+    If they cannot be saved, the editor is shown with the reason.
+    """
     return await run_in_threadpool(_save_tags, request, await read_form(request))
 
 
@@ -44,7 +47,10 @@ def _save_tags(request: Request, form: Form) -> Response:
 
 
 async def save_quarantine(request: Request) -> Response:
-    """Add, change or remove the quarantine entry of a case, and redirect to the case's page."""
+    """Add, change or remove the quarantine entry of a case, and redirect to the editor of the case.
+
+    If the entry cannot be saved, the editor is shown with the reason.
+    """
     return await run_in_threadpool(_save_quarantine, request, await read_form(request))
 
 

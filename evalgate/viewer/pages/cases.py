@@ -1,4 +1,4 @@
-"""The list of a record's cases. Search, filters and order are in the page's address."""
+"""Page with the list of a record's cases. Search, filters and order are in the page's address."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -81,9 +81,9 @@ def link_list(record_id: str) -> str:
 def _list_choices(
     opened: OpenedRecord, query: CaseQuery
 ) -> Iterator[tuple[str, str, str, list[tuple[str, str, bool]]]]:
-    """Yield (field name, label, word for all, values) for each filter that has values to choose from.
+    """Yield (field name, label, word for "no filter", values) for each filter with values to choose from.
 
-    A value is (value, text to show, is chosen).
+    Each item of values is (value, text to show, is chosen).
     """
     changes = [
         name
@@ -125,7 +125,7 @@ def _build_row(opened: OpenedRecord, entry: CaseEntry, query: CaseQuery) -> dict
 
 
 def _choose_columns(opened: OpenedRecord) -> list[str]:
-    """Return the metrics that have a column: the first four, budgets last."""
+    """Return the metrics that have a column: at most four, budgets only if scores leave room."""
     return sorted(opened.metrics, key=lambda name: get_score_range(name).lower_is_better)[:_MOST_SCORES]
 
 
@@ -137,10 +137,11 @@ def _format_score(name: str, metric: CaseMetric | None) -> tuple[str, str, str]:
 
 
 def _link_pages(path: str, query: CaseQuery, page: int, last: int) -> Mapping[str, object]:
-    """Return template values with links to other pages of the list at `path`.
+    """Return values for the template: links to other pages of the list at `path`.
 
-    `page` is the current and `last` the last page, both from 1. `previous` and `next` are "" if there is no
-    such page. `numbers` has (number, link, is current) for the first, the last and neighbouring pages.
+    `page` is the number of the current page and `last` that of the last page, both from 1. The values
+    `previous` and `next` are "" if there is no such page. `numbers` has (number, link, is current) for the
+    first, the last and neighbouring pages.
     """
 
     def turn(number: int) -> str:

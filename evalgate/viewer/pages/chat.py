@@ -1,4 +1,4 @@
-"""Talk with an agent in the page, and save the conversation as a case."""
+"""Page on which the user talks with an agent, and saves the conversation as a case."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,19 @@ from evalgate.runner.saved_cases import DEFAULT_OUT
 from evalgate.viewer.background_chat import BackgroundChat
 from evalgate.viewer.case_views import create_budget
 from evalgate.viewer.forms import get_field, read_form
-from evalgate.viewer.project_agents import build_agent_spec
+from evalgate.viewer.project_agents import describe_agent
 from evalgate.viewer.rendering import render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 from evalgate.viewer.trace_page import build_trace_page
 
 _MOST_STEPS = 200
 _FAILED = "failed"
-"""Value of `turn` in an address for the turn without a reply; other turns have their number."""
+"""Value of the parameter `turn` for the turn without a reply; for other turns it is their number."""
 FORMATS = ("adk", "adk-rs", "trpc", "orchestrate")
 
 
 def get_chat(viewer: Viewer) -> BackgroundChat:
-    """Return the conversation of a viewer; the first call creates it. Closing the viewer stops the agent."""
+    """Return the only conversation of a viewer; the first call creates it. It is closed with the viewer."""
     return viewer.get_service(BackgroundChat, lambda: BackgroundChat(viewer.folder, viewer.thresholds))
 
 
@@ -49,9 +49,10 @@ def _render_chat(
     form: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     status_code: int = 200,
 ) -> Response:
-    """Return the chat page. If saving failed, `form` has the typed fields, which the page shows again.
+    """Return the chat page.
 
     `problem` and `saved` are messages about the last action, and `typed` is an unsent message; "" for none.
+    If saving failed, `form` has the typed fields, which the page shows again.
     """
     chat = get_chat(get_viewer(request))
     state = chat.get_state()
@@ -64,7 +65,7 @@ def _render_chat(
         failed=_build_trace(state.failed_trace, (), _FAILED),
         picked=form.get("turn", ()) if form else [str(at) for at in range(len(state.turns))],
         events=[_build_event(event) for event in state.events],
-        agents=[(each, build_agent_spec(each), each == state.agent) for each in chat.list_choices()],
+        agents=[(each, describe_agent(each), each == state.agent) for each in chat.list_choices()],
         formats=FORMATS,
         out=form.get("out", (DEFAULT_OUT,))[0],
         to=get_field(form, "to"),
@@ -90,10 +91,9 @@ def _build_turn(at: int, turns: Sequence[ChatTurn]) -> Mapping[str, object]:
 def _build_trace(
     spans: Sequence[TraceSpan], replies: Sequence[Reply | None], number: str
 ) -> Mapping[str, str] | None:
-    """Return the steps of a turn as HTML, each with a link to its details; None if it has no steps.
+    """Return the steps of a turn as HTML (`steps`), with the texts `totals` and `note`; None without steps.
 
-    `number` is the turn in these links: its number from 1, or `_FAILED`. The result has the HTML under
-    `steps`, and the texts `totals` and `note`.
+    Each step has a link to its details. `number` is the turn in these links: its number from 1, or `_FAILED`.
     """
     view = build_trace_view(spans, replies, limit=_MOST_STEPS)
     if not view.rows:
@@ -140,7 +140,7 @@ def show_trace(request: Request) -> Response:
 
 
 async def change_chat(request: Request) -> Response:
-    """Send a message, stop the turn, begin another conversation, or save this one."""
+    """Send a message, stop the turn, begin a new conversation, or save this one, depending on the button."""
     form = await read_form(request)
     return await run_in_threadpool(partial(_change_chat, request, form))
 

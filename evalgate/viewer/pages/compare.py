@@ -1,4 +1,4 @@
-"""Two records next to each other: metrics, changed cases first, and one case side by side."""
+"""Pages that compare two records: their metrics and cases, and one case side by side."""
 
 from collections.abc import Sequence
 
@@ -39,7 +39,7 @@ _MOST_NAMES = 25
 
 
 def show_comparison(request: Request) -> Response:
-    """Return the page on which the user chooses two records, with their comparison once both are chosen."""
+    """Return the page that compares two records. While one is missing, it only lets the user choose them."""
     viewer = get_viewer(request)
     listed = viewer.records.list_records()
     choices = [(each.record_id, each.title) for each in listed]
@@ -94,14 +94,17 @@ def _describe_comparison(compared: ComparedRecord, before: str) -> dict[str, obj
 
 
 def _format_sides(metric: MetricSummary) -> tuple[str, str]:
-    """Return the earlier and the current mean as texts, over the compared cases."""
+    """Return the earlier and the current mean of a metric as texts, over the cases that were compared."""
     then, now = metric.baseline, metric.compared_score
     beside = (now, then) if metric.delta else (None, None)
     return metric.range.format(then, beside=beside[0]), metric.range.format(now, beside=beside[1])
 
 
 def _rank_change(compared: ComparedRecord, entry: CaseEntry) -> tuple[int, float]:
-    """Return a sort key: first the kind of change in the order of `CHANGES`, then the largest change."""
+    """Return a sort key: by kind of change, in the order of `CHANGES`, then by size of the change of a score.
+
+    The largest change comes first. Cases without a change come last.
+    """
     change = compared.opened.changes.get(entry.case.key)
     order = list(CHANGES).index(change) if change else len(CHANGES)
     changes = (abs(metric.decline) for metric in entry.case.metrics if metric.decline is not None)
@@ -123,9 +126,9 @@ def _build_row(compared: ComparedRecord, before: str, entry: CaseEntry) -> dict[
 
 
 def _format_change(metric: CaseMetric) -> tuple[str, str, str, str]:
-    """Return (name, earlier score, current score, direction).
+    """Return (name, earlier score, current score, direction) of a metric of a case.
 
-    The direction, `worse`, `better` or `same`, is a class of the style sheet.
+    The direction is `worse`, `better` or `same`, and also a CSS class.
     """
     standing = metric.standing
     then = standing.baseline_mean if standing else None

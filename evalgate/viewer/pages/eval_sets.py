@@ -1,4 +1,4 @@
-"""The project's eval sets, the cases of one eval set, and the form for a new eval set."""
+"""Pages with the project's eval sets, the cases of one eval set, and the form for a new eval set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,14 +24,14 @@ Form = Mapping[str, tuple[str, ...]]
 
 
 def show_sets(request: Request) -> Response:
-    """Return the list of all eval sets, with the number of cases to review in each."""
+    """Return the page with all eval sets, and with the number of cases to review in each."""
     listed = get_viewer(request).eval_sets.list_sets()
     observed = {each.shown_as: len(find_observed_cases(each.file)) for each in listed if each.file}
     return render(request, "eval_sets.html.j2", listed=listed, observed=observed)
 
 
 def show_set(request: Request) -> Response:
-    """Return a page with the cases of one eval set, searched and filtered by the query."""
+    """Return a page with the cases of one eval set that match the search and filter in the address."""
     return _render_set(request, _open_set(request))
 
 
@@ -81,7 +81,10 @@ def _open_set(request: Request) -> EvalSetFile:
 
 
 async def add_case(request: Request) -> Response:
-    """Add a case with the typed id, message and response, and redirect to its page."""
+    """Add a case with the typed id, message and response, and redirect to its page.
+
+    If the case cannot be added, the page of the eval set is shown with the reason.
+    """
     return await run_in_threadpool(_add_case, request, await read_form(request))
 
 
@@ -111,12 +114,12 @@ def _build_first_case(typed: Mapping[str, str], others: Sequence[EvalCase] = ())
 
 
 async def undo_edit(request: Request) -> Response:
-    """Undo the last edit of an eval-set file that this viewer made."""
+    """Undo the last edit of an eval set file that this viewer made."""
     return await run_in_threadpool(_undo_or_redo, request, "undo")
 
 
 async def redo_edit(request: Request) -> Response:
-    """Repeat the edit of an eval-set file that was undone last."""
+    """Repeat the edit of an eval set file that was undone last."""
     return await run_in_threadpool(_undo_or_redo, request, "redo")
 
 
@@ -148,7 +151,10 @@ def _render_new_set(request: Request, typed: Mapping[str, str], error: str = "")
 
 
 async def create_set(request: Request) -> Response:
-    """Write a new eval set with the typed values, and redirect to its page."""
+    """Write a new eval set with the typed values, and redirect to its page.
+
+    If it cannot be written, the form is shown again with the reason.
+    """
     return await run_in_threadpool(_create_set, request, await read_form(request))
 
 

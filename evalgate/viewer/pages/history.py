@@ -34,7 +34,7 @@ _LONGEST_OPTIONS = 500
 
 
 def show_history(request: Request) -> Response:
-    """Return the page with all results, their metrics and thresholds, and the baseline's gate runs."""
+    """Return the page with all results, their metrics and thresholds, and the runs stored in the baseline."""
     viewer = get_viewer(request)
     listed = viewer.records.list_records()
     rows = [_describe_record(viewer.records, each) for each in listed]
@@ -72,9 +72,9 @@ def _describe_record(records: RecordStore, stored: StoredRecord) -> dict[str, ob
 
 
 def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield (name, status, score, threshold, options) of each metric.
+    """Yield (name, status, score, threshold, options) of each metric, all as texts.
 
-    The options of a budget are left out, because they are its limits, which `threshold` has already.
+    The options of a budget are left out, because they are its limits, which are the threshold already.
     """
     options: dict[str, list[str]] = {}
     for each in record.criteria:
@@ -92,9 +92,9 @@ def _list_metrics(record: Record) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 def _build_baseline_rows(baseline: Baseline | None) -> list[dict[str, str]]:
-    """Return the time, commit, branch and reason of acceptance of each gate run, the newest first.
+    """Return the time, commit, branch and reason of acceptance of each stored run, the newest first.
 
-    A gate run is one `evalgate run` that is stored in the baseline.
+    A stored run is one `evalgate run` with all its cases. Return [] without a baseline.
     """
     return [
         {
@@ -108,7 +108,7 @@ def _build_baseline_rows(baseline: Baseline | None) -> list[dict[str, str]]:
 
 
 def show_case_history(request: Request) -> Response:
-    """Return the page of one case in every record that has it, and in the baseline, the newest run first."""
+    """Return the page with one case in every record that has it, and in the baseline, the newest first."""
     viewer = get_viewer(request)
     key = request.query_params.get("in", ""), request.query_params.get("id", "")
     rows = [row for each in viewer.records.list_records() for row in _find_rows(each, key)]
@@ -144,7 +144,7 @@ def _find_rows(stored: StoredRecord, key: CaseKey) -> Iterator[dict[str, object]
 
 
 def _list_baseline_runs(baseline: Baseline | None, key: CaseKey) -> Iterator[dict[str, object]]:
-    """Yield template values of each stored run of a case in the baseline, the newest first."""
+    """Yield values for the template about each stored run of a case in the baseline, the newest first."""
     case = next((each for each in baseline.cases if each.key == key), None) if baseline else None
     for run in reversed(case.runs if case else ()):
         source = baseline.sources[run.source] if baseline else None

@@ -1,4 +1,4 @@
-"""The first page: the verdict of a record, its metrics, and the cases to look at."""
+"""First page of a record: its verdict, its metrics, and the cases to look at."""
 
 from collections.abc import Iterable, Iterator
 
@@ -38,7 +38,7 @@ _GROUPINGS = {
     "Eval set": "set",
     CHANGE: "change",
 }
-"""Title of a grouping to the field of `CaseQuery` that selects one of its groups."""
+"""Maps the title of a grouping to the field of `CaseQuery` that selects one of its groups."""
 
 _MOST_METRICS, _MOST_NAMES, _MOST_GROUPS = 200, 25, 50
 
@@ -54,7 +54,8 @@ def show_start(request: Request) -> Response:
 def show_overview(request: Request) -> Response:
     """Return the page with the summary of a record.
 
-    A recording has no summary: redirect to the list of its cases, or to the trace of its only case.
+    A recording has no summary. For a recording, redirect to the list of its cases; if it has only one case,
+    to the trace of this case.
     """
     viewer = get_viewer(request)
     opened = viewer.records.open_record(request.path_params["record"])
@@ -119,9 +120,10 @@ def _describe_group(opened: OpenedRecord, group: FindingGroup) -> dict[str, obje
 
 
 def _link_failure_group(opened: OpenedRecord, names: dict[str, CaseKey], line: FailureLine) -> str:
-    """Return the address of the list of a group's cases, or of the page of its only case.
+    """Return the address of the list of a group's cases; if the group has only one case, of its page.
 
-    `names` maps `EVAL_SET/CASE`, as `line` names its cases, to the key of the case.
+    `line` describes the group, and names cases as `EVAL_SET/CASE`. `names` maps such a name to the key of the
+    case.
     """
     if line.size == 1 and (key := names.get(line.names[0])):
         return link_case(opened.record_id, key)
@@ -143,7 +145,10 @@ def _list_actions(viewer: Viewer, opened: OpenedRecord) -> Iterator[tuple[str, s
 
 
 def _link_groups(opened: OpenedRecord) -> Iterator[tuple[str, list[tuple[str, int, str]]]]:
-    """Yield (title, groups) of each grouping. A group is (label, size, address of its cases)."""
+    """Yield (title, groups) of each grouping that has groups. A group is (label, size, address of its cases).
+
+    The grouping by first divergence is left out, because the page shows it elsewhere.
+    """
     changes = {words: kind for kind, words in CHANGES.items()}
     for title, field in _GROUPINGS.items():
         if title == DIVERGENCE:
@@ -173,9 +178,10 @@ def _list_cases(
 def _link_case(
     opened: OpenedRecord, names: dict[str, CaseKey], name: str, words: str
 ) -> tuple[str, str, str]:
-    """Return (name, words, address) of a case. If the record lacks the case, the address is "".
+    """Return (name, words, address) of a case. The address is "" if the record does not have the case.
 
-    `name` is `EVAL_SET/CASE`, and `names` maps these names to keys. `words` describe the case.
+    `name` is `EVAL_SET/CASE`, and `names` maps such a name to the key of the case. `words` is a text about
+    the case.
     """
     key = names.get(name)
     return name, words, link_case(opened.record_id, key) if key else ""

@@ -1,4 +1,4 @@
-"""Run cases from the page: choose cases, metrics and thresholds, watch the run, and open its record."""
+"""Pages on which the user chooses cases, metrics and thresholds, runs them, and watches the run."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from evalgate.viewer.background_runs import (
 )
 from evalgate.viewer.case_filters import CaseQuery, filter_cases
 from evalgate.viewer.forms import get_field, read_form
-from evalgate.viewer.project_agents import build_agent_spec
+from evalgate.viewer.project_agents import describe_agent
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import NavigationLink, Viewer, get_viewer
 
@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
 def get_runs(viewer: Viewer) -> BackgroundRuns:
-    """Return the runs of a viewer; the first call creates the list. Closing the viewer stops the runs."""
+    """Return the runs that were started from pages of a viewer. Closing the viewer stops them."""
     return viewer.get_service(BackgroundRuns, BackgroundRuns)
 
 
@@ -42,9 +42,10 @@ def show_form(request: Request) -> Response:
 
     Parameters of the URL:
 
-    - `case` ticks a case, and `q` has the words of a search.
-    - `record` restricts the form to the cases in the list of a record, and ticks them. `list` has the search
-      and filters of this list.
+    - `case` ticks a case.
+    - `q` has the words of a search for cases.
+    - `record` limits the form to cases of a record, and ticks them. `list` has the search and filters that
+      select these cases.
     """
     viewer = get_viewer(request)
     try:
@@ -86,7 +87,7 @@ def _render_form(
         status_code=status_code,
         problem=problem,
         agent=agent,
-        agents=[(each, build_agent_spec(each), agent == f"adk:{each}") for each in agents],
+        agents=[(each, describe_agent(each), agent == f"adk:{each}") for each in agents],
         has_thresholds=any(suite.thresholds.file for suite in plan.suites),
         query=query,
         record=asked.get("record", ("",))[0],
@@ -104,7 +105,8 @@ def _render_form(
 def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[str] | None:
     """Return the cases in the list of a record, as texts of `_format_key`; None if `asked` names no record.
 
-    `asked` has the parameters `record`, an id, and `list`, the search and filters of the list.
+    `asked` has the parameter `record`, the id of the record, and the parameter `list`, the search and filters
+    of the list.
     """
     record_id = asked.get("record", ("",))[0]
     if not record_id:
@@ -115,10 +117,10 @@ def _find_recorded(viewer: Viewer, asked: Mapping[str, tuple[str, ...]]) -> set[
 
 
 def _list_cases(plan: Plan, words: list[str], ticked: set[str]) -> Iterator[Mapping[str, object]]:
-    """Yield template values of the cases that are ticked or that match the search.
+    """Yield values for the template about each case that is ticked or that matches the search.
 
-    A case matches if its ids, tags and first message hold every word of `words`. `ticked` has the cases as
-    texts of `_format_key`.
+    A case matches if its ids, tags and first message together contain every word of `words`. `ticked` has
+    the ticked cases, as texts of `_format_key`.
     """
     for suite in plan.suites:
         for case in suite.eval_set.cases:
@@ -162,7 +164,10 @@ def _collect_metrics(plan: Plan) -> Mapping[str, BoundMetric]:
 
 
 def _list_thresholds(plan: Plan, name: str) -> list[str]:
-    """Return the different thresholds of a metric in the eval sets, as texts for the form."""
+    """Return the different thresholds that the eval sets have for a metric, as texts for the form.
+
+    "" stands for no limit.
+    """
     found = [
         bound.criterion.threshold for suite in plan.suites for bound in suite.metrics if bound.name == name
     ]
@@ -170,7 +175,10 @@ def _list_thresholds(plan: Plan, name: str) -> list[str]:
 
 
 async def start_run(request: Request) -> Response:
-    """Start a run of the chosen cases, and redirect to its page. If the form has mistakes, show it again."""
+    """Start a run of the chosen cases, and redirect to its page.
+
+    If the form has mistakes, or another run is in progress, the form is shown again with the reason.
+    """
     form = await read_form(request)
     return await run_in_threadpool(partial(_start_run, request, form))
 
@@ -237,7 +245,7 @@ def show_run(request: Request) -> Response:
 
 
 async def cancel_run(request: Request) -> Response:
-    """Stop a run, and redirect to its page."""
+    """Ask a run to stop, and redirect to its page."""
     number = _read_number(request)
     get_runs(get_viewer(request)).find_run(number).cancel()
     return RedirectResponse(f"/runs/{number}", 303)
