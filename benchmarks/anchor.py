@@ -14,7 +14,7 @@ from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.statistics.metric_assessment import AnalysisStage, build_assessments
 from evalgate.statistics.metric_decisions import decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric
+from evalgate.statistics.score_pairs import CaseScores, ScoreTable
 
 MOST_MERGES = 60
 STORED = 10
@@ -121,9 +121,9 @@ def _judge(
 
 def _build_tables(
     before: Sequence[Sequence[float]], now: Sequence[Sequence[float]]
-) -> dict[str, GatingMetric]:
+) -> dict[str, ScoreTable]:
     rows = {str(at): CaseScores(then, here) for at, (then, here) in enumerate(zip(before, now, strict=True))}
-    return {"metric": GatingMetric(rows, MetricRule())}
+    return {"metric": ScoreTable(rows, MetricRule())}
 
 
 def _count_merges(setting: Setting, repeat: int) -> tuple[int, int, int, int]:

@@ -13,7 +13,7 @@ from evalgate.statistics import mean_difference
 from evalgate.statistics.budget_figures import CaseFigures, scale_logarithms
 from evalgate.statistics.metric_decisions import decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.score_pairs import GatingMetric
+from evalgate.statistics.score_pairs import ScoreTable
 
 ALPHA, AVERAGES, DOUBT = 0.05, 0.6, 0.10
 """Defaults of the gate. `AVERAGES` is the part of `ALPHA` that the averages of all metrics share."""
@@ -60,7 +60,7 @@ def simulate_gate(design: Design, draw: random.Random) -> tuple[str, bool]:
     shares = scale_logarithms(rows)
     rule = MetricRule(shares.to_drop(design.max_increase), is_figure=True)
     parameters = Parameters(alpha=ALPHA, averages_share=AVERAGES, doubt=DOUBT, runs=design.runs)
-    found = decide_without_follow_ups({"m": GatingMetric(shares.cases, rule)}, parameters).metrics["m"]
+    found = decide_without_follow_ups({"m": ScoreTable(shares.cases, rule)}, parameters).metrics["m"]
     if found.change is None:
         raise ValueError("nothing was compared")
     low, high = shares.to_ratio(found.change.low), shares.to_ratio(found.change.high)

@@ -12,7 +12,7 @@ from evalgate.statistics.auto_runs import plan_next_step
 from evalgate.statistics.metric_decisions import decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.power_simulation import simulate_procedure
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric
+from evalgate.statistics.score_pairs import CaseScores, ScoreTable
 
 REPEATS = 1_000
 BASELINE_RUNS = 10
@@ -128,7 +128,7 @@ def _speed():
     floor = _milliseconds(lambda: sorted(dice.random() for _ in range(100_000)))
     print(f"sorting 100,000 random numbers       {floor:6.1f} ms")
     for kind in ("binary scores", "judge scores"):
-        table = {"metric": GatingMetric(_suite(1_000, kind, dice))}
+        table = {"metric": ScoreTable(_suite(1_000, kind, dice))}
         fixed = _milliseconds(lambda table=table: decide_without_follow_ups(table, Parameters(runs=5)))
         auto = _milliseconds(lambda table=table: plan_next_step(table, Parameters(case_alpha=1e-9)))
         print(

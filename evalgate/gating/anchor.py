@@ -35,7 +35,7 @@ from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_assessment import AnalysisStage, Assessment, build_assessments
 from evalgate.statistics.metric_decisions import MetricDecision
 from evalgate.statistics.parameters import EPSILON, MetricRule, is_within_level
-from evalgate.statistics.score_pairs import GatingMetric
+from evalgate.statistics.score_pairs import ScoreTable
 
 _DAYS_OF_WEEKS = 21
 """Most days since the anchor that sentences state in days; a longer time is stated in weeks."""
@@ -107,7 +107,7 @@ def compare_with_anchor(
 
 def build_anchor_tables(
     cases: Sequence[CaseResult], anchor_baseline: Baseline, gate: GateConfig, statistics: StatisticalPolicy
-) -> Mapping[str, GatingMetric]:
+) -> Mapping[str, ScoreTable]:
     """Build one score table (a metric's scores in all cases) for each metric, with the anchor as baseline.
 
     The limit of a drop is `gate.anchor.max_regression`. If this is None, the limits for the moving baseline
@@ -118,7 +118,7 @@ def build_anchor_tables(
     criteria = statistics.criteria if own is None else {}
     statistics = replace(statistics, max_drop=limit, criteria=criteria)
     return {
-        name: GatingMetric(table.cases, MetricRule(table.rule.max_drop))
+        name: ScoreTable(table.cases, MetricRule(table.rule.max_drop))
         for name, table in build_score_tables(cases, anchor_baseline, statistics).items()
         if not is_line_table(name) and not table.rule.is_figure
     }

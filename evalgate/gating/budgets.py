@@ -43,7 +43,7 @@ from evalgate.statistics.budget_figures import (
 )
 from evalgate.statistics.metric_decisions import SEVERITY, Decision, MetricDecision
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.score_pairs import GatingMetric, Score, UnpairedReason
+from evalgate.statistics.score_pairs import Score, ScoreTable, UnpairedReason
 
 if TYPE_CHECKING:
     from evalgate.gating.statistical_policy import StatisticalPolicy
@@ -86,7 +86,7 @@ class BudgetFigures:
                 found.append(compute_mean(now))
         return found
 
-    def build_table(self, statistics: "StatisticalPolicy") -> GatingMetric:
+    def build_table(self, statistics: "StatisticalPolicy") -> ScoreTable:
         """Build the score table by which the increase since the baseline is compared with `max_increase`.
 
         Without `max_increase` nothing is tested. `gate.max_regression` has no effect, because it limits drops
@@ -94,7 +94,7 @@ class BudgetFigures:
         """
         most = self.limits.max_increase
         max_drop = None if most is None else self.shares.to_drop(most)
-        return GatingMetric(self.shares.cases, MetricRule(max_drop, statistics.require, is_figure=True))
+        return ScoreTable(self.shares.cases, MetricRule(max_drop, statistics.require, is_figure=True))
 
 
 def collect_budget_figures(

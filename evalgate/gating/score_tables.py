@@ -19,9 +19,9 @@ from evalgate.gating.statistical_policy import StatisticalPolicy
 from evalgate.metrics.metric_summaries import MetricKey, group_by_metric
 from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Score, pair_cases
+from evalgate.statistics.score_pairs import CaseScores, Score, ScoreTable, pair_cases
 
-ScoreTables: TypeAlias = Mapping[str, GatingMetric]
+ScoreTables: TypeAlias = Mapping[str, ScoreTable]
 
 
 @frozen
@@ -94,7 +94,7 @@ def split_score_tables(
     """
     before = baseline.index_cases() if baseline else {}
     keep = statistics.parameters.baseline_keep
-    pools: dict[str, dict[MetricKey, GatingMetric]] = {}
+    pools: dict[str, dict[MetricKey, ScoreTable]] = {}
     outside: dict[MetricKey, OutOfRangeRow] = {}
     has_budgets = False
     for key, members in group_by_metric(cases).items():
@@ -109,12 +109,12 @@ def split_score_tables(
         if beyond := next((row for row in rows if not _is_unit(row[2])), None):
             outside[key] = OutOfRangeRow(*beyond)
         if rows:
-            table = GatingMetric(
+            table = ScoreTable(
                 {build_row_name(case): scores for case, _, scores in rows},
                 statistics.build_rule(members.metrics[0]),
             )
             pools.setdefault(build_metric_table_name(key.name, key.fingerprint), {})[key] = table
-    found: dict[str, GatingMetric] = {}
+    found: dict[str, ScoreTable] = {}
     for name, lines in pools.items():
         if outside.keys().isdisjoint(lines):
             found.update(_pool_tables(name, lines, cases))
@@ -125,7 +125,7 @@ def split_score_tables(
 
 def _build_budget_tables(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: StatisticalPolicy
-) -> Iterator[tuple[str, GatingMetric]]:
+) -> Iterator[tuple[str, ScoreTable]]:
     # Imported here, because most runs have no budget.
     from evalgate.gating.budgets import collect_budget_figures
 
@@ -135,8 +135,8 @@ def _build_budget_tables(
 
 
 def _pool_tables(
-    name: str, lines: Mapping[MetricKey, GatingMetric], cases: Sequence[CaseResult]
-) -> Iterator[tuple[str, GatingMetric]]:
+    name: str, lines: Mapping[MetricKey, ScoreTable], cases: Sequence[CaseResult]
+) -> Iterator[tuple[str, ScoreTable]]:
     """Yield (name, table) for the whole metric and, if it has several lines in the report, for each line.
 
     The table of the whole metric comes first. If there are several lines, its rows have the order of `cases`.
@@ -148,10 +148,10 @@ def _pool_tables(
     rows = {row: scattered[row] for row in map(build_row_name, cases) if row in scattered}
     # The lines differ in their thresholds alone, so every line has the same rule for drops.
     common = next(iter(lines.values())).rule
-    yield name, GatingMetric(rows, MetricRule(common.max_drop, common.require))
+    yield name, ScoreTable(rows, MetricRule(common.max_drop, common.require))
     for key, line in lines.items():
         # Without `max_drop`: the drop is judged once, in the table over all lines.
-        yield build_line_table_name(key), GatingMetric(line.cases, replace(line.rule, max_drop=None))
+        yield build_line_table_name(key), ScoreTable(line.cases, replace(line.rule, max_drop=None))
 
 
 def compare_line_means(

@@ -112,7 +112,7 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
     results: Sequence[tuple[BoundMetric, MetricResult]] = ()
     with UsageTally() as tally:
         if run.outcome == "answered" and case.alternatives:
-            case, results = await _score_nearest_way(case, run, metrics)
+            case, results = await _score_nearest_alternative(case, run, metrics)
         elif run.outcome == "answered":
             results = await _score_metrics(case, run, metrics)
     return RunResult(
@@ -133,7 +133,7 @@ async def score_run(case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
     )
 
 
-async def _score_nearest_way(
+async def _score_nearest_alternative(
     case: EvalCase, run: CaseRun, metrics: Sequence[BoundMetric]
 ) -> tuple[EvalCase, list[tuple[BoundMetric, MetricResult]]]:
     """Score a run against its case and each alternative; return the nearest of these cases, and its scores.
@@ -146,7 +146,7 @@ async def _score_nearest_way(
     """
     found: list[tuple[BoundMetric, MetricResult]] = []
     nearest, best = case, (-1, 0.0, 0, 0.0)
-    for way in _iter_ways(case):
+    for way in _iter_alternatives(case):
         scored: list[tuple[BoundMetric, MetricResult]] = []
         for bound, before in zip_longest(metrics, found):
             metric = bound.metric
@@ -168,7 +168,7 @@ def _rate_metrics(metrics: Sequence[RunMetric], *, gates: bool) -> tuple[int, fl
     return sum(metric.status == "passed" for metric in rated), sum(metric.score or 0.0 for metric in rated)
 
 
-def _iter_ways(case: EvalCase) -> Iterator[EvalCase]:
+def _iter_alternatives(case: EvalCase) -> Iterator[EvalCase]:
     yield case
     for replies in case.alternatives:
         turns = [replace(turn, expected=reply) for turn, reply in zip(case.turns, replies, strict=True)]

@@ -39,7 +39,7 @@ def _replace_numbers(value: Any, secrets: Collection[int], *, is_json: bool = Fa
         made = [_replace_numbers(item, secrets, is_json=is_json, depth=depth + 1) for item in value]
         make = getattr(value, "_make", type(value))  # a named tuple's constructor takes its fields one by one
         return make(made) if any(new is not old for new, old in zip(made, value, strict=True)) else value
-    if not is_dataclass(value) or isinstance(value, type) or _holds_none(value, secrets):
+    if not is_dataclass(value) or isinstance(value, type) or _lacks_all_secrets(value, secrets):
         return value
     names = FREE_TEXTS[type(value)].names
     changes = {name: _replace_numbers(getattr(value, name), secrets, depth=depth + 1) for name in names}
@@ -47,7 +47,7 @@ def _replace_numbers(value: Any, secrets: Collection[int], *, is_json: bool = Fa
     return replace(value, **changes) if changes else value
 
 
-def _holds_none(value: Any, secrets: Collection[int]) -> bool:
+def _lacks_all_secrets(value: Any, secrets: Collection[int]) -> bool:
     """Return True if `value` is a `RedactedJson` with a known JSON text that has none of `secrets`.
 
     The text is searched instead of the data, which would have to be decoded first.

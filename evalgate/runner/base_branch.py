@@ -52,15 +52,15 @@ _PATHS_AT_ONCE = 200
 class BaseVersion:
     """Version of a file on the base branch: a copy, or the reason why there is none.
 
-    If `copy` is None and `is_new` is False, the checked-out file is used. There are three possible causes:
-    the rules of the base branch do not apply, git does not know the base branch's commit, or the branch lacks
-    the file and git does not track the file. If `is_new` is True, the caller decides: most rules are then
-    read from the checked-out file, but a baseline counts as missing.
+    If `copy` is None and `is_missing_on_base` is False, the checked-out file is used. There are three
+    possible causes: the rules of the base branch do not apply, git does not know the base branch's commit, or
+    the branch lacks the file and git does not track the file. If `is_missing_on_base` is True, the caller
+    decides: most rules are then read from the checked-out file, but a baseline counts as missing.
     """
 
     copy: Path | None = None
     """Copy of the base branch's file; None if the base branch lacks the file, or if its file is not used."""
-    is_new: bool = False
+    is_missing_on_base: bool = False
     """True if git tracks the checked-out file, and the base branch lacks the file."""
 
 
@@ -267,7 +267,7 @@ class RuleFiles:
         version = self.copy_base_version(path)
         if version.copy is not None:
             return version.copy
-        if version.is_new and path.is_file():
+        if version.is_missing_on_base and path.is_file():
             shown = self.format_relative_path(path)
             self.add_notice(
                 f"{shown} is new in this change: the base branch has none, so the change's own holds."
@@ -338,7 +338,7 @@ class RuleFiles:
         then = git.read_blob(self.folder, self.base_commit, shown)
         if not then:
             steps = iter_link_steps(self.folder, shown)
-            return BaseVersion(is_new=any(git.is_tracked(self.folder, each) for each in steps))
+            return BaseVersion(is_missing_on_base=any(git.is_tracked(self.folder, each) for each in steps))
         from evalgate.runner.edit_notices import describe_edit
 
         if edit := describe_edit(self.folder, shown, then, self.read_common_versions(shown)):

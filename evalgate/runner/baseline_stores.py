@@ -63,9 +63,9 @@ def open_baseline_file(rule_files: RuleFiles, path: str, owner: tuple[int, int] 
     """
     rule_files.paths.add(rule_files.format_relative_path(rule_files.folder / path))
     version = rule_files.copy_base_version(rule_files.folder / path)
-    if version.copy is None and not version.is_new:
+    if version.copy is None and not version.is_missing_on_base:
         return FileStore(rule_files.folder / path, path, owner)
-    if version.is_new and (rule_files.folder / path).is_file():
+    if version.is_missing_on_base and (rule_files.folder / path).is_file():
         rule_files.add_notice(
             f"{path} is new in this change: the base branch has none, so nothing is compared with it."
         )

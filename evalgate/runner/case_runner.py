@@ -172,7 +172,7 @@ class CaseRunner:
         if failure is not None and failure.kind == RATE_LIMITED:
             self._throttle.on_rate_limited(slot, attempt.retry_after_s)
         else:  # an agent that fails in another way is not overloaded
-            self._throttle.on_finished()
+            self._throttle.on_success()
         return attempt
 
     async def _attempt_conversation(

@@ -25,7 +25,7 @@ from evalgate.runner.plan import Plan
 from evalgate.runner.variant_runs import MeasuredVariants, has_runs
 from evalgate.runner.variants import Variant
 from evalgate.statistics.parameters import PassKRule
-from evalgate.statistics.score_pairs import UNIT, GatingMetric, pair_cases
+from evalgate.statistics.score_pairs import UNIT, ScoreTable, pair_cases
 from evalgate.statistics.threshold_test import compare_reliability_with_minimum
 from evalgate.statistics.variant_comparison import (
     ALPHA,
@@ -41,7 +41,7 @@ _FIGURES: tuple[UsageFigure, ...] = ("cost", "tokens", "duration")
 _ALL_RUNS = 1_000_000
 
 
-_Tables: TypeAlias = Sequence[Mapping[str, GatingMetric]]
+_Tables: TypeAlias = Sequence[Mapping[str, ScoreTable]]
 """For each variant, a table of scores by metric. A row has the scores of a case with the first variant (the
 reference) and with this variant."""
 
@@ -96,7 +96,7 @@ def _build_tables(records: Sequence[Record], statistics: StatisticalPolicy) -> _
     found = []
     for record in records:
         tables = build_score_tables(record.cases, reference, statistics)
-        named: dict[str, GatingMetric] = {}
+        named: dict[str, ScoreTable] = {}
         for key, table in tables.items():
             if is_line_table(key) or table.rule.is_figure:
                 continue
@@ -196,7 +196,7 @@ def _get_figure(run: RunResult, figure: UsageFigure) -> float | None:
 def _build_row(
     variant: Variant,
     record: Record,
-    tables: Mapping[str, GatingMetric],
+    tables: Mapping[str, ScoreTable],
     common: frozenset[CaseKey],
 ) -> VariantFigures:
     cases = [case for case in record.cases if case.key in common]
@@ -231,7 +231,7 @@ def _compute_pass_k(counts: Sequence[tuple[int, int]], k: int) -> float | None:
 
 
 def _compute_mean_score(
-    metric: str, table: GatingMetric, rows: Collection[str], ranges: Mapping[str, Range]
+    metric: str, table: ScoreTable, rows: Collection[str], ranges: Mapping[str, Range]
 ) -> float | None:
     """Return the mean score of the cases in `rows`, weighted by the cases' weights; None without a score.
 

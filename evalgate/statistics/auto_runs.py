@@ -28,7 +28,7 @@ from evalgate.statistics.metric_decisions import (
     plan_confirmation,
 )
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
-from evalgate.statistics.score_pairs import GatingMetric, Pair, Score, Thousandths, normalize_scores
+from evalgate.statistics.score_pairs import Pair, Score, ScoreTable, Thousandths, normalize_scores
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _MOST_ROUNDS = 10  # with more rounds the bias is below 0.001, and each round takes more time to compute
@@ -133,7 +133,7 @@ class NextRuns:
 Step: TypeAlias = NextRuns | Decision
 
 
-def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Step:
+def plan_next_step(tables: Mapping[str, ScoreTable], parameters: Parameters) -> Step:
     """Return the next runs to make, or the decision if no further runs are needed.
 
     After a `NextRuns`, the caller makes its runs, appends their scores (None without a score) to
@@ -155,32 +155,32 @@ def plan_next_step(metrics: Mapping[str, GatingMetric], parameters: Parameters) 
     plan: ConfirmationPlan | None = None
     statuses: dict[Cell, RegressionStatus] = {}
     for rounds in range(first, most + 1):
-        if wanted := _find_missing_runs(metrics, rounds):
+        if wanted := _find_missing_runs(tables, rounds):
             return NextRuns(wanted, "round")
         last = rounds == most
-        assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last, most))
+        assessments = build_assessments(tables, parameters, AnalysisStage(rounds, last, most))
         # A failed average closes the gate by itself, so no case needs a follow-up run then.
         failed = any(assessment.failed for assessment in assessments.values())
         # Built after the first round only: a cell's share of `case_alpha` must not depend on the number of
         # rounds that the averages take.
         if plan is None:
-            plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
+            plan = plan_confirmation(assessments, tables, parameters, max(first, parameters.confirm_runs))
             if not failed or parameters.runs:
-                statuses = _classify_all_cells(metrics, plan, assessments, parameters)
+                statuses = _classify_all_cells(tables, plan, assessments, parameters)
                 unsettled = [case for (_, case), status in statuses.items() if status == "rerun"]
                 if not failed and unsettled:
-                    made = count_runs_per_case(metrics)
+                    made = count_runs_per_case(tables)
                     return NextRuns({case: (made[case] + 1,) for case in unsettled}, "follow_up")
         broke = parameters.fail_fast and "broken" in statuses.values()
         settled = all(
-            _is_settled(assessments[name], metrics[name].rule, parameters, rounds) for name in metrics
+            _is_settled(assessments[name], tables[name].rule, parameters, rounds) for name in tables
         )
         if failed or broke or settled or last:
-            return build_decision(metrics, parameters, assessments, statuses, plan, rounds=rounds)
+            return build_decision(tables, parameters, assessments, statuses, plan, rounds=rounds)
     raise ValueError(f"max_runs is {parameters.max_runs}: at least one run is needed")
 
 
-def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+def decide_available_runs(tables: Mapping[str, ScoreTable], parameters: Parameters) -> Decision:
     """Decide from the existing runs alone: for a run that ended early, and for stored runs.
 
     With fixed `runs`, the averages use this number of runs of each case, even if some runs are missing. With
@@ -191,15 +191,15 @@ def decide_available_runs(metrics: Mapping[str, GatingMetric], parameters: Param
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
         ValueError: `runs` is None and `max_runs` is below 1.
     """
-    step = plan_next_step(metrics, parameters)
+    step = plan_next_step(tables, parameters)
     if isinstance(step, Decision):
         return step
     first, most = _get_round_bounds(parameters)
-    rounds = parameters.runs or max(1, min(count_runs_per_case(metrics).values()))
-    assessments = build_assessments(metrics, parameters, AnalysisStage(rounds, last=True, planned_runs=most))
-    plan = plan_confirmation(assessments, metrics, parameters, max(first, parameters.confirm_runs))
-    statuses = _classify_all_cells(metrics, plan, assessments, parameters)
-    return build_decision(metrics, parameters, assessments, statuses, plan, rounds=rounds)
+    rounds = parameters.runs or max(1, min(count_runs_per_case(tables).values()))
+    assessments = build_assessments(tables, parameters, AnalysisStage(rounds, last=True, planned_runs=most))
+    plan = plan_confirmation(assessments, tables, parameters, max(first, parameters.confirm_runs))
+    statuses = _classify_all_cells(tables, plan, assessments, parameters)
+    return build_decision(tables, parameters, assessments, statuses, plan, rounds=rounds)
 
 
 def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
@@ -207,17 +207,17 @@ def _get_round_bounds(parameters: Parameters) -> tuple[int, int]:
     return parameters.first_runs, parameters.runs or parameters.max_runs
 
 
-def _find_missing_runs(metrics: Mapping[str, GatingMetric], rounds: int) -> dict[str, tuple[int, ...]]:
+def _find_missing_runs(tables: Mapping[str, ScoreTable], rounds: int) -> dict[str, tuple[int, ...]]:
     return {
         case: tuple(range(made + 1, rounds + 1))
-        for case, made in count_runs_per_case(metrics).items()
+        for case, made in count_runs_per_case(tables).items()
         if made < rounds
     }
 
 
 def _is_settled(assessment: Assessment, rule: MetricRule, parameters: Parameters, rounds: int) -> bool:
     """Return True if this metric needs no further round: nothing about it is undecided."""
-    if assessment.lacks_scores or (assessment.exact and assessment.change is not None):
+    if assessment.lacks_scores or (assessment.is_exact and assessment.change is not None):
         return True
     undecided = any(
         part.verdict == "inconclusive"
@@ -246,7 +246,7 @@ def is_futile(change: MeanDifference, max_drop: float, rounds: int, parameters: 
 
 
 def _classify_all_cells(
-    metrics: Mapping[str, GatingMetric],
+    tables: Mapping[str, ScoreTable],
     plan: ConfirmationPlan,
     assessments: Mapping[str, Assessment],
     parameters: Parameters,
@@ -259,14 +259,14 @@ def _classify_all_cells(
     """
     return {
         (name, pair.case): _find_first_status(
-            metrics[name].cases[pair.case].candidate or (),
+            tables[name].cases[pair.case].candidate or (),
             pair.baseline,
             plan.need.get((name, pair.case)),
             plan.t,
             parameters,
         )
         for name, assessment in assessments.items()
-        if metrics[name].rule.judges_cases and not assessment.exact and not assessment.lacks_scores
+        if tables[name].rule.judges_cases and not assessment.is_exact and not assessment.lacks_scores
         for pair in assessment.scores.pairs
     }
 

@@ -10,9 +10,9 @@ from evalgate.statistics.mean_difference import MeanDifference, compare_means
 from evalgate.statistics.multiple_testing import compute_hochberg_levels, compute_holm_levels
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters, is_within_level
 from evalgate.statistics.score_pairs import (
-    GatingMetric,
     Pair,
     PairedScores,
+    ScoreTable,
     pair_cases,
 )
 from evalgate.statistics.threshold_test import (
@@ -104,7 +104,7 @@ class Assessment:
     reliability: ThresholdEstimate | None
     """Comparison of pass^k with its minimum. None if no pass^k is asked for, too few runs have a score, or a
     case has fewer than k scores."""
-    exact: bool
+    is_exact: bool
     """True if the metric is compared without statistics, because the agent is declared deterministic and all
     runs of each case agree on each side."""
 
@@ -120,9 +120,9 @@ class Assessment:
 
 
 def build_assessments(
-    metrics: Mapping[str, GatingMetric], parameters: Parameters, moment: AnalysisStage
+    tables: Mapping[str, ScoreTable], parameters: Parameters, stage: AnalysisStage
 ) -> dict[str, Assessment]:
-    """Return the assessment of each metric, from the first `moment.rounds` runs of every case.
+    """Return the assessment of each metric, from the first `stage.rounds` runs of every case.
 
     The significance level is divided among the metrics that are tested.
 
@@ -130,17 +130,17 @@ def build_assessments(
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
     """
     scores = {
-        name: pair_cases(metric.cases, keep=parameters.baseline_keep, first=moment.rounds, runs=moment.rounds)
-        for name, metric in metrics.items()
+        name: pair_cases(table.cases, keep=parameters.baseline_keep, first=stage.rounds, runs=stage.rounds)
+        for name, table in tables.items()
     }
     changes = {
         name: change
-        for name, metric in metrics.items()
-        if (change := _compare_metric_means(scores[name], metric.rule, parameters, moment)) is not None
+        for name, table in tables.items()
+        if (change := _compare_metric_means(scores[name], table.rule, parameters, stage)) is not None
     }
     # AUTO tests after every round, and repeated tests find something by luck. So a fail before the last round
     # needs stronger evidence.
-    alpha = parameters.alpha * parameters.averages_share / (1 if moment.last else INTERIM_DIVISOR)
+    alpha = parameters.alpha * parameters.averages_share / (1 if stage.last else INTERIM_DIVISOR)
     tested = {
         name: change.p for name, change in changes.items() if not is_deterministic(scores[name], parameters)
     }
@@ -154,9 +154,9 @@ def build_assessments(
     tests = {name: SignificanceLevels(levels[name], doubts[name]) for name in tested}
     return {
         name: _build_assessment(
-            scores[name], metric.rule, parameters, moment, changes.get(name), tests.get(name)
+            scores[name], table.rule, parameters, stage, changes.get(name), tests.get(name)
         )
-        for name, metric in metrics.items()
+        for name, table in tables.items()
     }
 
 
@@ -178,7 +178,7 @@ def _has_too_few_scores(scores: PairedScores, parameters: Parameters) -> bool:
 
 
 def _compare_metric_means(
-    scores: PairedScores, rule: MetricRule, parameters: Parameters, moment: AnalysisStage
+    scores: PairedScores, rule: MetricRule, parameters: Parameters, stage: AnalysisStage
 ) -> MeanDifference | None:
     if rule.max_drop is None or not scores.pairs or _has_too_few_scores(scores, parameters):
         return None
@@ -187,7 +187,7 @@ def _compare_metric_means(
         alpha=parameters.alpha,
         max_drop=rule.max_drop,
         is_bounded=not rule.is_figure,
-        planned_runs=None if parameters.runs else moment.planned_runs,
+        planned_runs=None if parameters.runs else stage.planned_runs,
     )
 
 
@@ -195,7 +195,7 @@ def _build_assessment(
     scores: PairedScores,
     rule: MetricRule,
     parameters: Parameters,
-    moment: AnalysisStage,
+    stage: AnalysisStage,
     change: MeanDifference | None,
     level: SignificanceLevels | None,
 ) -> Assessment:
@@ -206,7 +206,7 @@ def _build_assessment(
         part = RuleCheck("data", "inconclusive", "missing_runs" if has_baseline else "no_baseline")
         return Assessment(scores, (part,), None, None, None, None, exact)
     cases = tuple(scores.measured.values())
-    alpha = parameters.alpha if moment.last else parameters.alpha / INTERIM_DIVISOR
+    alpha = parameters.alpha if stage.last else parameters.alpha / INTERIM_DIVISOR
     # All cases with a score count, new and changed cases too, because a minimum needs no baseline.
     minimum = reliability = None
     if cases and rule.min_score is not None:

@@ -37,7 +37,7 @@ from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.score_pairs import (
     UNIT,
     CaseScores,
-    GatingMetric,
+    ScoreTable,
     Thousandths,
     compute_score_mean,
     normalize_scores,
@@ -77,7 +77,7 @@ class MetricDecision:
     flip: Margin | None
     """Margin of the verdict (`compute_verdict_margin`). None if the verdict has no margin, and for a metric
     of budget figures."""
-    named: tuple[str, ...] | None = None
+    significant_cases: tuple[str, ...] | None = None
     """Ids of the cases that fell most significantly (`find_discoveries`). None with `runs: auto`, without a
     statistical comparison, for a metric of budget figures, and if cases have unequal numbers of runs."""
 
@@ -220,7 +220,7 @@ RegressionStatuses = Mapping[Cell, RegressionStatus]
 
 def plan_confirmation(
     assessments: Mapping[str, Assessment],
-    metrics: Mapping[str, GatingMetric],
+    tables: Mapping[str, ScoreTable],
     parameters: Parameters,
     confirm_runs: int,
 ) -> ConfirmationPlan:
@@ -232,7 +232,7 @@ def plan_confirmation(
     baselines = {
         (name, pair.case): pair.baseline
         for name, assessment in assessments.items()
-        if metrics[name].rule.judges_cases and not assessment.exact and not assessment.lacks_scores
+        if tables[name].rule.judges_cases and not assessment.is_exact and not assessment.lacks_scores
         for pair in assessment.scores.pairs
     }
     return build_confirmation_plan(
@@ -244,7 +244,7 @@ def plan_confirmation(
 
 
 def build_decision(
-    metrics: Mapping[str, GatingMetric],
+    tables: Mapping[str, ScoreTable],
     parameters: Parameters,
     assessments: Mapping[str, Assessment],
     statuses: RegressionStatuses,
@@ -255,7 +255,7 @@ def build_decision(
     """Build the decision on all metrics from their assessments and the statuses of their cases.
 
     Args:
-        metrics: the measured scores, of all runs.
+        tables: the measured scores, of all runs.
         parameters: parameters of the gate.
         assessments: maps a metric to its assessment after the last round.
         statuses: maps (metric, case) to the status of the case, if it was tested by statistics. A case that
@@ -264,31 +264,31 @@ def build_decision(
         plan: the confirmation plan; it has the number of runs that confirm a break of each case.
         rounds: number of first runs of every case from which the averages are computed.
     """
-    per_case = count_runs_per_case(metrics)
+    per_case = count_runs_per_case(tables)
     spent, fixed = sum(per_case.values()), (parameters.runs or parameters.max_runs) * len(per_case)
     return Decision(
         {
-            name: _decide_metric(name, metrics[name], parameters, assessments[name], statuses, plan, rounds)
-            for name in metrics
+            name: _decide_metric(name, tables[name], parameters, assessments[name], statuses, plan, rounds)
+            for name in tables
         },
         SamplingCost(spent, fixed, max(0, fixed - spent)),
         per_case,
         tuple(
             name
             for name, assessment in assessments.items()
-            if parameters.deterministic and not assessment.exact
+            if parameters.deterministic and not assessment.is_exact
         ),
     )
 
 
-def count_runs_per_case(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
+def count_runs_per_case(tables: Mapping[str, ScoreTable]) -> dict[str, int]:
     """Return the number of runs of each case, with and without a score; removed cases are left out.
 
     If the number of runs of a case differs between metrics, the largest number counts.
     """
     made: dict[str, int] = {}
-    for metric in metrics.values():
-        for case, scores in metric.cases.items():
+    for table in tables.values():
+        for case, scores in table.cases.items():
             if scores.candidate is not None:
                 made[case] = max(made.get(case, 0), len(scores.candidate))
     return made
@@ -296,7 +296,7 @@ def count_runs_per_case(metrics: Mapping[str, GatingMetric]) -> dict[str, int]:
 
 def _decide_metric(
     name: str,
-    metric: GatingMetric,
+    table: ScoreTable,
     parameters: Parameters,
     assessment: Assessment,
     statuses: RegressionStatuses,
@@ -304,14 +304,14 @@ def _decide_metric(
     rounds: int,
 ) -> MetricDecision:
     cases = {
-        case: _build_case_outcome((name, case), scores, metric.rule, parameters, assessment, statuses, plan)
-        for case, scores in metric.cases.items()
+        case: _build_case_outcome((name, case), scores, table.rule, parameters, assessment, statuses, plan)
+        for case, scores in table.cases.items()
     }
-    parts = _collect_checks(metric, assessment, cases)
+    parts = _collect_checks(table, assessment, cases)
     # Of equally bad checks the first decides: averages come before single cases.
     deciding = max(parts, key=lambda part: SEVERITY[part.verdict])
     return MetricDecision(
-        rule=metric.rule,
+        rule=table.rule,
         checks=parts,
         change=assessment.change,
         level=assessment.level,
@@ -321,19 +321,19 @@ def _decide_metric(
         missing=assessment.scores.missing,
         planned=assessment.scores.planned,
         rounds=rounds,
-        flip=None if metric.rule.is_figure else compute_verdict_margin(assessment, metric.rule, deciding),
-        named=_find_named_cases(assessment, metric.rule, parameters),
+        flip=None if table.rule.is_figure else compute_verdict_margin(assessment, table.rule, deciding),
+        significant_cases=_find_named_cases(assessment, table.rule, parameters),
     )
 
 
 def _collect_checks(
-    metric: GatingMetric, assessment: Assessment, cases: Mapping[str, CaseComparison]
+    table: ScoreTable, assessment: Assessment, cases: Mapping[str, CaseComparison]
 ) -> tuple[RuleCheck, ...]:
-    if metric.rule.max_drop is None or assessment.lacks_scores:
+    if table.rule.max_drop is None or assessment.lacks_scores:
         return assessment.checks
     if not any(outcome.status == "broken" for outcome in cases.values()):
         return assessment.checks
-    broke = RuleCheck("cases", "fail", "case_fell" if assessment.exact else "case_broke")
+    broke = RuleCheck("cases", "fail", "case_fell" if assessment.is_exact else "case_broke")
     return (*assessment.checks, broke)
 
 
@@ -341,7 +341,7 @@ def _find_named_cases(
     assessment: Assessment, rule: MetricRule, parameters: Parameters
 ) -> tuple[str, ...] | None:
     pairs = assessment.scores.pairs
-    if rule.is_figure or not parameters.runs or assessment.exact or assessment.change is None:
+    if rule.is_figure or not parameters.runs or assessment.is_exact or assessment.change is None:
         return None
     # Cases with follow-up runs were chosen because they failed, so a list of discoveries would be biased.
     if len({pair.attempted for pair in pairs}) > 1:
@@ -370,7 +370,7 @@ def _build_case_outcome(
     )
     return CaseComparison(
         status=unpaired
-        or _resolve_status(statuses.get(cell), fell=fell, exact=assessment.exact and rule.judges_cases),
+        or _resolve_status(statuses.get(cell), fell=fell, exact=assessment.is_exact and rule.judges_cases),
         baseline_runs=len(baseline),
         baseline_passed=count_passed(baseline, parameters.pass_score),
         baseline_mean=compute_score_mean(baseline) if baseline else None,
@@ -397,7 +397,7 @@ def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool)
     return status
 
 
-def decide_without_follow_ups(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> Decision:
+def decide_without_follow_ups(tables: Mapping[str, ScoreTable], parameters: Parameters) -> Decision:
     """Decide from the first `parameters.runs` runs of every case; further runs do not count.
 
     If `parameters.runs` is None, the first run of every case counts.
@@ -406,22 +406,22 @@ def decide_without_follow_ups(metrics: Mapping[str, GatingMetric], parameters: P
         InvalidInputError: for a score outside 0 to 1 or a weight that is not a positive number.
     """
     runs = parameters.runs or 1
-    metrics = {name: _limit_runs(metric, runs) for name, metric in metrics.items()}
-    assessments = build_assessments(metrics, parameters, AnalysisStage(runs, last=True, planned_runs=runs))
-    plan = plan_confirmation(assessments, metrics, parameters, runs)
+    tables = {name: _limit_runs(table, runs) for name, table in tables.items()}
+    assessments = build_assessments(tables, parameters, AnalysisStage(runs, last=True, planned_runs=runs))
+    plan = plan_confirmation(assessments, tables, parameters, runs)
     statuses: dict[Cell, RegressionStatus] = {}
     for name, assessment in assessments.items():
-        if not assessment.exact and not metrics[name].rule.is_figure:
+        if not assessment.is_exact and not tables[name].rule.is_figure:
             statuses.update(_classify_cells(name, assessment, plan, parameters))
-    return build_decision(metrics, parameters, assessments, statuses, plan, rounds=runs)
+    return build_decision(tables, parameters, assessments, statuses, plan, rounds=runs)
 
 
-def _limit_runs(metric: GatingMetric, runs: int) -> GatingMetric:
+def _limit_runs(table: ScoreTable, runs: int) -> ScoreTable:
     cases = {
         case: scores if scores.candidate is None else replace(scores, candidate=scores.candidate[:runs])
-        for case, scores in metric.cases.items()
+        for case, scores in table.cases.items()
     }
-    return replace(metric, cases=cases)
+    return replace(table, cases=cases)
 
 
 def _classify_cells(

@@ -20,9 +20,9 @@ from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
 from evalgate.statistics.score_pairs import (
     UNIT,
     CaseScores,
-    GatingMetric,
     Pair,
     Score,
+    ScoreTable,
     Thousandths,
     compute_score_mean,
     normalize_scores,
@@ -311,16 +311,16 @@ def _build_gating_metric(
     rule: MetricRule,
     baseline: Mapping[str, Sequence[StoredRun]],
     made: Mapping[str, Sequence[StoredRun]],
-) -> GatingMetric:
+) -> ScoreTable:
     cases = {
         case: CaseScores([run.get(metric) for run in runs], [run.get(metric) for run in made[case]])
         for case, runs in baseline.items()
     }
-    return GatingMetric(cases, rule)
+    return ScoreTable(cases, rule)
 
 
 def _decide_step(
-    tables: Mapping[str, GatingMetric], made: Mapping[str, Sequence[StoredRun]], parameters: Parameters
+    tables: Mapping[str, ScoreTable], made: Mapping[str, Sequence[StoredRun]], parameters: Parameters
 ) -> NextRuns | Decision:
     if parameters.runs is None or parameters.follow_up:
         return plan_next_step(tables, parameters)

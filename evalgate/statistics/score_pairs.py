@@ -85,8 +85,8 @@ class CaseScores:
 
 
 @frozen
-class GatingMetric:
-    """Metric that can close the gate: its rule, and its scores by case id."""
+class ScoreTable:
+    """Scores of a metric that can close the gate, by case id, with the rule of the metric."""
 
     cases: Mapping[str, CaseScores]
     rule: MetricRule = field(default_factory=MetricRule)

@@ -47,7 +47,7 @@ def compute_quarantine_digest(viewer: Viewer) -> str:
         return ""
 
 
-def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | None) -> FileChange:
+def build_quarantine_change(viewer: Viewer, eval_id: str, quarantine: Quarantine | None) -> FileChange:
     """Return a change of the quarantine file that sets the entry of a case; nothing is written yet.
 
     `quarantine` is the new entry; None removes the entry. Comments and other entries stay.
@@ -67,7 +67,7 @@ def change_quarantine(viewer: Viewer, eval_id: str, quarantine: Quarantine | Non
     return FileChange(viewer.folder / name, name, before, before if changed == text else changed.encode())
 
 
-def update_quarantine_entries(
+def build_quarantine_changes(
     viewer: Viewer, file: EvalSetFile, eval_id: str, new_id: str | None = None
 ) -> list[FileChange]:
     """Return the change that renames or removes a case's quarantine entries; [] if no entry has to change.

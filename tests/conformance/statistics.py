@@ -14,7 +14,7 @@ from evalgate.statistics.metric_assessment import decide_mean_verdict
 from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
 from evalgate.statistics.multiple_testing import compute_holm_levels, find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Pair, normalize_scores
+from evalgate.statistics.score_pairs import CaseScores, Pair, ScoreTable, normalize_scores
 from evalgate.statistics.threshold_test import (
     WeightedScores,
     compare_mean_with_minimum,
@@ -140,7 +140,7 @@ def _gate_fixed(row: dict[str, Any]) -> dict[str, Any]:
     }
     parameters = Parameters(runs=runs, **_chosen(settings, PARAMETERS))
     found = decide_without_follow_ups(
-        {"metric": GatingMetric(cases, MetricRule(**_chosen(settings, RULES)))}, parameters
+        {"metric": ScoreTable(cases, MetricRule(**_chosen(settings, RULES)))}, parameters
     )
     return _gate(found, list(cases))
 
@@ -173,7 +173,7 @@ def _gate_auto(row: dict[str, Any]) -> dict[str, Any]:
             str(index): CaseScores(runs, tuple(made[index])) for index, runs in enumerate(row["baselines"])
         }
         step = plan_next_step(
-            {"metric": GatingMetric(cases, MetricRule(**_chosen(settings, RULES)))}, parameters
+            {"metric": ScoreTable(cases, MetricRule(**_chosen(settings, RULES)))}, parameters
         )
         if not isinstance(step, NextRuns):
             break

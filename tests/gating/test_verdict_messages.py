@@ -431,7 +431,7 @@ def test_from_scores_to_words() -> None:
         ),
         "2 cases scored lower; taken alone, their runs could be luck: `c0`, `c1`.",
     )
-    assert fixed.metrics["m"].named == ("c0", "c1")
+    assert fixed.metrics["m"].significant_cases == ("c0", "c1")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from evalgate.statistics.parameters import MetricRule
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric, Pair, Score, normalize_scores
+from evalgate.statistics.score_pairs import CaseScores, Pair, Score, ScoreTable, normalize_scores
 
 
 def runs(text: str) -> tuple[Score, ...]:
@@ -21,7 +21,7 @@ def pairs(*sides: tuple[str, str]) -> list[Pair]:
 
 def metric(
     baseline: Mapping[str, str | None], candidate: Mapping[str, str | None], rule: MetricRule | None = None
-) -> GatingMetric:
+) -> ScoreTable:
     cases = {
         case: CaseScores(
             None if (before := baseline.get(case)) is None else runs(before),
@@ -29,12 +29,12 @@ def metric(
         )
         for case in dict.fromkeys([*baseline, *candidate])
     }
-    return GatingMetric(cases, rule or MetricRule())
+    return ScoreTable(cases, rule or MetricRule())
 
 
 def suite(
     size: int, baseline: str, candidate: str, *, rule: MetricRule | None = None, **other: str
-) -> GatingMetric:
+) -> ScoreTable:
     """Return a metric with `size` equal cases c0, c1 and so on. `other` has the candidate runs of single cases."""
     names = [f"c{index}" for index in range(size)]
     return metric(dict.fromkeys(names, baseline), {name: other.get(name, candidate) for name in names}, rule)

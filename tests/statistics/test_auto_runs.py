@@ -8,19 +8,19 @@ import pytest
 from evalgate.statistics.auto_runs import NextRuns, decide_available_runs, plan_next_step
 from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric
+from evalgate.statistics.score_pairs import CaseScores, ScoreTable
 from tests.statistics.suites import metric, runs, suite
 
 TEN = "1" * 10
 
 
-def played(metrics: Mapping[str, GatingMetric], parameters: Parameters) -> tuple[Decision, list[NextRuns]]:
+def played(metrics: Mapping[str, ScoreTable], parameters: Parameters) -> tuple[Decision, list[NextRuns]]:
     """Play the candidate runs of the tables as a script; a case's last run repeats."""
     made = {case: 0 for table in metrics.values() for case in table.cases}
     asked: list[NextRuns] = []
     while True:
         tables = {
-            name: GatingMetric(
+            name: ScoreTable(
                 {
                     case: CaseScores(scores.baseline, _script(scores, made[case]), scores.weight)
                     for case, scores in table.cases.items()

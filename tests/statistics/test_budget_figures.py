@@ -15,7 +15,7 @@ from evalgate.statistics.budget_figures import (
 )
 from evalgate.statistics.metric_decisions import MetricDecision, decide_without_follow_ups
 from evalgate.statistics.parameters import MetricRule, Parameters
-from evalgate.statistics.score_pairs import GatingMetric
+from evalgate.statistics.score_pairs import ScoreTable
 from evalgate.statistics.threshold_test import compute_student_quantile
 
 RUNS = 3
@@ -30,7 +30,7 @@ def decide(cases: Suite, offset: float = 0.0, most: float = 0.15) -> tuple[Metri
     rows = {f"c{at}": CaseFigures(then, now) for at, (then, now) in enumerate(cases)}
     shares = scale_logarithms(rows, offset=offset)
     rule = MetricRule(shares.to_drop(most), is_figure=True)
-    found = decide_without_follow_ups({"m": GatingMetric(shares.cases, rule)}, Parameters(runs=RUNS)).metrics[
+    found = decide_without_follow_ups({"m": ScoreTable(shares.cases, rule)}, Parameters(runs=RUNS)).metrics[
         "m"
     ]
     assert found.change is not None
@@ -92,7 +92,7 @@ def test_counts_of_zero_are_compared_with_one_added() -> None:
 def test_a_figure_without_a_logarithm_and_a_run_that_is_left_out_are_missing_nowhere() -> None:
     rows = {"a": CaseFigures((0.0, 2.0, 2.0), (2.0, None, 2.0)), "b": CaseFigures(None, (1.0, 1.0, 1.0))}
     shares = scale_logarithms(rows)
-    table = GatingMetric(shares.cases, MetricRule(shares.to_drop(0.1), is_figure=True))
+    table = ScoreTable(shares.cases, MetricRule(shares.to_drop(0.1), is_figure=True))
     found = decide_without_follow_ups({"m": table}, Parameters(runs=RUNS)).metrics["m"]
     assert (found.missing, found.verdict) == (0, "pass")
     assert found.change is not None

@@ -9,11 +9,11 @@ import pytest
 from evalgate.statistics.auto_runs import NextRuns, estimate_early_stop_bias, plan_next_step
 from evalgate.statistics.metric_decisions import Decision
 from evalgate.statistics.parameters import Parameters
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric, pair_cases
+from evalgate.statistics.score_pairs import CaseScores, ScoreTable, pair_cases
 from tests.statistics.suites import pairs
 
 
-def played(chances: list[float], stored: int, dice: random.Random) -> tuple[GatingMetric, Decision]:
+def played(chances: list[float], stored: int, dice: random.Random) -> tuple[ScoreTable, Decision]:
     """One gate run of an agent that did not change."""
 
     def draw(chance: float, runs: int) -> list[float]:
@@ -22,7 +22,7 @@ def played(chances: list[float], stored: int, dice: random.Random) -> tuple[Gati
     baseline = {str(at): draw(chance, stored) for at, chance in enumerate(chances)}
     made: dict[str, list[float]] = {case: [] for case in baseline}
     while True:
-        table = GatingMetric({case: CaseScores(runs, tuple(made[case])) for case, runs in baseline.items()})
+        table = ScoreTable({case: CaseScores(runs, tuple(made[case])) for case, runs in baseline.items()})
         step = plan_next_step({"m": table}, Parameters())
         if not isinstance(step, NextRuns):
             return table, step

@@ -9,7 +9,7 @@ from evalgate.statistics.mean_difference import compare_means
 from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
 from evalgate.statistics.multiple_testing import find_discoveries
 from evalgate.statistics.parameters import MetricRule, Parameters, PassKRule
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric, normalize_scores, pair_cases
+from evalgate.statistics.score_pairs import CaseScores, ScoreTable, normalize_scores, pair_cases
 from tests.statistics.suites import metric, pairs, suite
 
 
@@ -87,7 +87,7 @@ def test_auto_never_makes_that_list() -> None:
 
     assert isinstance(step, Decision)
     assert step.metrics["m"].list_cases("broken") == ("c0",)
-    assert step.metrics["m"].named is None
+    assert step.metrics["m"].significant_cases is None
 
 
 def test_runs_that_confirm_a_suspect_stay_out_of_the_average() -> None:
@@ -136,9 +136,9 @@ def test_every_case_has_its_place() -> None:
         "changed": CaseScores([1.0], [0.0], comparable=False),
         "no_score": CaseScores([1.0], [None]),
     }
-    found = decide_without_follow_ups(
-        {"m": GatingMetric(cases)}, Parameters(runs=1, max_missing=0.5)
-    ).metrics["m"]
+    found = decide_without_follow_ups({"m": ScoreTable(cases)}, Parameters(runs=1, max_missing=0.5)).metrics[
+        "m"
+    ]
 
     assert {case: outcome.status for case, outcome in found.cases.items()} == {
         "same": "ok",
@@ -188,9 +188,9 @@ def test_only_the_newest_baseline_runs_count() -> None:
 )
 def test_the_order_of_cases_and_metrics_does_not_matter(parameters: Parameters, rule: MetricRule) -> None:
     table = suite(12, "1110111011", "11011", c3="00000", c7="01010", rule=rule)
-    turned = GatingMetric(dict(reversed(list(table.cases.items()))), rule)
+    turned = ScoreTable(dict(reversed(list(table.cases.items()))), rule)
 
-    def found(metrics: dict[str, GatingMetric]) -> Step:
+    def found(metrics: dict[str, ScoreTable]) -> Step:
         return (
             decide_without_follow_ups(metrics, parameters)
             if parameters.runs

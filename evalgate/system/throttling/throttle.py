@@ -75,7 +75,7 @@ class Throttle:
         pause = max(0.0, self._paused_until - now)
         return pause if self._limiter is None else max(pause, self._limiter.compute_wait(0, now))
 
-    def on_finished(self) -> None:
+    def on_success(self) -> None:
         """Raise the concurrency limit by 1/limit after a conversation, at most to `concurrency`.
 
         Do not call this if a rate limit ended the conversation.

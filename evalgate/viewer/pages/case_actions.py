@@ -28,7 +28,7 @@ from evalgate.viewer.pages.case_editor import (
     replace_case,
     split_diff,
 )
-from evalgate.viewer.quarantined_cases import update_quarantine_entries
+from evalgate.viewer.quarantined_cases import build_quarantine_changes
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import get_viewer
 
@@ -53,7 +53,7 @@ def _change_cases(request: Request, form: Form) -> Response:
         also: list[FileChange] = []
         if action in {"delete", "drop"}:
             also = drop_noted_case(file, page.case.eval_id)
-            also += update_quarantine_entries(viewer, file, page.case.eval_id)
+            also += build_quarantine_changes(viewer, file, page.case.eval_id)
         digest = compute_digest(b"".join([file.data, *(change.before or b"" for change in also)]))
         if action == "delete" and get_field(form, "sure") != digest:
             return _ask_to_delete(request, page, also, digest, is_changed=bool(get_field(form, "sure")))

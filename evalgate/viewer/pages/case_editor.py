@@ -50,10 +50,10 @@ from evalgate.viewer.noted_cases import (
     open_notes,
 )
 from evalgate.viewer.quarantined_cases import (
+    build_quarantine_changes,
     compute_quarantine_digest,
     find_quarantine_file,
     read_quarantine,
-    update_quarantine_entries,
 )
 from evalgate.viewer.rendering import link, render
 from evalgate.viewer.state import Viewer, get_viewer
@@ -291,7 +291,7 @@ def _save_case(request: Request, page: EditedCase, draft: CaseDraft, form: Form)
         edited = edit_eval_set(file, replace_case(file, page.case, case))
         names = page.case.eval_id, case.eval_id
         also = change_noted_case(file, *names, is_accepted=action == "accept", checks=checks)
-        also += update_quarantine_entries(viewer, file, *names)
+        also += build_quarantine_changes(viewer, file, *names)
         diff = [*split_diff(edited.diff), *list_diffs(also)]
         if action == "preview":
             return _render_draft(request, page, draft, diff=diff, done="previewed")

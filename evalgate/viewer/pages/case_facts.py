@@ -13,7 +13,7 @@ from evalgate.datasets.edit_undo import FileChangedError
 from evalgate.viewer.forms import get_field, read_form
 from evalgate.viewer.noted_cases import format_tags, open_notes, parse_tags, tag_case
 from evalgate.viewer.pages.case_editor import open_draft, open_page, render_case
-from evalgate.viewer.quarantined_cases import change_quarantine, compute_quarantine_digest
+from evalgate.viewer.quarantined_cases import build_quarantine_change, compute_quarantine_digest
 from evalgate.viewer.rendering import link
 from evalgate.viewer.state import get_viewer
 
@@ -63,7 +63,7 @@ def _save_quarantine(request: Request, form: Form) -> Response:
         if get_field(form, "digest") != compute_quarantine_digest(viewer):
             raise FileChangedError(f"the quarantine file was changed by something else. {_AGAIN}")
         entry = None if get_field(form, "do") == "end" else wanted
-        viewer.edits.save_changes(file.path, [change_quarantine(viewer, page.case.eval_id, entry)])
+        viewer.edits.save_changes(file.path, [build_quarantine_change(viewer, page.case.eval_id, entry)])
     except (EvalgateError, OSError) as error:
         status = 409 if isinstance(error, FileChangedError) else 422
         draft = open_draft(page)

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from evalgate.config.schema.gate import GateConfig, StatisticsConfig
 from evalgate.gating.statistical_policy import build_statistical_policy
 from evalgate.statistics.auto_runs import decide_available_runs
-from evalgate.statistics.score_pairs import CaseScores, GatingMetric
+from evalgate.statistics.score_pairs import CaseScores, ScoreTable
 
 
 def test_the_smallest_alpha_can_be_computed_with() -> None:
@@ -15,5 +15,5 @@ def test_the_smallest_alpha_can_be_computed_with() -> None:
     gate = GateConfig(baseline="b.json", statistics=StatisticsConfig(alpha=1e-9))
     policy = build_statistical_policy(gate, 2, (), shares_with_anchor=True)
     rows = {f"case_{at}": CaseScores([1.0, 0.5] * 5, [0.5, 1.0]) for at in range(3)}
-    metrics = {f"metric_{at}": GatingMetric(rows) for at in range(50)}
+    metrics = {f"metric_{at}": ScoreTable(rows) for at in range(50)}
     assert decide_available_runs(metrics, policy.parameters).verdict == "pass"
