@@ -126,7 +126,10 @@ class Record(types.Record):
         return self._render("junit")
 
     def to_html(self) -> str:
-        """Return the record as one self-contained HTML page with every case."""
+        """Return the record as one self-contained HTML page.
+
+        The page has at most 5 MB. It leaves out cases of a record that does not fit.
+        """
         return self._render("html")
 
     def write(self, folder: str | Path, reports: Sequence[str] = ()) -> tuple[Path, ...]:

@@ -256,9 +256,10 @@ class SuspectOutcomes:
         return tuple(self.is_failure(fresh, run) for run in fresh.runs)
 
     def is_failure(self, fresh: CaseResult, run: RunResult) -> bool | None:
-        """Return True if the run failed in one of the suspected ways, else False; None if it has no result.
+        """Return True if the run failed in a way that made the case a suspect, else False.
 
-        `fresh` is the case that the run belongs to, with its metrics.
+        Return None if the run does not show it, for example because a judge failed. `run` belongs to `fresh`,
+        the case with the runs of one side of the control comparison.
         """
         found = [self._classifier.has_new_failure(fresh, run)] if self._classifier else []
         for metric in fresh.metrics:

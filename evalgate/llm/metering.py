@@ -63,7 +63,7 @@ class WatchedModel:
 
 
 class MeteredModel:
-    """A wrapper around a model that counts the usage and the cost of every answered call."""
+    """A wrapper around a model that counts usage and cost, and refuses calls once the budget is spent."""
 
     def __init__(
         self,

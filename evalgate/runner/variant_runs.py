@@ -328,7 +328,11 @@ async def _make_all_runs(
 
 
 def _build_second_stage(stage: _Stage, winner: Variant, first: Checkpoint) -> _Stage:
-    """Return a stage for fresh runs of the first variant and the winner; no journal keeps these runs."""
+    """Return a stage that runs the first variant and the winner again, with the agents of `stage`.
+
+    The results of these runs go to the subfolder `confirmation` of each variant's folder. The runs are kept
+    in no journal. Only their usage is stored, in `first`, the checkpoint of the first variant.
+    """
     at = list(stage.variants).index(winner)
     both = [replace(each, folder=f"{each.folder}/confirmation") for each in (stage.variants[0], winner)]
     start = RunStart(journal=_VariantJournal(None, first), used=stage.run_results[0].earlier_judge_usage)

@@ -287,9 +287,10 @@ def _split_answer(messages: list[ChatMessage]) -> tuple[list[ChatMessage], list[
 
 
 def _drop_json_messages(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages without those that consist only of texts with a JSON object or list.
+    """Return the messages, except those in which every part is a text that is itself a JSON object or list.
 
-    Such JSON is the input or output of the agent's code, not a message of a person or a model.
+    Such JSON is the input or output of the agent's code, not a message of a person or a model. Messages
+    without parts are left out, too.
     """
     return [
         message

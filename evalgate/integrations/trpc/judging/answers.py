@@ -29,7 +29,7 @@ class ItemScore:
 
 @frozen
 class Scorecard:
-    """The scores in one answer."""
+    """A judge's rating of one turn, from one answer: the score, and scores of single rubrics or sentences."""
 
     score: float
     """Score in the range [0, 1]."""
