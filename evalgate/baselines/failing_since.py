@@ -156,7 +156,11 @@ def describe_already_failing(cases: Sequence[CaseResult], baseline: Baseline) ->
 
 
 def _fails_as_before(case: CaseResult, old: BaselineCase) -> bool:
-    """Return True if the case failed or errored. It and its failed metrics must be the same as in `old`."""
+    """Return True if the case failed or errored, and nothing in its definition has changed since `old`.
+
+    The definition of the case, and of each gating metric that failed, must be that of the stored case. Scores
+    and messages may differ.
+    """
     if case.status not in {"failed", "errored"} or case.fingerprint != old.fingerprint:
         return False
     missed = (metric for metric in case.metrics if metric.gating_status == "failed")

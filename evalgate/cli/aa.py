@@ -270,7 +270,10 @@ def _classify_reason(verdict: Verdict) -> str:
 
 
 def _explain_unmeasured_drop(stored: Sequence[BaselineCase], rules: GateRules) -> str:
-    """Explain in a sentence why the smallest drop is not measured. Return "" if it can be measured."""
+    """Return a sentence that says why the smallest drop that the gate catches cannot be measured.
+
+    Return "" if it can be measured.
+    """
     if rules.gate.max_regression >= 1:
         return "No drop of a mean closes the gate: `max_regression` allows every drop."
     shares = _collect_shares(stored, rules).values()

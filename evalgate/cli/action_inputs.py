@@ -150,9 +150,10 @@ def _split_lines(text: str) -> Iterator[str]:
 
 
 def _read_inputs(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of each input.
+    """Yield (name in lower case, value) of each input of the action.
 
-    Inputs are `INPUT_` variables, or values in the JSON object of a composite action.
+    Inputs are the variables `INPUT_...`, and the values in the JSON object in `EVALGATE_INPUTS`, which a
+    composite action sets.
     """
     yield from (
         (name.removeprefix(_PREFIX).lower(), value.strip())

@@ -108,11 +108,18 @@ class ProjectImport:
 
 
 def read_project(workspace: Workspace, source: str) -> ProjectImport:
-    """Read the project at `source`, a file or folder in the workspace.
+    """Read the project at `source`, a file or folder in the workspace, and return what can be imported.
 
-    A folder may have files of several tools, but a thresholds file gates only one kind of tests. So only the
-    first kind in this list is imported: eval sets that evalgate can read, tests of promptfoo, datasets of
-    DeepEval. `lost` names the other kinds.
+    A thresholds file gates only one kind of tests. If a folder has several kinds, the first of these is
+    imported:
+
+    - eval sets that evalgate can read,
+    - tests of promptfoo,
+    - datasets of DeepEval.
+
+    The other kinds are named in the field `lost` of the result. If the imported tests name no agent, the
+    agents of a `langgraph.json` are taken, or else agents that are found in the folder. A `langgraph.json`
+    without any tests is imported alone.
 
     Raises:
         InvalidInputError: there is nothing to import, or a file is damaged.

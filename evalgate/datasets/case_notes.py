@@ -142,13 +142,16 @@ def _validate_notes(document: ConfigDocument) -> CaseNotes:
 
 
 def apply_case_notes(eval_set: EvalSet, file: Path, shown_as: str) -> EvalSet:
-    """Return `eval_set`, which was read from `file`, with the case notes that are next to the file.
+    """Return `eval_set` with the case notes from the file of notes next to `file`.
 
-    Call this only if the file of notes exists. `shown_as` is the path of the eval set's file in messages.
+    `eval_set` was read from `file`. Case notes add facts to its cases, such as tags, tool mocks, checks and
+    alternatives (other right ways through the conversation). Call this only if the file of notes exists.
+    `shown_as` is the path of the eval set's file in messages.
 
     Raises:
-        InvalidInputError: there is no file of notes, or the notes are invalid. Also raised if the notes
-            name a case that the eval set does not have, or if an alternative does not fit its case.
+        InvalidInputError: the file of notes does not exist or is invalid, or names a case that the eval set
+            does not have. Also raised for an alternative with another number of turns than its case, and for
+            an alternative of a case with goals.
     """
     path = file.with_name(build_notes_name(file.name))
     notes_shown_as = str(Path(shown_as).with_name(path.name))

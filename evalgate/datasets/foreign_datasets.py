@@ -55,7 +55,7 @@ class Dataset:
 
 @frozen
 class ConvertedDataset:
-    """The cases of a data set, with sentences about everything that is left out."""
+    """An eval set made from another tool's data set, with sentences about what the conversion left out."""
 
     eval_set: EvalSet
     missing: tuple[str, ...]

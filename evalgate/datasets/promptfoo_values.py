@@ -46,10 +46,12 @@ def render_template(text: str, variables: Mapping[str, object]) -> str:
 
 
 def format_text(value: object) -> str:
-    """Return a text as it is, and a number as JavaScript writes it.
+    """Return a text as it is, and a number as text: whole numbers below 1e21 without a decimal point.
+
+    This is how JavaScript writes numbers, except very small and very large ones, and infinity.
 
     Raises:
-        NoCounterpartError: the value is neither text nor number.
+        NoCounterpartError: the value is neither text nor number, or is a truth value.
     """
     if isinstance(value, str):
         return value

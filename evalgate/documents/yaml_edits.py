@@ -82,11 +82,13 @@ def _set_value(root: object, path: Sequence[str], value: object) -> object:
 
 
 def _add_entry(text: str, nodes: Sequence[Any], path: Sequence[str], value: object) -> str:
-    """Return the text with a new entry in the innermost object on `path` that exists.
+    """Add the first missing key of `path` to a YAML document, with the value `value`, and return the text.
 
-    The key of the entry is the first missing key of `path`, and `value` is its value. `nodes` are the node of
-    the document and the nodes of the existing keys of `path`, in order. If the last node is not an object, an
-    object replaces it.
+    The key is added to the object at the end of the existing part of `path`. If there is an empty object or
+    no object, an object with the key replaces it. Further missing keys are not added: `value` has them.
+
+    `nodes` are the root node of the document (None for a text without a document) and the nodes of the
+    existing keys of `path`, in order.
     """
     node, key = nodes[-1], path[len(nodes) - 1]
     if node is None:

@@ -127,13 +127,14 @@ def build_anchor_tables(
 def decide_anchor_outcome(
     assessment: Assessment, own: MeanDifference | None, own_level: float | None, *, is_unmerged: bool
 ) -> AnchorOutcome:
-    """Return the outcome of one metric.
+    """Return the outcome of comparing the average of one metric with the anchor.
 
-    - `held`: the average passes the comparison with the anchor.
-    - `doubtful`: this comparison is inconclusive.
-    - `fell_before`: the comparison fails, but the tested change is unmerged, and the average did not fall
-      against the moving baseline by more than luck.
-    - `fell`: the comparison fails in any other case, also if `own` is None.
+    - `held`: the average passes the comparison.
+    - `doubtful`: the comparison is inconclusive.
+    - `fell_before`: the comparison fails, but the tested change is not to blame. It is unmerged, and the
+      average did not fall against the moving baseline by more than luck.
+    - `fell`: the comparison fails, and `fell_before` does not apply. This is so for a change that is not
+      unmerged, and if `own` is None.
 
     Args:
         assessment: assessment of the average against the anchor.

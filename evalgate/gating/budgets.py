@@ -100,10 +100,12 @@ class BudgetFigures:
 def collect_budget_figures(
     cases: Sequence[CaseResult], baseline: Baseline | None, statistics: "StatisticalPolicy"
 ) -> dict[str, BudgetFigures]:
-    """Return the figures of every budget, by the name of its score table.
+    """Collect the figures of each budget, such as the cost of every run, over all gating cases.
 
-    If the limits of a budget differ between cases, the report shows the budget on several lines. The result
-    has one entry for all lines.
+    The result maps the name of the budget's score table (`build_metric_table_name`) to the figures. A budget
+    has one entry for all of its cases with the same definition, even if its limits differ between cases and
+    the report therefore shows it on several lines. Cases without runs belong to another shard and are left
+    out.
     """
     before = baseline.index_cases() if baseline else {}
     found: dict[str, dict[str, CaseFigures]] = {}
@@ -214,16 +216,20 @@ def compare_budgets(
     decision: Decision | None,
     context: "MessageContext",
 ) -> tuple[tuple[MetricSummary, ...], tuple[CaseResult, ...]]:
-    """Return the summaries and the cases, with the comparisons of budgets added.
+    """Compare the budgets with the baseline and with their limits, and return the summaries and the cases.
+
+    The summary of a budget gets its mean in the baseline, the change of the mean and, on the budget's first
+    line in the report, a verdict with sentences. If there is a baseline, the cases get the comparison of
+    their own figures. All other summaries stay as they are.
 
     Args:
         metrics: the summaries of `cases`, in the order of `summarize_metrics`.
         cases: all cases of the run.
         baseline: the stored runs; None if there is no baseline.
         statistics: settings of the statistics.
-        decision: decision on all gating metrics. A budget that does not gate is compared on its own, and so
-            is every budget if `decision` is None.
-        context: words and settings of the sentences.
+        decision: common decision on all gating metrics. If it is None, and for a budget that does not gate, a
+            decision is made on the budget alone.
+        context: names, settings and formats for the sentences.
     """
     figures = collect_budget_figures(cases, baseline, statistics)
     described = set[str]()

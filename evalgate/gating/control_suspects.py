@@ -225,7 +225,10 @@ class SuspectOutcomes:
 
     @property
     def stored(self) -> StoredOutcomes:
-        """Return the numbers of stored runs, and of stored runs that failed in one of the suspected ways."""
+        """Return the number of stored runs, and how many of these failed in a suspected way.
+
+        A suspected way is one that made the case a suspect; see the class.
+        """
         runs = self._classifier.count_stored_runs(self._case) if self._classifier else 0
         return StoredOutcomes(max(runs, len(self._stored)), sum(self._stored))
 

@@ -85,18 +85,22 @@ def apply_quarantine(
     environ: Mapping[str, str],
     is_part: bool = False,
 ) -> QuarantineResult:
-    """Return the policies, with a quarantine for every case that a valid entry names.
+    """Return the policies of the cases, in which the cases of all entries that count are quarantined.
+
+    Entries count up to their day `expires`. For a job that tests an unmerged change, only the entries of the
+    target branch count. If git does not know this branch, the entries of the change count instead.
 
     Args:
-        file: location of the file. For an unmerged change, only entries of the target branch count.
+        file: location of the quarantine file.
         eval_sets: the eval sets of the run.
         case_policies: policies of the cases, without quarantine.
-        today: cases of entries that expired before this day gate again.
+        today: the current day.
         environ: environment variables of the CI job, which show whether it tests an unmerged change.
-        is_part: True if only some cases were selected, so that an entry may name other cases.
+        is_part: True if only some cases were selected. Then an entry may match none of them.
 
     Raises:
-        InvalidInputError: the file is wrong, an entry names a protected case, or no case (unless `is_part`).
+        InvalidInputError: the file cannot be read or is invalid, an entry matches a protected case, or an
+            entry matches no case although `is_part` is False.
     """
     keys = {
         (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases

@@ -233,7 +233,7 @@ def _find_value_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def _find_unstripped_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield the secrets in the value of the variable `name`; quotes around the value belong to the value."""
+    """Yield the secrets in the value of the variable `name`, without removing quotes around the value."""
     if _URL.match(value):
         yield from _find_url_secrets(name, value)
     elif is_secret_name(name) and is_worth_hiding(value) and not _is_column_name(name, value):

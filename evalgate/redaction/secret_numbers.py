@@ -48,9 +48,10 @@ def _replace_numbers(value: Any, secrets: Collection[int], *, is_json: bool = Fa
 
 
 def _lacks_all_secrets(value: Any, secrets: Collection[int]) -> bool:
-    """Return True if `value` is a `RedactedJson` with a known JSON text that has none of `secrets`.
+    """Return True if `value` certainly contains none of `secrets`, so that it need not be walked through.
 
-    The text is searched instead of the data, which would have to be decoded first.
+    This is so if `value` is a `RedactedJson`, its JSON text is known, and no secret is in the text. The text
+    is searched, because the data would have to be decoded first.
     """
     return (
         isinstance(value, RedactedJson)

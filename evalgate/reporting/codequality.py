@@ -44,7 +44,8 @@ class CodeQualityReport:
         """Return a JSON list of issues about the gating cases that failed or errored.
 
         A case has one issue for each gating metric that failed or errored. If a run of the case has no
-        answer, the case has only one issue, about the first such run.
+        answer, the case has only one issue, about the first such run. A case without any known reason also
+        has one issue, about its status.
         """
         issues = [
             json.dumps(issue) for finding in list_findings(record) for issue in self._build_issues(finding)

@@ -59,9 +59,13 @@ def assess_judges(
 ) -> list[JudgeAssessment]:
     """Assess judges by their agreement with people's labels.
 
-    `used` has the fingerprints of the judges to assess, by metric name. If `used` is None, assess for each
-    metric the judges of its newest sample of answers. Judges without a sample are left out. `floors` has the
-    floor (minimum, 0 to 1) of each figure by the figure's name, such as `tpr`.
+    A judge is assessed only if a sample of its answers was drawn for people to label.
+
+    Args:
+        store: the samples and labels.
+        floors: minimum (0 to 1) of each figure, such as `tpr`, by the name of the figure.
+        used: fingerprints of the judges to assess, by metric name. None: for each metric, the judges that
+            gave the answers in the sample that was drawn last.
     """
     newest = {(each.metric, each.fingerprint): each for each in store.samples}
     if used is None:

@@ -163,7 +163,11 @@ class PairsWanted:
 
 @frozen
 class ControlDecision:
-    """Answers of the fresh runs about all suspects, by case and by metric."""
+    """The result of the control comparison: one answer about each suspected case and each suspected average.
+
+    The control comparison runs two agents on the suspects today: the changed one and the base commit's. The
+    answer about a suspect is a `ControlAnswer`: `broke`, `drifted`, `recovered` or `open` (undecided).
+    """
 
     cases: Mapping[str, CaseControl]
     averages: Mapping[str, AverageControl]
@@ -193,16 +197,18 @@ def plan_control_runs(
     """Return the pairs of runs to make next, or the decision if no further pairs are needed.
 
     A pair is one run of a case with the changed agent, and one with the base commit's agent. The caller makes
-    the pairs, appends the results to each suspect with this case, and calls again. If several averages need
-    pairs of the same case, the largest number is returned. Averages wait until no case needs pairs.
+    the pairs, appends the results of a case to every suspect that uses this case, and calls again. Pairs of
+    averages are wanted only when no case suspect needs pairs. If several averages need pairs of the same
+    case, the largest number is returned.
 
     Args:
         cases: case suspects. A case that broke in several ways is one suspect; its runs fail if they fail
             in any of these ways.
         averages: average suspects, one for each metric. An average uses equally many pairs of each case:
             the extra pairs of case suspects do not count.
-        parameters: parameters of the gate. The most pairs of a case are `confirm_runs`, but at least 4 and at
-            most 20. If so many pairs cannot confirm a total break, up to 20 pairs are made.
+        parameters: parameters of the gate. `confirm_runs`, raised to at least 4 and lowered to at most 20,
+            limits the pairs of a case. For case suspects the limit rises further, up to 20, until it can
+            confirm a total break (all runs of the changed agent fail, and all others pass).
 
     Raises:
         InvalidInputError: for a score of an average outside 0 to 1.

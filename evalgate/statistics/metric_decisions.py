@@ -385,10 +385,14 @@ def _build_case_outcome(
 def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
     """Return the final status of a compared case.
 
+    The status is `broken` if the mean of the case fell and the metric is compared without statistics.
+    Otherwise a status `suspect` or `broken` of the statistical test stays. In all other cases the status is
+    `suspect` if the mean fell, else `ok`.
+
     Args:
         status: status from the statistical test; None: the case was not tested.
         fell: True if the mean of the case fell by `case_drop` or more.
-        exact: True if the metric is compared without statistics, so that a fall of this size is a break.
+        exact: True if the metric is compared without statistics, and the drop of one case can close the gate.
     """
     if fell and exact:
         return "broken"

@@ -33,7 +33,10 @@ _MOST_RUNS = 50
 
 @frozen
 class DetectableDrop:
-    """Sensitivity of the gate to drops of one metric, over the cases of a baseline that have a score."""
+    """Estimate of the drops of one metric that the gate can detect, made from a baseline's stored runs.
+
+    Only cases that have a score of the metric count.
+    """
 
     cases: int
     average: float

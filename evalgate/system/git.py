@@ -122,13 +122,17 @@ def has_folder(folder: Path, commit: str, path: str) -> bool:
 
 
 def _read_object(folder: Path, commit: str, path: str, option: str) -> tuple[str, bytes]:
-    """Return the kind and the content of the object at `path` in a commit; ("", b"") if there is none.
+    """Return (kind, content) of the object at `path` in a commit; ("", b"") if there is none.
 
-    The kind is `blob` for a file and `tree` for a folder. `option` is `--batch`, or `--batch-check` to leave
-    out the content. A path that leads out of the repository has no object.
+    The kind is `blob` for a file and `tree` for a folder. `path` is relative to `folder`. Symbolic links are
+    followed. A path in a submodule is looked up at the commit of the submodule. A path that leads out of the
+    repository has no object.
+
+    `option` is an option of `git cat-file`: `--batch`, or `--batch-check`, with which the content is b"".
 
     Raises:
-        InvalidInputError: git fails, or does not know the commit of a submodule.
+        InvalidInputError: git fails, or `path` has a line break. Also raised if `path` is in a submodule, and
+            git does not know the commit that the submodule has in `commit`.
     """
     inner = os.path.normpath(path)
     try:

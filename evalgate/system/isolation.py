@@ -1,8 +1,12 @@
-"""Protect the gate's process and the sockets of container engines from the agent. Linux only.
+"""Keep the agent away from the gate's process and from the sockets of container engines. Linux only.
+
+The process is isolated: the agent's processes, which may run as the same user, can no longer read its
+environment, memory and open files.
 
 A process that can open an engine's socket can become root on the engine's machine. GitHub mounts Docker's
-socket into every container action, with the group that the socket has on the runner. If the workspace belongs
-to the same group, an agent with that group could open the socket.
+socket into every container action, and the socket keeps the group that it has on the runner. If the workspace
+belongs to this group, an agent with the user and group of the workspace could open the socket. So
+`choose_agent_user` chooses another group. `find_reachable_sockets` lists the sockets that stay open to it.
 """
 
 import os

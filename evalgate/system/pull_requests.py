@@ -24,7 +24,10 @@ _GITHUB_EVENTS = {
 
 @frozen
 class PullRequestContext:
-    """Unmerged change that a CI job tests, as the CI service describes it, not the change itself."""
+    """Facts about the unmerged change, such as a pull request, that a CI job tests.
+
+    The CI service states most of them in environment variables.
+    """
 
     kind: str
     """Kind of change, with an article, such as `a merge request`."""

@@ -8,9 +8,10 @@ The effect of the first Ctrl-C, or of another end signal, depends on the phase o
     verdict, reports, posts      `InterruptHandler` with `ignores_signals`    none
     the exit code is certain     SIG_IGN, by `ignore_end_signals`             none
 
-In the first two phases the exit code is 130. `ignores_signals` is set when the run begins; it takes effect
-when `cancel_on_signals` has restored the earlier handler after the last case. If another Python program calls
-the command, `InterruptHandler.handle_signals` installs the handler instead of `__main__`.
+In the first two phases the exit code is 130. The command sets `ignores_signals` shortly before the agent's
+first turn. This has no effect while cases run, because `cancel_on_signals` replaces the handler. After the
+last case it restores the `InterruptHandler`, which then ignores signals. If another Python program calls the
+command, `__main__` does not run, and `InterruptHandler.handle_signals` installs the handler.
 """
 
 import os

@@ -112,7 +112,8 @@ class LocalMetricManager(StoredMetricManager):
 class InMemoryMetricManager(StoredMetricManager):
     """Metrics in memory. They are lost when the process ends.
 
-    Unlike other managers, this manager also stores functions in criteria.
+    Criteria with a function in `compare` can be stored, too. Other managers refuse them, because they store
+    metrics as JSON.
 
     >>> InMemoryMetricManager().list("app", "set")
     []

@@ -283,7 +283,7 @@ class ToolCallPrecision(JourneyMetric):
 
 
 class ToolCallRecall(JourneyMetric):
-    """Share of the goals for a tool call that a call of the agent fulfilled, rounded to hundredths."""
+    """Share of reached goals among the goals that ask for a tool call, rounded to hundredths."""
 
     reads_texts = False
 

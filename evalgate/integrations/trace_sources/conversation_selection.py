@@ -1,4 +1,8 @@
-"""Select conversations: drop repeats, limit the number for each tool path, and draw a stratified sample."""
+"""Select conversations: drop repeats, keep only the newest of each tool path, and draw a sample.
+
+A tool path is the names of the called tools, turn by turn. The sample is drawn from groups of conversations
+with the same tool path, length (short or long) and traits (errors, liked, disliked).
+"""
 
 import json
 import random

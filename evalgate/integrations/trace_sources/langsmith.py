@@ -96,7 +96,11 @@ def _iter_feedback(stats: Mapping[str, Any]) -> Iterable[tuple[str, float | str]
 
 
 class LangSmithApi:
-    """LangSmith's API, `POST /api/v1/runs/query`: first the roots of traces, then the runs of each trace."""
+    """Reader of the newest traces from LangSmith's API.
+
+    It asks `POST /api/v1/runs/query` for the root runs of the traces, and then for all runs of each trace. A
+    run of LangSmith is a span.
+    """
 
     variables = ("LANGSMITH_ENDPOINT", "LANGSMITH_API_KEY", "LANGSMITH_PROJECT", "LANGSMITH_WORKSPACE_ID")
     unused: tuple[str, ...] = ()

@@ -181,7 +181,7 @@ class ValueCondition:
 
 
 class StateCondition:
-    """The conditions under the key `state` of a check."""
+    """The conditions of a check on the session's final state, from the key `state` of the check."""
 
     def __init__(self, rules: Mapping[str, ValueRule]) -> None:
         self._conditions = [(path, ValueCondition(rule)) for path, rule in rules.items()]

@@ -108,9 +108,10 @@ def _list_eval_sets(entries: Sequence[CaseEntry]) -> list[tuple[CaseEntry, tuple
 def _list_changes(
     entries: Sequence[CaseEntry], comparison: Comparison | None
 ) -> list[tuple[CaseEntry, tuple[str, ...]]]:
-    """Return (entry, (kind of change,)) for each case that changed since the baseline.
+    """Return a pair (entry, labels) for each case that changed since the baseline.
 
-    Return [] if the record has fewer than two kinds of changes.
+    The labels are a tuple with one text, the kind of the change. Return [] if `comparison` is None or has
+    fewer than two kinds of changes: a grouping by one kind would distinguish nothing.
     """
     kinds = {change.key: CHANGES[change.change] for change in comparison.changes} if comparison else {}
     if len(set(kinds.values())) < 2:

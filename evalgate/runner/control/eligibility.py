@@ -240,7 +240,10 @@ def _names_file(text: str, top: Path) -> bool:
 
 
 def _expand_variables(text: str, env: Mapping[str, str]) -> str:
-    """Return a text in which `$NAME`, `${NAME}` and `~` are replaced by their values, as by a shell."""
+    """Return a text with the values of `$NAME` and `${NAME}`, and with `HOME` for `~` at the start of a path.
+
+    Names that `env` lacks stay as they are, unlike in a shell.
+    """
     home = env.get("HOME")
     return Template(_HOME.sub(lambda _: home, text) if home else text).safe_substitute(env)
 

@@ -210,13 +210,15 @@ class _TurnMeanMetric(JudgedMetric):
     score_range: ClassVar[Range]
 
     async def score(self, case: EvalCase, run: CaseRun) -> MetricResult:
-        """Return the score in `score_range`.
+        """Return the mean over the turns of the judge's scores, in `score_range`.
 
-        A turn without a final response has no score. With `include_intermediate_responses_in_final`, the
-        agent's earlier messages count as a response. The result is not applicable if no turn has a response.
+        A turn without a final response has no score and is left out. With
+        `include_intermediate_responses_in_final`, the turn's earlier messages are judged together with the
+        final response, and suffice without it. The result is not applicable if no turn has a text to judge.
 
         Raises:
-            JudgeError: the judge does not answer, or no turn has a score because no answer is usable.
+            JudgeError: the judge cannot be asked, for example because it is out of reach. Also raised if no
+                turn has a score because no answer is usable.
         """
         turns = [await self._judge_turn(exchange) for exchange in build_exchanges(case, run)]
         return compute_mean_result(turns, nothing="nothing was said")

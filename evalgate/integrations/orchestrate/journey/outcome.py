@@ -1,11 +1,16 @@
-"""Find the goals of a journey that a conversation reached: tool calls, widgets, texts and checks.
+"""Find out which goals of a journey a conversation reached.
 
-Only a judge can decide whether two different texts mean the same. Without a judge, keywords are searched for,
-equal texts match, and other texts stay undecided.
+A journey is a list of goals for a whole conversation. A goal asks for a tool call, for a widget that the
+agent shows, or for a text. A check is a goal, too: a statement that a judge must affirm.
 
-The rules are those of watsonx Orchestrate's evaluation framework 1.6.9. There, goals for tool calls count as
-reached first, in the order of the calls. Goals for widgets come next, and goals for texts last, both in the
-order of the file.
+Two different texts may mean the same, and only a judge can tell. Without a judge, texts match if they are
+equal apart from case and white space, and keywords must occur literally. A goal with other texts is decided
+by its keywords. If it has none, it stays undecided, as all checks do.
+
+The rules are those of watsonx Orchestrate's evaluation framework 1.6.9. A journey may demand that one goal is
+reached after another. The framework does not compare times for this, but puts the reached goals in a fixed
+sequence: tool calls in the order in which they were made, then widgets, then texts, both in the order in
+which the eval set's file lists the goals.
 """
 
 import json
@@ -374,10 +379,11 @@ class JourneyOutcome:
             yield "a check does not hold"
 
     def compute_completion(self) -> float | None:
-        """Return the share of goals and checks that were reached, rounded to hundredths.
+        """Return the share of the goals and checks that were reached, 0 to 1, rounded to hundredths.
 
-        Return None if the journey has neither checks nor goals for a call, a widget or a text; other goals do
-        not count. The order does not count, either. Undecided goals count as not reached.
+        Only checks and the goals for a tool call, a widget or a text count. Return None if the journey has
+        none of these. The order in which goals were reached is ignored. A goal or check that is undecided
+        counts as not reached.
         """
         others = len(self.texts) + self.widgets_expected + len(self.checks)
         # Without other goals the framework takes the recall, which may be undefined.

@@ -370,9 +370,10 @@ class LlmEvaluator(ABC):
 
 
 class RubricEvaluator(LlmEvaluator):
-    """An evaluator that asks a judge whether rubrics hold.
+    """An evaluator that asks a judge which of the rubrics hold.
 
-    The judge may answer in JSON, as today, or in the text blocks of the first releases.
+    The judge is asked for JSON. Answers in blocks of text, which judges were asked for until May 2026, are
+    read, too, because some models still answer so.
     """
 
     needs_rubrics = True
