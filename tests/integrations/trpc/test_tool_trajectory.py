@@ -156,5 +156,5 @@ def test_ten_thousand_distinct_calls_need_few_comparisons() -> None:
     calls = [ToolRecord("f", {"n": number}) for number in range(10_000)]
     index = CallIndex(calls[::-1], 1e-6)
 
-    assert all(len(index.find_project_files(call)) == 1 for call in calls)
+    assert all(len(index.find_candidates(call)) == 1 for call in calls)
     assert TrajectoryCriterion().find_mismatch(calls[::-1], calls) == ""

@@ -133,7 +133,7 @@ class CallIndex:
             self._blocks[key] = (len(self.order), [number for number, _ in members])
             self.order += [at for _, at in members]
 
-    def find_project_files(self, call: ToolRecord) -> range:
+    def find_candidates(self, call: ToolRecord) -> range:
         """Return the positions in the index of all calls that may equal `call`."""
         start, numbers = self._blocks.get(_get_call_key(call), (0, []))
         if next(_find_numbers(call.arguments), None) is None:
@@ -294,7 +294,7 @@ class TrajectoryCriterion(GoModel):
         if not self.tool_strategy and _is_indexable(strategy):
             # Comparing each pair takes quadratic time; the index leaves only calls that may be equal.
             index = CallIndex(actual, strategy.arguments.number_tolerance if strategy.arguments else 0.0)
-            order, candidates = index.order, [index.find_project_files(wanted) for wanted in expected]
+            order, candidates = index.order, [index.find_candidates(wanted) for wanted in expected]
 
         def is_match(left: int, right: int) -> bool:
             given, wanted = actual[order[right]], expected[left]
