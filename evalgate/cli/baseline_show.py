@@ -29,7 +29,11 @@ from evalgate.runner.baseline_targets import BaselineTarget
 from evalgate.runner.current_thresholds import load_current_thresholds
 from evalgate.runner.regating import EMPTY_RECORD, build_stored_record
 from evalgate.runner.run_strategy import choose_default_runs
-from evalgate.statistics.power_simulation import DetectableDrop, estimate_detectable_drops
+from evalgate.statistics.power_simulation import (
+    DetectableDrop,
+    estimate_detectable_drops,
+    estimate_stored_growth,
+)
 
 _NAMED = 10
 
@@ -137,7 +141,9 @@ def _estimate_drops(
     found = estimate_detectable_drops(history, statistics.parameters, allowed)
     return {
         name: replace(
-            each, average=ranges[name].to_score(each.average), notice=each.notice * ranges[name].width
+            each,
+            average=ranges[name].to_score(each.average),
+            notice=None if each.notice is None else each.notice * ranges[name].width,
         )
         for name, each in found.items()
     }
@@ -162,9 +168,8 @@ def _estimate_increases(
         most, ratio = figures.limits.max_increase, None
         shares = {case: row.baseline or () for case, row in figures.shares.cases.items()}
         if most is not None and any(each is not None for scores in shares.values() for each in scores):
-            allowed = figures.shares.to_drop(most)
-            found = estimate_detectable_drops({"": shares}, statistics.parameters, {"": allowed})[""]
-            ratio = figures.shares.to_ratio(found.notice)
+            smallest = estimate_stored_growth(shares, statistics.parameters, figures.shares.to_drop(most))
+            ratio = figures.shares.to_ratio(smallest)
         yield figures.metric, DetectableIncrease(len(means), compute_mean(means), ratio)
 
 
@@ -271,7 +276,7 @@ def _format_age(summary: BaselineSummary) -> str:
 
 
 def _describe_detectable_drop(found: DetectableDrop, own: Range | None, planned: str) -> str:
-    if found.notice >= (own or UNIT_RANGE).width:
+    if found.notice is None:
         return "A suite this size is too small to catch any drop reliably."
     size = format_score(found.notice) if own else pluralize(round(found.notice * 100), "point")
     return f"Drops of about {size} or more are caught reliably with {planned} of each case."

@@ -41,6 +41,7 @@ from evalgate.statistics.budget_figures import (
     count_needed_runs,
     scale_logarithms,
 )
+from evalgate.statistics.mean_difference import estimate_detectable_growth
 from evalgate.statistics.metric_decisions import SEVERITY, Decision, MetricDecision
 from evalgate.statistics.parameters import MetricRule, Parameters
 from evalgate.statistics.score_pairs import Score, ScoreTable, UnpairedReason
@@ -303,7 +304,10 @@ def _add_judgement(
     statistics: "StatisticalPolicy",
     context: "MessageContext",
 ) -> MetricSummary:
-    parts = [*_judge_growth(figures, growth, context), *_judge_percentile(figures, statistics)]
+    parts = [
+        *_judge_growth(figures, growth, statistics.parameters, context),
+        *_judge_percentile(figures, statistics),
+    ]
     if not parts:
         return summary
     # Of equal verdicts, `no_baseline` is the last choice: it leaves the gate open without any baseline.
@@ -339,14 +343,19 @@ _PERCENTILE_REASONS: Mapping[MetricVerdict, str] = {
 
 
 def _judge_growth(
-    figures: BudgetFigures, growth: MetricDecision | None, context: "MessageContext"
+    figures: BudgetFigures,
+    growth: MetricDecision | None,
+    parameters: Parameters,
+    context: "MessageContext",
 ) -> Iterator[MetricComparison]:
     if growth is None or growth.rule.max_drop is None or figures.limits.max_increase is None:
         return
     change, ratio = growth.change, None
     if change is not None:
         to_ratio, most = figures.shares.to_ratio, 1 + figures.limits.max_increase
-        value, low, high, notice = map(to_ratio, (change.drop, change.low, change.high, change.notice))
+        level = growth.level or parameters.alpha * parameters.averages_share
+        detectable = estimate_detectable_growth(change, growth.rule.max_drop, level)
+        value, low, high, notice = map(to_ratio, (change.drop, change.low, change.high, detectable))
         ratio = RatioEstimate(value, low, high, notice, most, change.cases)
     verdict, reason = growth.verdict, _REASONS.get(growth.reason, growth.reason)
     sentence = describe_growth(figures.metric, ratio, growth, context)

@@ -10,6 +10,7 @@ from evalgate.gating.score_tables import (
     build_line_table_name,
     build_metric_table_name,
     is_line_table,
+    list_line_tables,
 )
 from evalgate.metrics.metric_summaries import MetricKey
 from evalgate.statistics.auto_runs import estimate_early_stop_bias
@@ -47,8 +48,7 @@ def find_excesses(
             rounds=rounds,
             min_runs=parameters.min_runs,
         )
-        lines = [each for each in tables if is_line_table(each) and each.startswith(f"{name}\0")] or [name]
-        for line in lines:
+        for line in list_line_tables(tables, name) or [name]:
             part = pair_cases(tables[line].cases, keep=keep, first=rounds, runs=rounds)
             yield line, bias * _compute_sensitivity(part, whole.pairs)
 

@@ -96,11 +96,10 @@ def apply_quarantine(
         case_policies: policies of the cases, without quarantine.
         today: the current day.
         environ: environment variables of the CI job, which show whether it tests an unmerged change.
-        is_part: True if only some cases were selected. Then an entry may match none of them.
+        is_part: True if only some cases were selected: an entry may match none of them.
 
     Raises:
-        InvalidInputError: the file cannot be read or is invalid, an entry matches a protected case, or an
-            entry matches no case although `is_part` is False.
+        InvalidInputError: the file is unreadable or invalid, or an entry matches a protected case or no case.
     """
     keys = {
         (each.eval_set_id, case.eval_id): (each, case.eval_id) for each in eval_sets for case in each.cases

@@ -175,6 +175,11 @@ def compare_line_means(
             yield name, compare_means(pairs, alpha=parameters.alpha, planned_runs=planned)
 
 
+def list_line_tables(tables: Iterable[str], name: str) -> list[str]:
+    """Return the names of the tables of a metric's lines in the report; `name` is the metric's own table."""
+    return [each for each in tables if is_line_table(each) and each.startswith(f"{name}\0")]
+
+
 def is_line_table(name: str) -> bool:
     """Return True if the table is for one of several lines of a metric, used only for the line's minima."""
     return name.count("\0") > 1

@@ -35,6 +35,7 @@ from evalgate.core.types import (
 )
 from evalgate.gating.comparison import ComparedRuns, ScoredRuns
 from evalgate.gating.score_tables import (
+    ScoreTables,
     build_line_table_name,
     build_metric_table_name,
     build_row_name,
@@ -42,6 +43,7 @@ from evalgate.gating.score_tables import (
     build_score_tables,
     compare_line_means,
     describe_out_of_range_scores,
+    list_line_tables,
     split_score_tables,
 )
 from evalgate.gating.statistical_policy import StatisticalPolicy
@@ -58,6 +60,8 @@ from evalgate.statistics.auto_runs import decide_available_runs
 from evalgate.statistics.mean_difference import MeanDifference
 from evalgate.statistics.metric_decisions import Decision, MetricDecision, decide_without_follow_ups
 from evalgate.statistics.parameters import Parameters
+from evalgate.statistics.power_planning import estimate_detectable_drop
+from evalgate.statistics.score_pairs import pair_cases
 
 
 def decide_metrics(
@@ -97,6 +101,7 @@ def apply_decision(
         return ComparedRuns(metrics, cases, notices=beyond)
     rounds = {name: metric.rounds for name, metric in decision.metrics.items()}
     differences = dict(compare_line_means(tables, rounds, parameters))
+    decision = _add_detectable_drops(decision, tables, parameters)
     summaries, compared_cases = write_decision(metrics, cases, decision, context, differences)
     if statistics.is_auto:
         # Only `runs: auto` stops because an average looks good. With a fixed number of runs there is no bias.
@@ -112,6 +117,28 @@ def apply_decision(
     )
     effort = decision.cost if statistics.is_auto else None
     return ComparedRuns(summaries, compared_cases, effort=effort, notices=notices)
+
+
+def _add_detectable_drops(decision: Decision, tables: ScoreTables, parameters: Parameters) -> Decision:
+    """Return the decision with the detectable drop of each average that was tested, and of its lines."""
+    tested = [
+        name
+        for name, each in decision.metrics.items()
+        if each.level is not None and each.rule.max_drop is not None and not each.rule.is_figure
+    ]
+    found = dict(decision.metrics)
+    for name in tested:
+        whole = decision.metrics[name]
+        for table in (name, *list_line_tables(tables, name)):
+            scores = pair_cases(
+                tables[table].cases, keep=parameters.baseline_keep, first=whole.rounds, runs=whole.rounds
+            )
+            if scores.pairs and table in found:
+                smallest = estimate_detectable_drop(
+                    scores.pairs, parameters, max_drop=whole.rule.max_drop or 0.0, metrics=len(tested)
+                )
+                found[table] = replace(found[table], detectable_drop=smallest)
+    return replace(decision, metrics=found)
 
 
 def write_decision(
@@ -183,6 +210,7 @@ def _combine_line_decision(
         missing=minima.missing,
         planned=minima.planned,
         flip=None,
+        detectable_drop=minima.detectable_drop,
     )
 
 
@@ -336,9 +364,10 @@ def _build_metric_comparison(
 ) -> MetricComparison:
     change, limit = metric_decision.change, metric_decision.rule.max_drop
     is_share = metric_decision.deciding.kind == "reliability"
-    moved: dict[str, Any] = (
-        {name: value * score_range.width for name, value in _list_difference_fields(change)} if change else {}
-    )
+    found = dict(_list_difference_fields(change)) if change else {}
+    if metric_decision.detectable_drop is not None:
+        found["notice"] = metric_decision.detectable_drop
+    moved: dict[str, Any] = {name: value * score_range.width for name, value in found.items()}
     return MetricComparison(
         verdict=metric_decision.verdict,
         reason=metric_decision.reason,
@@ -364,7 +393,7 @@ def _list_difference_fields(change: MeanDifference) -> Iterator[tuple[str, float
 
     Values are shares of the metric's range. `noise` is left out if it was not measured.
     """
-    yield from (("drop", change.drop), ("low", change.low), ("high", change.high), ("notice", change.notice))
+    yield from (("drop", change.drop), ("low", change.low), ("high", change.high))
     if not change.single:
         yield "noise", change.noise
 

@@ -199,7 +199,7 @@ def _describe_average(
         gain = context.format_difference(-change.drop)
         return f"Better than {context.base_branch}: +{gain}, too much to be luck."
     size = f"{pluralize(change.cases, 'case')}, {pluralize(metric.rounds, 'run')} each"
-    means, power = _format_means(change, context), _describe_power(change, context)
+    means, power = _format_means(change, context), _describe_power(metric, change, context)
     return f"No sign of a regression: {means} ({size}). {power}"
 
 
@@ -246,7 +246,7 @@ def _describe_drop(
 def _describe_likely_luck(metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
     return (
         f"Passed: {_format_drop(metric, change, context)}, but run-to-run noise alone would do this "
-        f"{format_odds(change.p)}. {_describe_power(change, context)}"
+        f"{format_odds(change.p)}. {_describe_power(metric, change, context)}"
     )
 
 
@@ -280,16 +280,17 @@ def _format_means(change: MeanDifference, context: MessageContext) -> str:
     )
 
 
-def _describe_power(change: MeanDifference, context: MessageContext) -> str:
+def _describe_power(metric: MetricDecision, change: MeanDifference, context: MessageContext) -> str:
     if not context.is_part:
         subject, catches, few = "A suite this size", "catches", "is too small"
     elif change.cases == 1:
         subject, catches, few = "This case alone", "catches", "is too little"
     else:
         subject, catches, few = f"These {change.cases:,} cases", "catch", "are too few"
-    if change.notice >= 1:
+    if metric.detectable_drop is None:
         return f"{subject} {few} to catch any drop reliably."
-    return f"{subject} reliably {catches} drops of about {context.format_difference(change.notice)} or more."
+    smallest = context.format_difference(metric.detectable_drop)
+    return f"{subject} reliably {catches} drops of about {smallest} or more."
 
 
 def suggest_more_runs(metric: MetricDecision, context: MessageContext) -> str:

@@ -412,8 +412,8 @@ def _compare_average(average: AverageSuspect, rounds: int, parameters: Parameter
     weight = math.fsum(pair.weight for pair in fresh)
     return _AverageLook(
         rounds,
-        compare_means(stored, alpha=alpha, max_drop=average.max_drop) if stored else None,
-        compare_means(fresh, alpha=alpha, max_drop=average.max_drop) if fresh else None,
+        compare_means(stored, alpha=alpha) if stored else None,
+        compare_means(fresh, alpha=alpha) if fresh else None,
         weight / average.total_weight,
     )
 

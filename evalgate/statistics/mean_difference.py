@@ -26,6 +26,8 @@ from evalgate.statistics.threshold_test import (
 )
 
 _BUDGET = 250_000  # most multiply-adds of an exact convolution; beyond, a normal distribution is close enough
+DETECTION_POWER = 0.8
+"""Chance with which a drop has to be caught to count as detectable: about four times in five."""
 _EQUAL = 1e-8  # drops that differ by no more than this count as equal
 
 Method: TypeAlias = Literal["none", "exact", "normal"]
@@ -34,23 +36,27 @@ Method: TypeAlias = Literal["none", "exact", "normal"]
 
 @frozen
 class TailProbability:
-    """One-sided p of a drop: the probability that luck alone gives a drop this large."""
+    """Probabilities that luck alone gives a drop this large, or a rise this large."""
 
     p: float
+    """One-sided p of the drop."""
+    rise_p: float
+    """One-sided p of the rise, the opposite direction."""
     method: Method
     informative: int
     """Number of cases with scores that are not all equal."""
 
 
 def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> TailProbability:
-    """Return the one-sided p of the weighted drop, by permutation of the runs within each case.
+    """Return the one-sided p of the weighted drop and of the rise, by permutation of the runs in each case.
 
     A case is informative if its scores are not all equal.
 
-    - Without an informative case, p is 1.
-    - With one informative case, p is the exact p of this case (`compute_case_p`).
-    - With more informative cases, p is the exact mid-p. If its computation would take too long, p is a normal
-      approximation.
+    - Without an informative case, both p are 1.
+    - With one informative case, both are the exact p of this case (`compute_case_p`). Each counts the
+      observed outcome in full, so their sum is above 1.
+    - With more informative cases, both are the exact mid-p, or a normal approximation if its computation
+      would take too long. Their sum is 1.
 
     Args:
         pairs: the cases that are compared.
@@ -70,16 +76,19 @@ def compute_suite_tail(pairs: Iterable[Pair], drop: float, variance: float) -> T
         key=lambda pair: (len({*pair.baseline, *pair.candidate}), pair.baseline, pair.candidate, pair.weight)
     )
     if not informative:
-        return TailProbability(1.0, "none", 0)
+        return TailProbability(1.0, 1.0, "none", 0)
     if len(informative) == 1:
-        return TailProbability(compute_case_p(informative[0].baseline, informative[0].candidate), "exact", 1)
-    weight = math.fsum(pair.weight for pair in pairs)
-    exact = _compute_convolved_p(informative, weight)
-    if exact is None:
+        baseline, candidate = informative[0].baseline, informative[0].candidate
+        # If the candidate's scores are high, the baseline's are low among all scores of the case.
         return TailProbability(
-            _compute_normal_p(informative, weight, drop, variance), "normal", len(informative)
+            compute_case_p(baseline, candidate), compute_case_p(candidate, baseline), "exact", 1
         )
-    return TailProbability(exact, "exact", len(informative))
+    weight = math.fsum(pair.weight for pair in pairs)
+    method: Method = "exact"
+    p = _compute_convolved_p(informative, weight)
+    if p is None:
+        method, p = "normal", _compute_normal_p(informative, weight, drop, variance)
+    return TailProbability(p, 1 - p, method, len(informative))
 
 
 def _compute_convolved_p(pairs: Sequence[Pair], weight: float) -> float | None:
@@ -183,9 +192,6 @@ def _compute_third_cumulant(pair: Pair, weight: float) -> float:
     return move * move * move * after * before * (before - after) * third / ((n - 1) * (n - 2))
 
 
-_POWER = 2.5  # a drop this many standard errors above `max_drop` is caught about four times in five
-
-
 @frozen
 class MeanDifference:
     """Comparison of one metric's average with the baseline; scores are from 0 to 1."""
@@ -198,6 +204,8 @@ class MeanDifference:
     """`baseline - candidate`; a positive drop is worse."""
     p: float
     """One-sided p: the chance that luck alone gives a drop this large."""
+    rise_p: float
+    """One-sided p of the opposite direction: the chance that luck alone gives a rise this large."""
     method: Method
     informative: int
     """Number of cases with scores that are not all equal; only these show how large luck is."""
@@ -206,8 +214,8 @@ class MeanDifference:
     deviation of the drop under permutation."""
     half: float
     """Half width of the confidence interval of the drop."""
-    notice: float
-    """Size from which drops are caught about four times in five; above 1: no drop is caught as often."""
+    planned_deviation: float
+    """Standard deviation of the drop under permutation, as if the candidate had all its planned runs."""
     same: bool
     """True: every case has the same mean on both sides."""
     single: bool
@@ -235,7 +243,6 @@ def compare_means(
     pairs: Sequence[Pair],
     *,
     alpha: float,
-    max_drop: float = 0.05,
     is_bounded: bool = True,
     planned_runs: int | None = None,
 ) -> MeanDifference:
@@ -244,9 +251,8 @@ def compare_means(
     Args:
         pairs: cases with scores on both sides, at least one.
         alpha: one-sided level of the fields `half` and `noise` of the result.
-        max_drop: smallest drop that is too large; the field `notice` of the result is never below it.
         is_bounded: True if scores are from 0 to 1 by nature. False: use the interval of Student's t.
-        planned_runs: number of runs of each case for which `notice` is computed; None: the runs made.
+        planned_runs: number of runs of each case for `planned_deviation`; None: the runs made.
     """
     total = math.fsum(pair.weight for pair in pairs)
     drop = math.fsum(pair.weight / total * _compute_drop(pair) for pair in pairs)
@@ -264,11 +270,12 @@ def compare_means(
         candidate=math.fsum(pair.weight / total * compute_score_mean(pair.candidate) for pair in pairs),
         drop=drop + 0.0,  # turns -0.0 into 0.0
         p=tail.p,
+        rise_p=tail.rise_p,
         method=tail.method,
         informative=tail.informative,
         noise=compute_normal_quantile(alpha) * math.sqrt(luck),
         half=half,
-        notice=max_drop + _POWER * math.sqrt(ahead) if luck else max(max_drop, half),
+        planned_deviation=math.sqrt(ahead),
         same=all(abs(_compute_drop(pair)) <= EPSILON for pair in pairs),
         single=all(len(pair.baseline) == len(pair.candidate) == 1 for pair in pairs),
         run_deviation=math.sqrt(
@@ -276,6 +283,18 @@ def compare_means(
         ),
         is_bounded=is_bounded,
     )
+
+
+def estimate_detectable_growth(change: MeanDifference, max_drop: float, level: float) -> float:
+    """Return the size from which drops of a budget's shares are caught about four times in five.
+
+    Shares of logarithms have no largest drop, so the estimate is that of a normal distribution. `max_drop` is
+    the smallest drop that is too large, and `level` the level of its test.
+    """
+    if change.planned_deviation == 0:
+        return max(max_drop, change.half)
+    reach = compute_normal_quantile(level) + compute_normal_quantile(1 - DETECTION_POWER)
+    return max_drop + reach * change.planned_deviation
 
 
 def _compute_interval_half(

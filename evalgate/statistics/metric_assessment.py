@@ -73,8 +73,8 @@ class AnalysisStage:
     last: bool
     """True: no further round will follow, so the level is not divided by `INTERIM_DIVISOR`."""
     planned_runs: int
-    """Largest number of rounds. With `runs: auto`, `MeanDifference.notice` is computed for this number of
-    runs of each case."""
+    """Largest number of rounds. With `runs: auto`, `MeanDifference.planned_deviation` is computed for this
+    number of runs of each case."""
 
 
 @frozen
@@ -185,7 +185,6 @@ def _compare_metric_means(
     return compare_means(
         scores.pairs,
         alpha=parameters.alpha,
-        max_drop=rule.max_drop,
         is_bounded=not rule.is_figure,
         planned_runs=None if parameters.runs else stage.planned_runs,
     )
@@ -268,7 +267,7 @@ def decide_mean_verdict(
         return "inconclusive", "unproven"
     if change.same:
         return "pass", "unchanged"
-    if change.drop <= -max(limit, EPSILON) + EPSILON and is_within_level(1 - change.p, level):
+    if change.drop <= -max(limit, EPSILON) + EPSILON and is_within_level(change.rise_p, level):
         return "pass", "better"
     if change.drop > EPSILON and is_within_level(change.p, level):
         return "pass", "small_drop"

@@ -77,6 +77,9 @@ class MetricDecision:
     flip: Margin | None
     """Margin of the verdict (`compute_verdict_margin`). None if the verdict has no margin, and for a metric
     of budget figures."""
+    detectable_drop: float | None = None
+    """Size from which drops of the average are caught about four times in five. None: no drop is caught as
+    often, or none was estimated."""
     significant_cases: tuple[str, ...] | None = None
     """Ids of the cases that fell most significantly (`find_discoveries`). None with `runs: auto`, without a
     statistical comparison, for a metric of budget figures, and if cases have unequal numbers of runs."""
@@ -385,20 +388,18 @@ def _build_case_outcome(
 def _resolve_status(status: RegressionStatus | None, *, fell: bool, exact: bool) -> CaseStatus:
     """Return the final status of a compared case.
 
-    The status is `broken` if the mean of the case fell and the metric is compared without statistics.
-    Otherwise a status `suspect` or `broken` of the statistical test stays. In all other cases the status is
-    `suspect` if the mean fell, else `ok`.
+    The status is `broken` if the statistical test says so, or if the mean of the case fell and the metric is
+    compared without statistics. In all other cases the status is `suspect` if the mean fell, else `ok`. So a
+    case that only looked bad in an early round of `runs: auto` is `ok`.
 
     Args:
         status: status from the statistical test; None: the case was not tested.
         fell: True if the mean of the case fell by `case_drop` or more.
         exact: True if the metric is compared without statistics, and the drop of one case can close the gate.
     """
-    if fell and exact:
+    if status == "broken" or (fell and exact):
         return "broken"
-    if status is None or status in {"ok", "rerun"}:
-        return "suspect" if fell else "ok"
-    return status
+    return "suspect" if fell else "ok"
 
 
 def decide_without_follow_ups(tables: Mapping[str, ScoreTable], parameters: Parameters) -> Decision:

@@ -13,9 +13,11 @@ from functools import cached_property
 from statistics import NormalDist
 
 from evalgate.core.frozen import frozen
+from evalgate.statistics.mean_difference import DETECTION_POWER, compute_pooled_variance
 from evalgate.statistics.metric_assessment import INTERIM_DIVISOR
 from evalgate.statistics.parameters import Parameters
 from evalgate.statistics.score_pairs import (
+    Pair,
     Score,
     compute_score_mean,
     compute_score_variance,
@@ -24,8 +26,9 @@ from evalgate.statistics.score_pairs import (
 from evalgate.statistics.threshold_test import compute_normal_quantile
 
 _NORMAL = NormalDist()
-_TRIALS = 2_000
+_TRIALS = 1_000
 _FINEST = 0.001
+_MOST_COUNTED = 20  # a larger mean number of lost runs is drawn from the normal distribution
 MOST_CASES = 100_000
 
 
@@ -38,6 +41,8 @@ class CaseNoise:
     """Variance of the score from run to run."""
     stored: int
     """Number of runs in the baseline that have a score, at least 1."""
+    weight: float = 1.0
+    """Weight of the case in the average, greater than 0."""
 
 
 @frozen
@@ -71,6 +76,30 @@ def measure_case_noise(scores: Mapping[str, Sequence[Score]], keep: int) -> tupl
     )
 
 
+def estimate_detectable_drop(
+    pairs: Sequence[Pair], parameters: Parameters, *, max_drop: float, metrics: int
+) -> float | None:
+    """Return the smallest drop of the average that the gate catches about four times in five.
+
+    Return None if it catches no drop as often.
+
+    Args:
+        pairs: the compared cases, at least one. Both sides together show how much a case varies.
+        parameters: parameters of the gate.
+        max_drop: smallest drop of the average that is too large, 0 to 1.
+        metrics: number of gating metrics.
+    """
+    noise = [
+        CaseNoise(
+            compute_score_mean(pair.baseline), compute_pooled_variance(pair), len(pair.baseline), pair.weight
+        )
+        for pair in pairs
+    ]
+    design = RunDesign(parameters.runs or parameters.max_runs, is_auto=parameters.runs is None)
+    model = DropModel(noise, parameters, max_drop=max_drop, metrics=metrics)
+    return model.find_smallest_drop(design, DETECTION_POWER)
+
+
 @frozen
 class _Spread:
     """Variances that the model needs, for one size of the suite and one size of the drop."""
@@ -79,6 +108,8 @@ class _Spread:
     """Variance of the baseline's average."""
     round: float
     """True variance of the candidate's average in one round, which runs each case once."""
+    kept: float
+    """Part of `round` that does not come from the runs that the drop turns to 0."""
     pooled: Mapping[int, float]
     """Maps a number of rounds to the variance of one round's average that the gate would estimate then."""
     permutation: Mapping[int, float]
@@ -98,13 +129,14 @@ class DropModel:
         """Build the model of one metric.
 
         Args:
-            noise: noise of each case, at least one; all cases have the same weight.
+            noise: noise of each case, at least one.
             parameters: parameters of the gate.
             max_drop: smallest drop of the average that closes the gate, 0 to 1.
             metrics: number of gating metrics; `alpha` is divided by this number.
         """
         self.cases = len(noise)
         self._groups = Counter(noise)  # most cases of a suite that passes or fails are alike
+        self._weight = math.fsum(case.weight for case in noise)
         self.max_drop = max_drop
         self._futility = parameters.futility
         self._level = parameters.alpha * parameters.averages_share / metrics
@@ -112,7 +144,8 @@ class DropModel:
     @property
     def average(self) -> float:
         """Return the mean of all cases' means; no drop can be larger."""
-        return math.fsum(count * case.mean for case, count in self._groups.items()) / self.cases
+        total = math.fsum(count * case.weight * case.mean for case, count in self._groups.items())
+        return total / self._weight
 
     def compute_power(self, drop: float, design: RunDesign, cases: int | None = None) -> float:
         """Return the chance that the gate closes if the true average falls by `drop`.
@@ -124,9 +157,13 @@ class DropModel:
             return 0.0
         spread = self._measure_spread(drop, design.runs, cases or self.cases)
         if design.is_auto and design.runs > 1:
-            return self._simulate_rounds(drop, design.runs, spread)
+            return self._simulate_rounds(drop, design.runs, spread, cases or self.cases)
         deviation = math.sqrt(spread.baseline + spread.round / design.runs)
-        limit = max(self.max_drop, self._quantile * math.sqrt(spread.permutation[design.runs]))
+        limit = max(
+            self.max_drop,
+            self._quantile * math.sqrt(spread.permutation[design.runs]),
+            self._compute_least_drop(design.runs, self._level, cases or self.cases),
+        )
         if deviation == 0:
             return 1.0 if drop >= limit else 0.0
         return _NORMAL.cdf((drop - limit) / deviation)
@@ -153,73 +190,143 @@ class DropModel:
         return compute_normal_quantile(self._level)
 
     def _measure_spread(self, drop: float, most: int, cases: int) -> _Spread:
-        lost = drop / self.average
-        size = self.cases * cases
-        baseline = candidate = 0.0
+        lost = min(1.0, drop / self.average)
+        baseline = candidate = kept = 0.0
         pooled = dict.fromkeys(range(1, most + 1), 0.0)
         permutation = dict(pooled)
         for case, count in self._groups.items():
             mean = (1 - lost) * case.mean
             # A run scores 0 with the chance `lost`, and else scores as before.
             variance = (1 - lost) * (case.variance + case.mean**2) - mean**2
-            baseline += count * case.variance / case.stored
-            candidate += count * variance
+            # With as many cases as now, this is the sum of the squared weights of equal cases.
+            share = count * (case.weight / self._weight) ** 2 * self.cases / cases
+            baseline += share * case.variance / case.stored
+            candidate += share * variance
+            kept += share * (1 - lost) * case.variance
             for runs in pooled:
-                part = count / size * _compute_pooled_variance(case, variance, case.mean - mean, runs)
+                part = share * _compute_mixed_variance(case, variance, case.mean - mean, runs)
                 pooled[runs] += part
                 permutation[runs] += part * (1 / case.stored + 1 / runs)
-        return _Spread(baseline / size, candidate / size, pooled, permutation)
+        return _Spread(baseline, candidate, kept, pooled, permutation)
 
-    def _simulate_rounds(self, drop: float, most: int, spread: _Spread) -> float:
-        """Return the share of 2,000 simulated runs with `runs: auto` in which the average closes the gate."""
-        interim = compute_normal_quantile(self._level / INTERIM_DIVISOR)
-        limits = {
-            rounds: max(self.max_drop, (self._quantile if rounds == most else interim) * math.sqrt(luck))
-            for rounds, luck in spread.permutation.items()
-        }
+    def _compute_least_drop(self, rounds: int, level: float, cases: int) -> float:
+        """Return the drop by the fewest lost runs that luck hardly explains: the p of fewer is above `level`.
+
+        A permutation puts one run of a case among the candidate's with the chance `share`. So lost runs of
+        several cases, which scored alike before, are all the candidate's with a power of this chance. As in
+        `compute_suite_tail`, p is exact for one case, and counts the observed drop half for several.
+        """
+        stored = math.fsum(count * case.stored for case, count in self._groups.items()) / self.cases
+        share = rounds / (stored + rounds)
+        least = 1 if share <= level else max(2, math.ceil(math.log(2 * level) / math.log(share)))
+        return least * self.average / (cases * rounds)
+
+    def _simulate_rounds(self, drop: float, most: int, spread: _Spread, cases: int) -> float:
+        """Return the share of 1,000 simulated runs with `runs: auto` in which the average closes the gate."""
+        stages = self._build_stages(drop, most, spread, cases)
         dice = random.Random(0)  # noqa: S311 - reproducible, and guards no secret
+        lost = min(1.0, drop / self.average)
         closed = 0
         for _ in range(_TRIALS):
-            shift = dice.gauss(drop, math.sqrt(spread.baseline))
-            closed += self._simulate_trial(dice, shift, limits, spread)
+            luck, deviation, summed = dice.gauss(0, math.sqrt(spread.baseline)), math.sqrt(spread.kept), 0.0
+            for stage in stages:
+                # Lost runs are counted: a small suite often has none in its first round, and stops then.
+                summed += dice.gauss(luck, deviation) + self.average * _draw_count(dice, cases, lost) / cases
+                if (outcome := stage.decide(summed / stage.rounds, self.max_drop)) is not None:
+                    closed += outcome
+                    break
         return closed / _TRIALS
 
-    def _simulate_trial(
-        self, dice: random.Random, shift: float, limits: Mapping[int, float], spread: _Spread
-    ) -> bool:
-        """Simulate a run with `runs: auto` once, and return True if the average closes the gate.
-
-        `shift` is the expected drop of each round. `limits` has the smallest drop that closes the gate, by
-        the number of rounds.
-        """
-        summed, deviation = 0.0, math.sqrt(spread.round)
-        for rounds, limit in limits.items():
-            summed += dice.gauss(shift, deviation)
-            drop = summed / rounds
-            if drop >= limit:
-                return True
-            if drop < self.max_drop / 2 or self._is_futile(drop, rounds, len(limits), spread.pooled[rounds]):
-                return False
-        return False
+    def _build_stages(self, drop: float, most: int, spread: _Spread, cases: int) -> list["_Stage"]:
+        """Return the stages of `runs: auto`, one after each round."""
+        before = self._measure_spread(0.0, most, cases)
+        interim = compute_normal_quantile(self._level / INTERIM_DIVISOR)
+        return [
+            _Stage(
+                rounds=rounds,
+                left=1 / rounds - 1 / most,
+                quantile=self._quantile if rounds == most else interim,
+                least=self._compute_least_drop(
+                    rounds, self._level / (1 if rounds == most else INTERIM_DIVISOR), cases
+                ),
+                futility=self._futility_quantile if self._futility else None,
+                permutation=_Line(before.permutation[rounds], spread.permutation[rounds], drop),
+                pooled=_Line(before.pooled[rounds], spread.pooled[rounds], drop),
+            )
+            for rounds in spread.pooled
+        ]
 
     @cached_property
     def _futility_quantile(self) -> float:
         return compute_normal_quantile(self._futility)
 
-    def _is_futile(self, drop: float, rounds: int, most: int, pooled: float) -> bool:
-        """Return True if further rounds are futile, so that `runs: auto` would stop (`auto_runs.is_futile`).
 
-        They are futile if the chance that the drop still reaches `max_drop` is `futility` or less. `drop` is
-        the drop after `rounds` of at most `most` rounds. `pooled` is the variance of one round's average
-        (`_Spread.pooled`).
+@frozen
+class _Line:
+    """A variance as a linear function of the observed drop, because lost runs cause both."""
+
+    before: float
+    """Variance if nothing dropped."""
+    after: float
+    """Variance at the drop `at`."""
+    at: float
+
+    def compute(self, drop: float) -> float:
+        """Return the variance at `drop`; beyond `at` and below 0 it does not change."""
+        return self.before + (self.after - self.before) * min(1.0, max(0.0, drop) / self.at)
+
+
+@frozen
+class _Stage:
+    """Decision of `runs: auto` after a number of rounds."""
+
+    rounds: int
+    left: float
+    """1 / `rounds` - 1 / (the largest number of rounds)."""
+    quantile: float
+    """Standard deviations by which a drop must exceed 0 to be more than luck."""
+    least: float
+    """Smallest drop that can be more than luck, because a run is lost as a whole."""
+    futility: float | None
+    """Standard deviations by which the rest of the rounds may raise the drop; None: no stop for futility."""
+    permutation: _Line
+    """Variance of the drop under permutation."""
+    pooled: _Line
+    """Variance of one round's average that the gate estimates."""
+
+    def decide(self, drop: float, max_drop: float) -> bool | None:
+        """Return True if the gate closes, False if the runs stop without that; None: a further round.
+
+        The runs stop if the drop is below half of `max_drop`, after the last round, and if the chance that
+        the drop still reaches `max_drop` is too small (`auto_runs.is_futile`).
         """
-        left = 1 / rounds - 1 / most
-        if drop >= self.max_drop or left <= 0 or not self._futility:
+        noise = self.quantile * math.sqrt(self.permutation.compute(drop))
+        if drop >= max(max_drop, noise, self.least - 1e-9):
+            return True
+        if drop < max_drop / 2 or self.left <= 0:
             return False
-        return drop + self._futility_quantile * math.sqrt(pooled * left) <= self.max_drop
+        if self.futility is None or drop >= max_drop:
+            return None
+        reach = drop + self.futility * math.sqrt(self.pooled.compute(drop) * self.left)
+        return False if reach <= max_drop else None
 
 
-def _compute_pooled_variance(case: CaseNoise, variance: float, drop: float, runs: int) -> float:
+def _draw_count(dice: random.Random, trials: int, chance: float) -> float:
+    """Draw a number from the binomial distribution; from the normal distribution if it is rarely below 10."""
+    mean = trials * chance
+    if mean > _MOST_COUNTED:
+        return dice.gauss(mean, math.sqrt(mean * (1 - chance)))
+    if chance >= 1:
+        return trials
+    left, count, probability = dice.random(), 0, (1 - chance) ** trials
+    while left >= probability and count < trials:
+        left -= probability
+        probability *= (trials - count) / (count + 1) * chance / (1 - chance)
+        count += 1
+    return count
+
+
+def _compute_mixed_variance(case: CaseNoise, variance: float, drop: float, runs: int) -> float:
     """Return the expected variance of all scores of a case, with baseline and candidate as one sample.
 
     `case` describes the baseline's runs. The candidate has `runs` runs with the variance `variance`, and a

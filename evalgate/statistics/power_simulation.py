@@ -14,9 +14,10 @@ from evalgate.core.frozen import frozen
 from evalgate.core.types import MetricVerdict
 from evalgate.statistics.auto_runs import NextRuns, plan_next_step
 from evalgate.statistics.case_regression import Cell, build_confirmation_plan
-from evalgate.statistics.mean_difference import compare_means
+from evalgate.statistics.mean_difference import compare_means, estimate_detectable_growth
 from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
 from evalgate.statistics.parameters import EPSILON, MetricRule, Parameters
+from evalgate.statistics.power_planning import estimate_detectable_drop
 from evalgate.statistics.score_pairs import (
     UNIT,
     CaseScores,
@@ -42,8 +43,8 @@ class DetectableDrop:
     average: float
     runs: tuple[int, int]
     """Smallest and largest number of stored runs with a score that a case has."""
-    notice: float
-    """Size from which drops of the average are caught about four times in five. Above 1: no drop is caught as
+    notice: float | None
+    """Size from which drops of the average are caught about four times in five; None: no drop is caught as
     often."""
     unconfirmable: Mapping[str, int | None]
     """Maps each case in which no break can be confirmed yet to the number of stored runs that would suffice.
@@ -84,6 +85,7 @@ def estimate_detectable_drops(
             {case: runs for (name, case), runs in lacking.items() if name == metric},
             parameters,
             max_drops[metric],
+            len(metrics),
         )
         for metric in metrics
     }
@@ -94,16 +96,35 @@ def _estimate_detectable_drop(
     lacking: Mapping[str, int | None],
     parameters: Parameters,
     max_drop: float,
+    metrics: int,
 ) -> DetectableDrop:
     # The candidate gets the baseline's scores, as if nothing had changed.
     pairs = [Pair(case, scores, scores) for case, scores in cases.items()]
-    planned = parameters.runs or parameters.max_runs
-    change = compare_means(pairs, alpha=parameters.alpha, max_drop=max_drop, planned_runs=planned)
+    if parameters.deterministic and all(scores[0] == scores[-1] for scores in cases.values()):
+        smallest: float | None = max_drop  # compared exactly: this drop closes the gate, and no smaller one
+    else:
+        smallest = estimate_detectable_drop(pairs, parameters, max_drop=max_drop, metrics=metrics)
     counts = [len(scores) for scores in cases.values()]
     means = [compute_score_mean(scores) for scores in cases.values()]
-    return DetectableDrop(
-        len(cases), sum(means) / len(means), (min(counts), max(counts)), change.notice, lacking
-    )
+    return DetectableDrop(len(cases), sum(means) / len(means), (min(counts), max(counts)), smallest, lacking)
+
+
+def estimate_stored_growth(
+    shares: Mapping[str, Sequence[Score]], parameters: Parameters, max_drop: float
+) -> float:
+    """Return the size from which drops of a budget's stored shares are caught about four times in five.
+
+    Args:
+        shares: stored shares by case, the oldest first; at least one share is not None.
+        parameters: parameters of the gate.
+        max_drop: smallest drop that is too large.
+    """
+    kept = {case: normalize_scores(each[-parameters.baseline_keep :], case) for case, each in shares.items()}
+    # The candidate gets the baseline's shares, as if nothing had changed.
+    pairs = [Pair(case, scores, scores) for case, scores in kept.items() if scores]
+    planned = parameters.runs or parameters.max_runs
+    change = compare_means(pairs, alpha=parameters.alpha, is_bounded=False, planned_runs=planned)
+    return estimate_detectable_growth(change, max_drop, parameters.alpha * parameters.averages_share)
 
 
 def _find_unconfirmable(cells: Mapping[Cell, Thousandths], parameters: Parameters) -> dict[Cell, int | None]:

@@ -1,6 +1,7 @@
 """`evalgate baseline`: save, accept, prune, show and export, and the results that they refuse."""
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -260,7 +261,8 @@ def test_show_knows_the_drop_that_a_criterion_allows(tmp_path: Path) -> None:
             json.dumps({"version": 1, "criteria": {TRAJECTORY: criterion}})
         )
         text = format_baseline_summary(summarize_baseline(shelf(tmp_path)))
-        assert f"Drops of about {allowed * 100:.0f} points or more are caught reliably" in text
+        (found,) = re.findall(r"Drops of about (\d+) points or more are caught reliably", text)
+        assert allowed * 100 < int(found) < allowed * 100 + 10
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_show_names_the_smallest_detectable_drop(tmp_path: Path) -> None:
         "  2026-11-02T08:30:00+00:00, abc1234\n"
         "  2026-11-03T08:30:00+00:00, abc1234\n"
         f"{TRAJECTORY}: 0.95 on average of 20 cases\n"
-        "  Drops of about 5 points or more are caught reliably with up to 5 runs of each case.\n"
+        "  Drops of about 9 points or more are caught reliably with up to 5 runs of each case.\n"
         "  Every case that passes would be found if it broke.\n"
         "Note: The newest run in the baseline is 17 days old: a model that drifted since looks like a change of "
         "the agent. Save a fresh run of the default branch.\n"

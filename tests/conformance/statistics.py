@@ -75,7 +75,7 @@ def _suite_change(row: dict[str, Any]) -> dict[str, Any]:
 
 def _change_verdict(row: dict[str, Any]) -> dict[str, Any]:
     settings = row["settings"]
-    change = compare_means(_pairs(row), alpha=settings["alpha"], max_drop=settings["max_drop"])
+    change = compare_means(_pairs(row), alpha=settings["alpha"])
     rule = MetricRule(max_drop=settings["max_drop"], require=settings["require"])
     verdict, _ = decide_mean_verdict(change, rule, settings["alpha"])
     return {"verdict": verdict, "drop": change.drop, "p": change.p, "high": change.high}

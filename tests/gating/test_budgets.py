@@ -243,7 +243,7 @@ def test_baseline_show_knows_budgets(tmp_path: Path) -> None:
     made = evalgate.evaluate(CASES, consume(fails=("0",)), thresholds={**thresholds, "gate": {}}, runs=4)
     made.write(tmp_path)
     shown = evalgate_command("baseline", "show", cwd=tmp_path).out
-    assert "budget/tokens: 1,000 on average of 11 cases\n  Increases to about × 1.20 or more" in shown
+    assert "budget/tokens: 1,000 on average of 11 cases\n  Increases to about × 1.21 or more" in shown
     assert "budget/turns: 1 on average of 11 cases\n  Increases are not compared" in shown
     assert "budget/cost_usd" not in shown
 

@@ -21,11 +21,12 @@ CHANGE = MeanDifference(
     candidate=0.86,
     drop=0.01,
     p=0.4,
+    rise_p=0.6,
     method="exact",
     informative=9,
     noise=0.05,
     half=0.08,
-    notice=0.13,
+    planned_deviation=0.03,
     same=False,
     single=False,
 )
@@ -41,6 +42,7 @@ METRIC = MetricDecision(
     planned=20,
     rounds=1,
     flip=None,
+    detectable_drop=0.13,
 )
 MAIN = MessageContext()
 
@@ -65,8 +67,11 @@ def an_estimate(value: float, half: float, minimum: float, verdict: MetricVerdic
     return ThresholdEstimate(value, minimum, value - half, value + half, verdict)
 
 
-def average(part: RuleCheck, rounds: int = 1, **figures: Any) -> MetricDecision:
-    return replace(METRIC, checks=(part,), change=replace(CHANGE, **figures), rounds=rounds)
+def average(
+    part: RuleCheck, rounds: int = 1, detectable_drop: float | None = 0.13, **figures: Any
+) -> MetricDecision:
+    change = replace(CHANGE, **figures)
+    return replace(METRIC, checks=(part,), change=change, rounds=rounds, detectable_drop=detectable_drop)
 
 
 def minimum(check: RuleCheck, mean: float, margin: float, required: float) -> MetricDecision:
@@ -100,7 +105,7 @@ PASS = {
         ),
     ),
     "too small": (
-        average(RuleCheck("average", "pass", "no_sign"), rounds=3, cases=2, notice=1.2),
+        average(RuleCheck("average", "pass", "no_sign"), rounds=3, detectable_drop=None, cases=2),
         (
             "No sign of a regression: 0.86 vs 0.87 on main (2 cases, 3 runs each). "
             "A suite this size is too small to catch any drop reliably."
@@ -435,15 +440,15 @@ def test_from_scores_to_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cases", "notice", "expected"),
+    ("cases", "detectable", "expected"),
     [
         (3, 0.4, "These 3 cases reliably catch drops of about 40 points or more."),
-        (3, 1.2, "These 3 cases are too few to catch any drop reliably."),
+        (3, None, "These 3 cases are too few to catch any drop reliably."),
         (1, 0.4, "This case alone reliably catches drops of about 40 points or more."),
     ],
 )
-def test_a_line_about_some_cases_speaks_of_these(cases: int, notice: float, expected: str) -> None:
-    found = average(RuleCheck("average", "pass", "no_sign"), cases=cases, notice=notice)
+def test_a_line_about_some_cases_speaks_of_these(cases: int, detectable: float | None, expected: str) -> None:
+    found = average(RuleCheck("average", "pass", "no_sign"), detectable_drop=detectable, cases=cases)
     [sentence] = describe_metric(found, MessageContext(is_part=True, base_branch="main"))
     assert sentence.endswith(expected)
 

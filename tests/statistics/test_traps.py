@@ -3,7 +3,7 @@
 import pytest
 
 from evalgate.core.errors import InvalidInputError
-from evalgate.statistics.auto_runs import NextRuns, Step, plan_next_step
+from evalgate.statistics.auto_runs import NextRuns, Step, decide_available_runs, plan_next_step
 from evalgate.statistics.case_regression import classify_case
 from evalgate.statistics.mean_difference import compare_means
 from evalgate.statistics.metric_decisions import Decision, decide_without_follow_ups
@@ -67,6 +67,22 @@ def test_a_baseline_of_zeros_cannot_regress() -> None:
     assert (found.verdict, found.reason) == ("pass", "unchanged")
     assert not found.list_cases("broken")
     assert not found.list_cases("suspect")
+
+
+@pytest.mark.parametrize(("stored", "now"), [("1010101010", "1"), ("0", "1"), ("0110", "11")])
+def test_a_rise_of_one_flaky_case_can_be_luck(stored: str, now: str) -> None:
+    table = metric({"c0": stored, "c1": "11"}, {"c0": now, "c1": "1"})
+    found = decide_without_follow_ups({"m": table}, Parameters(runs=len(now))).metrics["m"]
+    assert found.change is not None
+    assert found.change.drop < -0.05
+    assert found.change.rise_p > 0.1
+    assert found.reason == "no_sign"
+
+
+def test_a_case_that_looked_bad_in_the_first_round_only_is_no_suspect() -> None:
+    table = metric({"c0": "1010101010", "c1": "1111111111"}, {"c0": "01", "c1": "11"})
+    found = decide_available_runs({"m": table}, Parameters(max_runs=2)).metrics["m"]
+    assert {case: each.status for case, each in found.cases.items()} == {"c0": "ok", "c1": "ok"}
 
 
 def test_a_better_candidate_passes() -> None:
