@@ -87,8 +87,8 @@ def apply_quarantine(
 ) -> QuarantineResult:
     """Return the policies of the cases, in which the cases of all entries that count are quarantined.
 
-    Entries count up to their day `expires`. For a job that tests an unmerged change, only the entries of the
-    target branch count. If git does not know this branch, the entries of the change count instead.
+    Entries count up to their day `expires`. For a job that tests an unmerged change, only entries of the
+    target branch count; if git does not know this branch, those of the change.
 
     Args:
         file: location of the quarantine file.

@@ -72,7 +72,7 @@ def load_hosted_agent(named: object, where: str, loop: asyncio.AbstractEventLoop
             be copied, and is not created anew for each conversation.
         AgentCreationError: the class or the factory raised.
     """
-    from .agent_factories import adapt_copies, adapt_factory, find_factory
+    from .agent_per_conversation import adapt_copies, adapt_factory, find_factory
 
     create = find_factory(named)
     if create is not None:
