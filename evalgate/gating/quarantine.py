@@ -111,10 +111,7 @@ def apply_quarantine(
     settled = _resolve_entries(file, entries, environ)
     # An entry that the change itself adds does not count yet: a change must not quarantine what it breaks.
     fresh = [entry.case for entry in entries if settled is not None and entry not in settled]
-    notices = []
-    if fresh:
-        what = pluralize(len(fresh), "quarantine")
-        notices.append(f"{what} of this change will count when it is merged: {', '.join(fresh)}.")
+    notices = [_describe_fresh(fresh)] if fresh else []
     combined = dict(case_policies)
     for entry in entries if settled is None else settled:
         found = _find_matching_keys(entry, keys)
@@ -205,6 +202,11 @@ def _find_matching_keys(
             for name in list_case_names(eval_set.eval_set_id, eval_set.path, eval_id)
         )
     ]
+
+
+def _describe_fresh(cases: Sequence[str]) -> str:
+    what = pluralize(len(cases), "quarantine")
+    return f"{what} of this change will count when it is merged: {', '.join(cases)}."
 
 
 def _describe_expired(entry: _QuarantineEntry) -> str:
