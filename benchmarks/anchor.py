@@ -119,9 +119,7 @@ def _judge(
     return first.verdict == "fail", second.verdict == "fail" or outcome == "fell", outcome
 
 
-def _build_tables(
-    before: Sequence[Sequence[float]], now: Sequence[Sequence[float]]
-) -> dict[str, ScoreTable]:
+def _build_tables(before: Sequence[Sequence[float]], now: Sequence[Sequence[float]]) -> dict[str, ScoreTable]:
     rows = {str(at): CaseScores(then, here) for at, (then, here) in enumerate(zip(before, now, strict=True))}
     return {"metric": ScoreTable(rows, MetricRule())}
 
