@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from evalgate.core.formatting import format_score, join_first
 from evalgate.core.types import MetricSummary
 from evalgate.gating.score_tables import (
     ScoreTables,
@@ -18,6 +19,8 @@ from evalgate.statistics.mean_difference import compute_pooled_variance
 from evalgate.statistics.metric_decisions import Decision, MetricDecision
 from evalgate.statistics.parameters import EPSILON, Parameters
 from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
+
+_NAMED_METRICS = 3  # metrics that one sentence lists
 
 
 def find_excesses(
@@ -101,3 +104,22 @@ def _apply_correction(metric: MetricSummary, excess: float | None) -> MetricSumm
     score_range = metric.range
     score = min(score_range.high, max(score_range.low, metric.score - excess * score_range.width))
     return replace(metric, corrected_score=score)
+
+
+def describe_corrections(metrics: Iterable[MetricSummary]) -> Iterator[str]:
+    """Yield a sentence that lists corrected averages that were too high, and one for averages too low."""
+    too_good, too_bad = list[str](), list[str]()
+    for metric in metrics:
+        score, corrected = metric.score, metric.corrected_score
+        if score is not None and corrected is not None and format_score(corrected) != format_score(score):
+            text = f"{metric.label} {format_score(corrected)} instead of {format_score(score)}"
+            (too_good if corrected < score else too_bad).append(text)
+    for texts, why in (
+        (too_good, "stops at averages that look good, which are too good on average"),
+        (too_bad, "makes more rounds after an average that looks bad, which is too bad on average"),
+    ):
+        if texts:
+            yield (
+                f"`runs: auto` {why}. Corrected for that: {join_first(texts, _NAMED_METRICS)}. The verdict "
+                "does not depend on it."
+            )
