@@ -23,7 +23,23 @@ from evalgate.statistics.score_pairs import Pair, PairedScores, pair_cases
 _NAMED_METRICS = 3  # metrics that one sentence lists
 
 
-def find_excesses(
+def correct_averages(
+    summaries: Iterable[MetricSummary],
+    keys: Iterable[MetricKey],
+    tables: ScoreTables,
+    decision: Decision,
+    parameters: Parameters,
+) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
+    """Return (summaries, in which biased averages have a corrected score; sentences about the corrections).
+
+    `keys` are the keys of the summaries, in the same order.
+    """
+    excesses = dict(_find_excesses(tables, decision, parameters))
+    corrected = _apply_corrections(keys, summaries, excesses)
+    return corrected, tuple(describe_corrections(corrected))
+
+
+def _find_excesses(
     tables: ScoreTables, decision: Decision, parameters: Parameters
 ) -> Iterator[tuple[str, float]]:
     """Yield (table name, excess) for each average that is biased because `runs: auto` stops at good averages.
@@ -77,7 +93,7 @@ def _compute_sensitivity(part: PairedScores, whole: tuple[Pair, ...]) -> float:
     return shared / variance
 
 
-def apply_corrections(
+def _apply_corrections(
     keys: Iterable[MetricKey], metrics: Iterable[MetricSummary], excesses: Mapping[str, float]
 ) -> tuple[MetricSummary, ...]:
     """Return the summaries, with a corrected score for each average with an entry in `excesses`.

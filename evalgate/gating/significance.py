@@ -102,18 +102,13 @@ def apply_decision(
     differences = dict(compare_line_means(tables, rounds, parameters))
     decision = _add_detectable_drops(decision, tables, parameters)
     summaries, compared_cases = write_decision(metrics, cases, decision, context, differences)
-    corrections: Iterator[str] = iter(())
+    corrections: tuple[str, ...] = ()
     if statistics.is_auto:
         # Only `runs: auto` stops because an average looks good. With a fixed number of runs there is no bias.
-        from evalgate.gating.early_stop_correction import (
-            apply_corrections,
-            describe_corrections,
-            find_excesses,
-        )
+        from evalgate.gating.early_stop_correction import correct_averages
 
-        excesses = dict(find_excesses(tables, decision, parameters))
-        summaries = apply_corrections(group_by_metric(cases), summaries, excesses)
-        corrections = describe_corrections(summaries)
+        keys = group_by_metric(cases)
+        summaries, corrections = correct_averages(summaries, keys, tables, decision, parameters)
     notices = (
         *beyond,
         *describe_decision(decision, parameters),
